@@ -105,7 +105,8 @@ class Engine:
     ) -> Self:
         client, cache, ledger = opened.client, opened.cache, opened.ledger
         ring, poll = doorbell.ring, profile.poll
-        lease = Lease(opened.state if isinstance(opened.state, State) else None)
+        state = opened.state if isinstance(opened.state, State) else None
+        lease = Lease(state)
         others_poll = partial(lease.is_held_by_another, POLLER, cache.process)
         runs, health = _syncs(client, cache, ring, clock, poll, others_poll, is_asked=actor == "cli")
         backfill = Backfill(runs, client, ring, settings.history)
@@ -117,7 +118,7 @@ class Engine:
         actor = f"{actor}:{_login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, actor, profile.read_only, settings.command_line)
         pace = (poll.runs_s, poll.health_s, client.budget)
-        polling = Polling(runs, health, cache, ledger, lease, ring, *pace, chores)
+        polling = Polling(runs, health, cache, ledger, lease, ring, *pace, chores, state)
         return cls(
             settings=settings,
             profile=profile,

@@ -54,7 +54,7 @@ class BackfillMoved:
 
 @dataclass(frozen=True, slots=True)
 class CacheChangedElsewhere:
-    """Another process wrote to the cache or the ledger."""
+    """Another process wrote to our files, or something was done with the automations or the inbox."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from storage.foreign_writes import ForeignWrites
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records.activity import Subject
+from storage.state import State
 
 POLLER: Final = "poller"
 """The lease of the process that polls."""
@@ -64,6 +65,8 @@ class Polling:
     budget: Budget = field(default_factory=Budget)
     chores: Mapping[str, Work] = field(default_factory=dict)
     """By name, what the process with the lease does beside; a chore paces itself."""
+    state: State | None = None
+    """What the automations did, and a person with the inbox; None: it cannot be used."""
     is_poller: bool = False
     """Whether this process holds the lease."""
     _schedule: Schedule = field(default_factory=Schedule)
@@ -209,7 +212,7 @@ class Polling:
                 await self.lease.release(POLLER, self.cache.process)
 
     async def _listen(self) -> None:
-        foreign = ForeignWrites(self.cache, self.ledger)
+        foreign = ForeignWrites(self.cache, self.ledger, self.state)
         wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)

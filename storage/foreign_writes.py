@@ -1,4 +1,4 @@
-"""Noticing what other processes wrote to the cache or the ledger, at the price of two looks at file times."""
+"""Noticing what other processes wrote to our files, at the price of a look at the files' times."""
 
 import time
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Final
 
 from storage.cache import Cache
 from storage.ledger import Ledger
+from storage.state import State
 
 SETTLED_S: Final = 0.1
 """A file changed less long ago may change again without a later time: file times move in steps."""
@@ -16,11 +17,12 @@ _Stamp = tuple[int, int, int]
 class ForeignWrites:
     """Tells whether another process wrote since it was asked last."""
 
-    def __init__(self, cache: Cache, ledger: Ledger) -> None:
-        self._databases = (cache, ledger)
+    def __init__(self, cache: Cache, ledger: Ledger, state: State | None = None) -> None:
+        others = (ledger,) if state is None else (ledger, state)
+        self._databases = (cache, *others)
         path = cache.writer.path
-        # The cache's changes come into its WAL first; the ledger's come into its file at once.
-        self._files = (path.with_name(path.name + "-wal"), ledger.writer.path)
+        # The cache's changes come into its WAL first; those of the others come into their files at once.
+        self._files = (path.with_name(path.name + "-wal"), *(database.writer.path for database in others))
         self._stamps: tuple[_Stamp | None, ...] | None = None
         """None: the files were changing."""
         self._versions: tuple[int, ...] | None = None

@@ -1,129 +1,275 @@
 """The inbox: made from cache, ledger and state when it is asked for, less what a person has dealt with."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from itertools import groupby
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, Self
 
-from app.automations.bot import LEASE
+from app.automations.bot import LEASE, rules_of
 from app.engine import Engine
+from app.health import Incident
 from app.notify.incidents import IncidentReader
 from app.rules.rule import Rule
 from app.text import safe_text
 from app.times import span
-from storage.records import Run, RunFilter
-from storage.records.decision import Decision
-from storage.records.inbox import InboxItem, Kind, Mark
+from storage.records import Repository, RunFilter, RunRow, RunSort
+from storage.records.following import StuckRun
+from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, Kind, Mark
 from storage.state import State
 
 LOOK_BACK: Final = timedelta(days=14)
 """Runs that failed longer ago are no longer news."""
 MOST_RUNS: Final = 5_000
+MOST_ENTRIES: Final = 50
+"""So many of an item's runs are listed."""
 SILENT_AFTER: Final = timedelta(minutes=10)
 """A bot that did not work for so long is missed; cron starts one more often."""
 _LONGEST: Final = 200
+_NO_MARK: Final = Mark()
+_ACTED: Final = ("done", "failed", "unknown")
+
+Titled = Callable[[Sequence[InboxEntry]], str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class _Cause:
+    """What has one cause, before anything is left out."""
+
+    key: str
+    kind: Kind
+    title: Titled
+    entries: list[InboxEntry]
+    cure: str = ""
+    subject: str = ""
+
+
+@dataclass(slots=True)
 class Inbox:
     """One profile's inbox."""
 
     engine: Engine
     state: State
     rules: Sequence[Rule]
+    _incidents: IncidentReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        engine, hold = self.engine, timedelta(seconds=self.engine.settings.notify.hold_s)
+        words, health_s = engine.settings.console.health_ok, engine.profile.poll.health_s
+        self._incidents = IncidentReader(engine.cache, words, health_s, hold)
+
+    @classmethod
+    def of(cls, engine: Engine) -> Self:
+        """The inbox of an engine's profile.
+
+        Raises:
+            StorageError: The state cannot be used.
+        """
+        return cls(engine, engine.usable_state(), rules_of(engine.settings.automations, engine.profile.name))
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
-        """What is not dealt with, newest first; new activity brings an item back.
+        """What is not dealt with: the most severe first, of those the newest; new activity brings an item back.
 
         Raises:
             StorageError: A file cannot be read.
         """
-        now, marks = self.engine.clock(), await self.state.marks()
-        found = [*await self._runs(now, {} if with_done else marks), *await self._states(now)]
-        left = [item for item in found if with_done or _is_open(item, marks.get(item.key), now)]
-        return tuple(sorted(left, key=lambda item: item.at, reverse=True))
+        now, marks = self.engine.clock(), {} if with_done else await self.state.marks()
+        incidents = await self._incidents.read(now)
+        causes = [*await self._runs(now, incidents), *_hosts(incidents), *await self._states(now)]
+        items = [item for cause in causes if (item := _item(cause, marks, now)) is not None]
+        return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
 
-    async def _runs(self, now: datetime, marks: Mapping[str, Mark]) -> list[InboxItem]:
+    async def done(self, items: Iterable[InboxItem]) -> None:
+        """Deal with the items as they are: what comes later brings them back.
+
+        Raises:
+            StorageError: The state cannot be written.
+        """
+        # A later failure may bear an earlier time than this one: each key has its own.
+        await self._mark({entry.key: Mark(done_until=entry.at) for item in items for entry in item.newest})
+
+    async def snooze(self, items: Iterable[InboxItem], until: datetime) -> None:
+        """Put the items off until then; what comes before that brings them back sooner.
+
+        Raises:
+            StorageError: The state cannot be written.
+        """
+        marks = await self.state.marks()
+        await self._mark(
+            {
+                entry.key: replace(marks.get(entry.key, _NO_MARK), snoozed_until=until, seen_until=entry.at)
+                for item in items
+                for entry in item.newest
+            }
+        )
+
+    async def mute(self, items: Iterable[InboxItem]) -> None:
+        """Take the items out for good, whatever comes later.
+
+        Raises:
+            StorageError: The state cannot be written.
+        """
+        await self._mark({item.key: Mark(is_muted=True) for item in items})
+
+    async def undo(self) -> tuple[str, ...]:
+        """Take back what was done last, in whichever console; the keys that it was about. Several levels.
+
+        Raises:
+            StorageError: The state cannot be written.
+        """
+        return await self.state.undo(self.engine.clock())
+
+    async def _mark(self, marked: Mapping[str, Mark]) -> None:
+        await self.state.mark(marked, self.engine.clock())
+
+    async def _runs(self, now: datetime, incidents: Sequence[Incident]) -> list[_Cause]:
         cache, ahead = self.engine.cache, await self.engine.cache.run_clock_ahead()
-        runs = await cache.runs(RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK), MOST_RUNS)
-        labelled = sorted(runs, key=lambda run: run.repository.label)
-        items = []
-        for label, group in groupby(labelled, key=lambda run: run.repository.label):
-            key = f"failed:{label}"
-            item = _failed(key, label, [run for run in group if _is_news(run, ahead, marks.get(key))], ahead)
-            items += [item] if item is not None else []
-        for stuck in await cache.following.stuck_runs():
-            took = span((stuck.last_seen_at - stuck.active_since).total_seconds())
-            title = f"Run stuck in {stuck.repository}: {stuck.status} for {took}"
-            items.append(_item(f"stuck:{stuck.run_id}", "stuck", title, stuck.active_since - ahead))
-        return items
+        condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
+        failed: dict[str, _Cause] = {}
+        for run in await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS):
+            host = _unwell(incidents, run.repository, _ended(run, ahead))
+            key = f"failed:{run.repository}" if host is None else f"failed:{run.repository}:{host.platform}"
+            cause = failed.setdefault(key, _Cause(key, "failed", _failed(run.repository, host), []))
+            cause.entries.append(_entry(key, run, ahead))
+        stuck: dict[str, _Cause] = {}
+        for one in await cache.following.stuck_runs():
+            key = f"stuck:{one.repository}"
+            cause = stuck.setdefault(key, _Cause(key, "stuck", _stuck(one), []))
+            entry = InboxEntry(f"stuck:{one.run_id}", one.active_since - ahead, one.run_id, "", one.status)
+            cause.entries.append(entry)
+        return [*failed.values(), *stuck.values(), *await self._ended(ahead)]
 
-    async def _states(self, now: datetime) -> list[InboxItem]:
-        engine, notify = self.engine, self.engine.settings.notify
-        words, health_s = engine.settings.console.health_ok, engine.profile.poll.health_s
-        reader = IncidentReader(engine.cache, words, health_s, timedelta(seconds=notify.hold_s))
-        items = [
-            _item(f"host:{one.platform}", "host", f"Code host {one.platform} is {one.word}", one.start)
-            for one in await reader.read(now)
-            if not one.is_over
-        ]
-        for action in await engine.ledger.unresolved():
-            title = f"Unknown outcome: {action.kind} {action.subject}".rstrip()
-            cure = f"runwarden actions resolve {action.action_id}"
-            items.append(_item(f"action:{action.action_id}", "unknown", title, action.created_at, cure))
-        waiting = [_approval(each) for each in await self.state.open_decisions() if each.outcome == "waiting"]
-        return [*items, *waiting, *await self._automations(now)]
+    async def _ended(self, ahead: timedelta) -> list[_Cause]:
+        """The followed runs that have ended, but for those that failed."""
+        found = []
+        for row in [pin.row for pin in await self.engine.cache.following.pins() if pin.row is not None]:
+            if row.is_final and row.status != "failed":
+                key, title = f"ended:{row.run_id}", f"Followed run {row.status}: {row.repository}"
+                found.append(_Cause(key, "ended", _always(title), [_entry(key, row, ahead)]))
+        return found
 
-    async def _automations(self, now: datetime) -> list[InboxItem]:
-        items, states = [], await self.state.rule_states()
+    async def _states(self, now: datetime) -> list[_Cause]:
+        found = []
+        for action in await self.engine.ledger.unresolved():
+            title, number = f"Unknown outcome: {action.kind} {action.subject}".rstrip(), action.action_id
+            cure = f"runwarden actions resolve {number}"
+            found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
+        for each in await self.state.open_decisions():
+            if each.outcome == "waiting":
+                title, number = f"{each.rule} waits for approval", str(each.decision_id)
+                cure = f"runwarden automations approve {number}"
+                found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
+        return [*found, *await self._automations(now)]
+
+    async def _automations(self, now: datetime) -> list[_Cause]:
+        found, states = [], await self.state.rule_states()
         for rule in self.rules:
             held = states.get(rule.name)
             if held is not None and held.paused and rule.is_on:
-                last = next(iter(await self.state.journal(rule.name, limit=1)), None)
+                # Not the last line: each time that is passed over while it is paused is one, and is no news.
+                last = next(iter(await self.state.journal(rule.name, limit=1, outcomes=_ACTED)), None)
                 at = held.since if last is None else last.decided_at
-                cure = f"runwarden automations resume '{rule.name}'"
-                items.append(_item(f"paused:{rule.name}", "paused", f"{rule.name} is paused: {held.paused}", at, cure))
+                title, cure = f"{rule.name} is paused: {held.paused}", f"runwarden automations resume '{rule.name}'"
+                found.append(_single("paused", f"paused:{rule.name}", title, at, rule.name, cure))
         if any(rule.is_on for rule in self.rules):
             until = await self.state.lease_until(LEASE)
             if until is None or until < now - SILENT_AFTER:
                 title = "Automations are configured, and no bot is at work"
-                items.append(_item("bot", "bot", title, until or now, "runwarden watch"))
-        return items
+                found.append(_single("bot", "bot", title, until or NO_TIME, "", "runwarden watch"))
+        return found
 
 
-def _failed(key: str, label: str, runs: Sequence[Run], ahead: timedelta) -> InboxItem | None:
-    if not runs:
-        return None
-    newest = max(runs, key=lambda run: _ended(run, ahead))
-    title = f"{len(runs)} runs failed in {label}" if len(runs) > 1 else f"A run failed in {label}"
-    cure = f"runwarden runs show {newest.run_id}"
-    return replace(_item(key, "failed", title, _ended(newest, ahead), cure), count=len(runs))
+def _single(kind: Kind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> _Cause:
+    return _Cause(key, kind, _always(title), [InboxEntry(key, at)], cure, subject)
 
 
-def _approval(decision: Decision) -> InboxItem:
-    cure = f"runwarden automations approve {decision.decision_id}"
-    title = f"{decision.rule} waits for approval"
-    return _item(f"approval:{decision.decision_id}", "approval", title, decision.decided_at, cure)
+def _always(title: str) -> Titled:
+    return lambda _: title
 
 
-def _item(key: str, kind: Kind, title: str, at: datetime, cure: str = "") -> InboxItem:
-    return InboxItem(key, kind, safe_text(title, limit=_LONGEST), at, cure=safe_text(cure, limit=_LONGEST))
+def _hosts(incidents: Iterable[Incident]) -> list[_Cause]:
+    return [
+        _single("host", f"host:{one.platform}", f"Code host {one.platform} is {one.word}", one.start, one.platform)
+        for one in incidents
+        if not one.is_over
+    ]
 
 
-def _is_news(run: Run, ahead: timedelta, mark: Mark | None) -> bool:
-    return mark is None or mark.done_until is None or _ended(run, ahead) > mark.done_until
+def _failed(repository: str, host: Incident | None) -> Titled:
+    while_unwell = "" if host is None else f" while {host.platform} was {host.word}"
+
+    def title(entries: Sequence[InboxEntry]) -> str:
+        return f"{_runs(len(entries))} failed in {repository}{while_unwell}"
+
+    return title
 
 
-def _ended(run: Run, ahead: timedelta) -> datetime:
+def _stuck(longest: StuckRun) -> Titled:
+    took = span((longest.last_seen_at - longest.active_since).total_seconds())
+
+    def title(entries: Sequence[InboxEntry]) -> str:
+        if len(entries) == 1:
+            return f"A run is stuck in {longest.repository}: {entries[0].status} for {took}"
+        return f"{_runs(len(entries))} are stuck in {longest.repository}, the longest for {took}"
+
+    return title
+
+
+def _runs(count: int) -> str:
+    return "A run" if count == 1 else f"{count:,} runs"
+
+
+def _unwell(incidents: Iterable[Incident], repository: str, at: datetime) -> Incident | None:
+    """What its code host suffered from when a run ended."""
+    platform = Repository.parse(repository).platform
+    own = (one for one in incidents if one.platform == platform)
+    return next((one for one in own if one.start <= at and (not one.is_over or at <= one.until)), None)
+
+
+def _entry(key: str, run: RunRow, ahead: timedelta) -> InboxEntry:
+    return InboxEntry(key, _ended(run, ahead), run.run_id, run.branch_name, run.status)
+
+
+def _ended(run: RunRow, ahead: timedelta) -> datetime:
     # A run without any readable time is old: it cannot come back as news again and again.
     at = run.updated_at or run.created_at
-    return datetime.fromtimestamp(0, UTC) if at is None else at - ahead
+    return NO_TIME if at is None else at - ahead
 
 
-def _is_open(item: InboxItem, mark: Mark | None, now: datetime) -> bool:
-    if mark is None:
-        return True
-    if mark.is_muted or (mark.snoozed_until is not None and mark.snoozed_until > now):
-        return False
-    return mark.done_until is None or item.at > mark.done_until
+def _item(cause: _Cause, marks: Mapping[str, Mark], now: datetime) -> InboxItem | None:
+    """What is left of the cause; None: nothing."""
+    if marks.get(cause.key, _NO_MARK).is_muted:
+        return None
+    held = [(entry, marks.get(entry.key, _NO_MARK)) for entry in cause.entries]
+    undone = [(entry, mark) for entry, mark in held if not mark.is_done(entry.at)]
+    # What was put off comes back with the first news of the same cause.
+    if all(mark.hides(entry.at, now) for entry, mark in undone):
+        return None
+    entries = sorted((entry for entry, _ in undone), key=lambda entry: entry.at, reverse=True)
+    newest = {entry.key: entry for entry in reversed(entries)}
+    return InboxItem(
+        key=cause.key,
+        kind=cause.kind,
+        title=safe_text(cause.title(entries), limit=_LONGEST),
+        at=entries[0].at,
+        count=len(entries),
+        cure=safe_text(cause.cure or _cure(entries[0]), limit=_LONGEST),
+        subject=cause.subject,
+        entries=tuple(entries[:MOST_ENTRIES]),
+        newest=tuple(newest.values()),
+        back=_back([mark for _, mark in held], now),
+    )
+
+
+def _cure(entry: InboxEntry) -> str:
+    return f"runwarden runs show {entry.run_id}" if entry.run_id else ""
+
+
+def _back(marks: Iterable[Mark], now: datetime) -> str:
+    """Why something that was put away is here again."""
+    said = ""
+    for mark in marks:
+        if mark.snoozed_until is not None:
+            return "put off until now" if mark.snoozed_until <= now else "again, sooner than it was put off to"
+        if mark.done_until is not None:
+            said = "again, after it was dealt with"
+    return said

@@ -1,8 +1,7 @@
 """`runwarden inbox`: what happened and is not dealt with yet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,18 +11,29 @@ from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.table import Column
 from app.times import exact_ago, parse_duration, rfc3339
-from storage.records.inbox import InboxItem, Mark
+from storage.records.inbox import NO_TIME, InboxItem
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from datetime import timedelta
 
     from app.automations.inbox import Inbox
 
-TONES: Final = {"failed": "bad", "unknown": "warn", "approval": "warn", "host": "bad", "paused": "warn"}
+    Marking = Callable[[Inbox, list[InboxItem]], Awaitable[None]]
+
+TONES: Final = {"critical": "bad", "decide": "warn", "look": ""}
 ALL: Final = "all"
 
 
-@click.group(cls=CommandGroup)
+class _ListingGroup(CommandGroup):
+    """Lists where no other command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_named = any(arg in self.commands or arg in ctx.help_option_names for arg in args)
+        return super().parse_args(ctx, args if is_named else ["list", *args])
+
+
+@click.group(cls=_ListingGroup, no_args_is_help=False)
 def inbox() -> None:
     """List what happened and is not dealt with, and say that it is."""
 
@@ -32,14 +42,14 @@ def inbox() -> None:
 @click.option("--all", "with_done", is_flag=True, help="Also what is done, snoozed or muted.")
 @async_command
 async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
-    """List what is not dealt with, newest first; looking at it changes nothing. Does not contact the service."""
+    """List what is not dealt with, the most severe first. Changes nothing, and does not contact the service."""
     async with _opened(invocation) as box:
         items = await box.items(with_done=with_done)
         now = box.engine.clock()
     columns: tuple[Column[InboxItem], ...] = (
-        Column("kind", lambda item: item.kind, "kind", tone=lambda item: TONES.get(item.kind, "")),
+        Column("kind", lambda item: item.kind, "kind", tone=lambda item: TONES[item.severity]),
         Column("what", lambda item: item.title, "title", flexible=True),
-        Column("when", lambda item: exact_ago(item.at, now), "at", lambda item: rfc3339(item.at)),
+        Column("when", lambda item: "" if item.at == NO_TIME else exact_ago(item.at, now), "at"),
         Column("to do", lambda item: item.cure, "cure", flexible=True),
         Column("key", lambda item: item.key, "key"),
     )
@@ -53,7 +63,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
 @async_command
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     """Say that items are dealt with (`all`: those listed now); what happens later brings them back."""
-    return await _mark(invocation, keys, lambda item, _: Mark(done_until=item.at))
+    return await _mark(invocation, keys, lambda box, items: box.done(items))
 
 
 @inbox.command("snooze", cls=FactCommand)
@@ -61,12 +71,12 @@ async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
 @click.option("--for", "length", default="1h", show_default=True, metavar="TIME", help="For how long, as in 2h or 1d.")
 @async_command
 async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: str) -> int:
-    """Put items off for a while."""
+    """Put items off for a while; what happens sooner brings them back."""
     try:
         until: timedelta = parse_duration(length)
     except ValueError as error:
         raise failed("usage", str(error), field="for") from error
-    return await _mark(invocation, keys, lambda _, now: Mark(snoozed_until=now + until))
+    return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + until))
 
 
 @inbox.command("mute", cls=FactCommand)
@@ -74,39 +84,34 @@ async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: st
 @async_command
 async def mute(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     """Take items out for good, whatever happens later."""
-    return await _mark(invocation, keys, lambda *_: Mark(is_muted=True))
+    return await _mark(invocation, keys, lambda box, items: box.mute(items))
 
 
 @inbox.command("undo", cls=FactCommand)
 @async_command
 async def undo(invocation: Invocation, /) -> int:
-    """Take back what was said of items last."""
+    """Take back what was said of items last; again: what was said before that."""
     async with _opened(invocation) as box:
-        keys = await box.state.undo()
+        keys = await box.undo()
     invocation.output.record({"keys": list(keys)}, [("as before", key) for key in keys] or [("unchanged", "nothing")])
     return Exit.DONE
 
 
 @asynccontextmanager
 async def _opened(invocation: Invocation) -> "AsyncIterator[Inbox]":
-    from app.automations.bot import rules_of
     from app.automations.inbox import Inbox
-    from app.config import STATE_FILE, data_folder
-    from storage.state import State
 
     async with invocation.engine(needs_token=False) as engine:
-        folder = data_folder(engine.settings, engine.profile)
-        async with await State.open(folder / STATE_FILE, clock=engine.clock) as state:
-            yield Inbox(engine, state, rules_of(engine.settings.automations, engine.profile.name))
+        yield Inbox.of(engine)
 
 
-async def _mark(invocation: Invocation, keys: Sequence[str], made: Callable[[InboxItem, datetime], Mark]) -> int:
+async def _mark(invocation: Invocation, keys: Sequence[str], marking: "Marking") -> int:
     async with _opened(invocation) as box:
-        items, now = {item.key: item for item in await box.items()}, box.engine.clock()
+        items = {item.key: item for item in await box.items()}
         chosen = list(items) if list(keys) == [ALL] else list(dict.fromkeys(keys))
         if missing := [key for key in chosen if key not in items]:
             raise failed("not_found", f"There is no item {missing[0]!r}. See: runwarden inbox list")
-        await box.state.mark({key: made(items[key], now) for key in chosen}, now)
+        await marking(box, [items[key] for key in chosen])
     invocation.output.record({"keys": chosen}, [("marked", key) for key in chosen] or [("unchanged", "nothing")])
     return Exit.DONE
 
@@ -116,7 +121,10 @@ def _document(item: InboxItem) -> dict[str, object]:
         "key": item.key,
         "kind": item.kind,
         "title": item.title,
-        "at": rfc3339(item.at),
+        "severity": item.severity,
+        "at": None if item.at == NO_TIME else rfc3339(item.at),
         "count": item.count,
+        "runs": [entry.run_id for entry in item.entries if entry.run_id],
+        "back": item.back or None,
         "cure": item.cure or None,
     }

@@ -1,10 +1,26 @@
 """The inbox: what happened and is not dealt with yet."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Final, Literal
 
-Kind = Literal["failed", "stuck", "host", "unknown", "approval", "paused", "bot"]
+Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "bot", "ended"]
+Severity = Literal["critical", "decide", "look"]
+SEVERITIES: Final[Mapping[Kind, Severity]] = {
+    "host": "critical",
+    "failed": "critical",
+    "unknown": "decide",
+    "approval": "decide",
+    "stuck": "look",
+    "paused": "look",
+    "bot": "look",
+    "ended": "look",
+}
+"""The most severe first: what is broken, what waits for a decision, what is good to know."""
+NO_TIME: Final = datetime.fromtimestamp(0, UTC)
+"""Of what has no readable time, and of what never was."""
+_ORDER: Final = tuple(dict.fromkeys(SEVERITIES.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +32,29 @@ class Mark:
     snoozed_until: datetime | None = None
     is_muted: bool = False
     """It does not come back."""
+    seen_until: datetime | None = None
+    """What was there when it was snoozed; what came later brings it back at once. None: nothing does."""
+
+    def is_done(self, at: datetime) -> bool:
+        """Whether what happened then is dealt with."""
+        return self.done_until is not None and at <= self.done_until
+
+    def hides(self, at: datetime, now: datetime) -> bool:
+        """Whether what happened then is put off now, or for good."""
+        is_seen = self.seen_until is None or at <= self.seen_until
+        return self.is_muted or (is_seen and self.snoozed_until is not None and now < self.snoozed_until)
+
+
+@dataclass(frozen=True, slots=True)
+class InboxEntry:
+    """One thing that happened."""
+
+    key: str
+    """What marks are kept under."""
+    at: datetime
+    run_id: str = ""
+    branch_name: str = ""
+    status: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +70,21 @@ class InboxItem:
     count: int = 1
     cure: str = ""
     """What to do about it, as a command."""
+    subject: str = ""
+    """What it is about: a code host, an action, a decision, an automation."""
+    entries: tuple[InboxEntry, ...] = ()
+    """What happened, newest first; of very many the newest."""
+    newest: tuple[InboxEntry, ...] = ()
+    """The newest entry under each key: what marks the whole item."""
+    back: str = ""
+    """Why it is here again, after it was put away; empty: it was not."""
+
+    @property
+    def severity(self) -> Severity:
+        """How pressing it is."""
+        return SEVERITIES[self.kind]
+
+    @property
+    def rank(self) -> int:
+        """The place of its severity, the most severe first."""
+        return _ORDER.index(self.severity)

@@ -82,6 +82,7 @@ class State:
     marks = reads(inbox.marks)
     mark = writes(inbox.mark)
     undo = writes(inbox.undo)
+    data_version = reads(inbox.version)
     lease_until = reads(inbox.lease_until)
     take = writes(decisions.take)
     adopt = writes(decisions.adopt)

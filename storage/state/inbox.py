@@ -2,47 +2,72 @@
 
 import sqlite3
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from storage.database import immediate
 from storage.records.inbox import Mark
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
+KEPT: Final = timedelta(days=400)
+"""How long a mark is kept; what was muted stays muted."""
+LEVELS: Final = 20
+"""How many markings can be taken back."""
+_MARK: Final = "done_us, snoozed_us, muted, seen_us"
+
 
 def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
     """Every mark, by its item's key."""
-    rows = connection.execute("SELECT key, done_us, snoozed_us, muted FROM inbox").fetchall()
+    rows = connection.execute(f"SELECT key, {_MARK} FROM inbox").fetchall()
     return {
-        key: Mark(from_us_or_none(done), from_us_or_none(snoozed), bool(muted)) for key, done, snoozed, muted in rows
+        key: Mark(from_us_or_none(done), from_us_or_none(snoozed), bool(muted), from_us_or_none(seen))
+        for key, done, snoozed, muted, seen in rows
     }
 
 
 def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetime) -> None:
     """Mark items, and remember how they were marked before, for `undo`."""
+    if not marked:
+        return
     with immediate(connection):
-        connection.execute("DELETE FROM inbox_undo")
+        (last,) = connection.execute("SELECT coalesce(max(step), 0) FROM inbox_undo").fetchone()
+        connection.execute("DELETE FROM inbox_undo WHERE step <= ?", (last + 1 - LEVELS,))
+        connection.execute("DELETE FROM inbox WHERE marked_us < ? AND NOT muted", (to_us(at - KEPT),))
         for key, one in marked.items():
             name = sqlite_text(key)
-            before = connection.execute(
-                "SELECT done_us, snoozed_us, muted FROM inbox WHERE key = ?", (name,)
-            ).fetchone()
-            connection.execute("INSERT INTO inbox_undo VALUES (?, ?, ?, ?)", (name, *(before or (None, None, 0))))
-            done, snoozed = (None if when is None else to_us(when) for when in (one.done_until, one.snoozed_until))
-            connection.execute(
-                "INSERT OR REPLACE INTO inbox (key, done_us, snoozed_us, muted, marked_us) VALUES (?, ?, ?, ?, ?)",
-                (name, done, snoozed, int(one.is_muted), to_us(at)),
+            before = connection.execute(f"SELECT {_MARK} FROM inbox WHERE key = ?", (name,)).fetchone()
+            values = (last + 1, name, *(before or (None, None, 0, None)))
+            connection.execute(f"INSERT INTO inbox_undo (step, key, {_MARK}) VALUES (?, ?, ?, ?, ?, ?)", values)
+            done, snoozed, seen = (
+                None if when is None else to_us(when) for when in (one.done_until, one.snoozed_until, one.seen_until)
             )
+            _set(connection, name, (done, snoozed, int(one.is_muted), seen), at)
 
 
-def undo(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Take the last marking back; the keys of its items."""
+def undo(connection: sqlite3.Connection, at: datetime) -> tuple[str, ...]:
+    """Take the last marking back that was not taken back yet; the keys that it was about."""
     with immediate(connection):
-        rows = connection.execute("DELETE FROM inbox_undo RETURNING key, done_us, snoozed_us, muted").fetchall()
-        for row in rows:
-            connection.execute(
-                "INSERT OR REPLACE INTO inbox (key, done_us, snoozed_us, muted, marked_us) VALUES (?, ?, ?, ?, 0)", row
-            )
+        rows = connection.execute(
+            f"DELETE FROM inbox_undo WHERE step = (SELECT max(step) FROM inbox_undo) RETURNING key, {_MARK}"
+        ).fetchall()
+        for key, *before in rows:
+            _set(connection, key, tuple(before), at)
     return tuple(key for key, *_ in rows)
+
+
+def _set(connection: sqlite3.Connection, key: str, values: tuple[int | None, ...], at: datetime) -> None:
+    query = f"INSERT OR REPLACE INTO inbox (key, {_MARK}, marked_us) VALUES (?, ?, ?, ?, ?, ?)"
+    connection.execute(query, (key, *values, to_us(at)))
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """A number that differs after items were marked, or rules decided, paused or resumed; leases do not count."""
+    found = connection.execute(
+        "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
+        " (SELECT max(id) FROM decisions), (SELECT group_concat(outcome) FROM decisions WHERE settled_us IS NULL),"
+        " (SELECT group_concat(rule || coalesce(paused, '')) FROM rules)"
+    )
+    return hash(found.fetchone())
 
 
 def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:

@@ -50,9 +50,16 @@ def _telling(db: "Database") -> None:
     silences.create(db)
 
 
+def _undo_levels(db: "Database") -> None:
+    db.execute("ALTER TABLE inbox ADD COLUMN seen_us INTEGER")
+    db.execute("DROP TABLE inbox_undo")
+    columns = {"step": int, "key": str, "done_us": int, "snoozed_us": int, "muted": int, "seen_us": int}
+    db.table("inbox_undo", strict=True).create(columns, pk=("step", "key"), not_null={"muted"})
+
+
 SCHEMA: Final = Schema(
     name="state",
-    steps={"0001_first": _first, "0002_inbox": _inbox, "0003_telling": _telling},
+    steps={"0001_first": _first, "0002_inbox": _inbox, "0003_telling": _telling, "0003_undo_levels": _undo_levels},
     newer_cure="Install that version again: what it claimed must not be claimed a second time.",
 )
 DAMAGE_CURE: Final = (
