@@ -54,7 +54,12 @@ class BackfillMoved:
 
 @dataclass(frozen=True, slots=True)
 class CacheChangedElsewhere:
-    """Another process wrote to our files, or something was done with the automations or the inbox."""
+    """Another process wrote to the cache or the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateChangedElsewhere:
+    """Another process wrote to the automations' state: a decision, a mark in the inbox, or only a lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ Event = (
     | ActionChanged
     | BackfillMoved
     | CacheChangedElsewhere
+    | StateChangedElsewhere
     | StorageFailed
 )
 Announce = Callable[[Event], None]

@@ -12,7 +12,7 @@ from typing import Final
 from app.api.budget import Budget, Priority, Wait
 from app.api.errors import ApiError, RateLimitedError
 from app.api.pace import POLL
-from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StorageFailed
+from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StateChangedElsewhere, StorageFailed
 from app.schedule import Job, Schedule, Work
 from app.sync import HealthSync, RunSync
 from app.sync.polls import CANNOT_POLL, Cadence
@@ -66,7 +66,7 @@ class Polling:
     chores: Mapping[str, Work] = field(default_factory=dict)
     """By name, what the process with the lease does beside; a chore paces itself."""
     state: State | None = None
-    """What the automations did, and a person with the inbox; None: it cannot be used."""
+    """None: it cannot be used."""
     is_poller: bool = False
     """Whether this process holds the lease."""
     _schedule: Schedule = field(default_factory=Schedule)
@@ -212,7 +212,8 @@ class Polling:
                 await self.lease.release(POLLER, self.cache.process)
 
     async def _listen(self) -> None:
-        foreign = ForeignWrites(self.cache, self.ledger, self.state)
+        foreign = ForeignWrites(self.cache, self.ledger)
+        foreign_state = ForeignWrites(*([self.state] if self.state is not None else []))
         wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)
@@ -221,6 +222,8 @@ class Polling:
                     await self._hold_lease()
                 if await self.cache.reopen_if_gone() or await foreign.noticed():
                     self.announce(CacheChangedElsewhere())
+                if await foreign_state.noticed():
+                    self.announce(StateChangedElsewhere())
                 wait_s = DOORBELL_S
             except StorageError as error:
                 self.announce(StorageFailed(str(error)))

@@ -1,4 +1,4 @@
-"""Noticing what other processes wrote to our files, at the price of a look at the files' times."""
+"""Noticing what other processes wrote to our databases, at the price of a look at each file's times."""
 
 import time
 from pathlib import Path
@@ -17,12 +17,9 @@ _Stamp = tuple[int, int, int]
 class ForeignWrites:
     """Tells whether another process wrote since it was asked last."""
 
-    def __init__(self, cache: Cache, ledger: Ledger, state: State | None = None) -> None:
-        others = (ledger,) if state is None else (ledger, state)
-        self._databases = (cache, *others)
-        path = cache.writer.path
-        # The cache's changes come into its WAL first; those of the others come into their files at once.
-        self._files = (path.with_name(path.name + "-wal"), *(database.writer.path for database in others))
+    def __init__(self, *databases: Cache | Ledger | State) -> None:
+        self._databases = databases
+        self._files = tuple(map(_written_first, databases))
         self._stamps: tuple[_Stamp | None, ...] | None = None
         """None: the files were changing."""
         self._versions: tuple[int, ...] | None = None
@@ -41,6 +38,12 @@ class ForeignWrites:
         versions = tuple([await database.data_version() for database in self._databases])
         before, self._versions = self._versions, versions
         return before is not None and versions != before
+
+
+def _written_first(database: Cache | Ledger | State) -> Path:
+    path = database.writer.path
+    # The cache's changes come into its WAL first; those of the precious files come into the file at once.
+    return path.with_name(path.name + "-wal") if isinstance(database, Cache) else path
 
 
 def _stamp(file: Path) -> _Stamp | None:

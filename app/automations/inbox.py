@@ -1,20 +1,24 @@
 """The inbox: made from cache, ledger and state when it is asked for, less what a person has dealt with."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Self
 
 from app.automations.bot import LEASE, rules_of
+from app.automations.observing import reason_of
 from app.engine import Engine
 from app.health import Incident
 from app.notify.incidents import IncidentReader
 from app.rules.rule import Rule
+from app.run_document import as_received
 from app.text import safe_text
 from app.times import span
-from storage.records import Repository, RunFilter, RunRow, RunSort
+from storage.records import RunFilter, RunRow, RunSort
 from storage.records.following import StuckRun
 from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, Kind, Mark
+from storage.records.repository import DEFAULT_PLATFORM
 from storage.state import State
 
 LOOK_BACK: Final = timedelta(days=14)
@@ -25,6 +29,7 @@ MOST_ENTRIES: Final = 50
 SILENT_AFTER: Final = timedelta(minutes=10)
 """A bot that did not work for so long is missed; cron starts one more often."""
 _LONGEST: Final = 200
+_LONGEST_REASON: Final = 100
 _NO_MARK: Final = Mark()
 _ACTED: Final = ("done", "failed", "unknown")
 
@@ -48,9 +53,12 @@ class Inbox:
     """One profile's inbox."""
 
     engine: Engine
-    state: State
+    state: State | None
+    """None: it cannot be used; everything waits then, and nothing can be put away."""
     rules: Sequence[Rule]
     _incidents: IncidentReader = field(init=False)
+    _reasons: dict[tuple[str, datetime | None], str] = field(default_factory=dict)
+    """Why runs failed, as the service says it, by run and its last change."""
 
     def __post_init__(self) -> None:
         engine, hold = self.engine, timedelta(seconds=self.engine.settings.notify.hold_s)
@@ -59,12 +67,9 @@ class Inbox:
 
     @classmethod
     def of(cls, engine: Engine) -> Self:
-        """The inbox of an engine's profile.
-
-        Raises:
-            StorageError: The state cannot be used.
-        """
-        return cls(engine, engine.usable_state(), rules_of(engine.settings.automations, engine.profile.name))
+        """The inbox of an engine's profile."""
+        state = engine.state if isinstance(engine.state, State) else None
+        return cls(engine, state, rules_of(engine.settings.automations, engine.profile.name))
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
         """What is not dealt with: the most severe first, of those the newest; new activity brings an item back.
@@ -72,7 +77,7 @@ class Inbox:
         Raises:
             StorageError: A file cannot be read.
         """
-        now, marks = self.engine.clock(), {} if with_done else await self.state.marks()
+        now, marks = self.engine.clock(), {} if with_done else await self._marks()
         incidents = await self._incidents.read(now)
         causes = [*await self._runs(now, incidents), *_hosts(incidents), *await self._states(now)]
         items = [item for cause in causes if (item := _item(cause, marks, now)) is not None]
@@ -93,7 +98,7 @@ class Inbox:
         Raises:
             StorageError: The state cannot be written.
         """
-        marks = await self.state.marks()
+        marks = await self._marks()
         await self._mark(
             {
                 entry.key: replace(marks.get(entry.key, _NO_MARK), snoozed_until=until, seen_until=entry.at)
@@ -116,19 +121,28 @@ class Inbox:
         Raises:
             StorageError: The state cannot be written.
         """
-        return await self.state.undo(self.engine.clock())
+        return await self.engine.usable_state().undo(self.engine.clock())
 
     async def _mark(self, marked: Mapping[str, Mark]) -> None:
-        await self.state.mark(marked, self.engine.clock())
+        await self.engine.usable_state().mark(marked, self.engine.clock())
+
+    async def _marks(self) -> Mapping[str, Mark]:
+        return {} if self.state is None else await self.state.marks()
 
     async def _runs(self, now: datetime, incidents: Sequence[Incident]) -> list[_Cause]:
         cache, ahead = self.engine.cache, await self.engine.cache.run_clock_ahead()
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
+        rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
+        await self._read_reasons(rows)
         failed: dict[str, _Cause] = {}
-        for run in await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS):
+        for run in rows:
             host = _unwell(incidents, run.repository, _ended(run, ahead))
-            key = f"failed:{run.repository}" if host is None else f"failed:{run.repository}:{host.platform}"
-            cause = failed.setdefault(key, _Cause(key, "failed", _failed(run.repository, host), []))
+            reason = self._reasons.get((run.run_id, run.updated_at), "")
+            about, why = (reason, f": {reason}" if reason else "")
+            if host is not None:
+                about, why = host.platform, f" while {host.platform} was {host.word}"
+            key = _key("failed", run.repository, about)
+            cause = failed.setdefault(key, _Cause(key, "failed", _failed(run.repository, why), []))
             cause.entries.append(_entry(key, run, ahead))
         stuck: dict[str, _Cause] = {}
         for one in await cache.following.stuck_runs():
@@ -137,6 +151,18 @@ class Inbox:
             entry = InboxEntry(f"stuck:{one.run_id}", one.active_since - ahead, one.run_id, "", one.status)
             cause.entries.append(entry)
         return [*failed.values(), *stuck.values(), *await self._ended(ahead)]
+
+    async def _read_reasons(self, rows: Sequence[RunRow]) -> None:
+        new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
+        details = await self.engine.cache.details(new) if new else {}
+        known = {
+            run_id: safe_text(reason_of(as_received(each.run.raw_json)), limit=_LONGEST_REASON)
+            for run_id, each in details.items()
+        }
+        self._reasons = {
+            (row.run_id, row.updated_at): known.get(row.run_id) or self._reasons.get((row.run_id, row.updated_at), "")
+            for row in rows
+        }
 
     async def _ended(self, ahead: timedelta) -> list[_Cause]:
         """The followed runs that have ended, but for those that failed."""
@@ -153,25 +179,27 @@ class Inbox:
             title, number = f"Unknown outcome: {action.kind} {action.subject}".rstrip(), action.action_id
             cure = f"runwarden actions resolve {number}"
             found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
+        if self.state is None:
+            return found
         for each in await self.state.open_decisions():
             if each.outcome == "waiting":
                 title, number = f"{each.rule} waits for approval", str(each.decision_id)
                 cure = f"runwarden automations approve {number}"
                 found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
-        return [*found, *await self._automations(now)]
+        return [*found, *await self._automations(now, self.state)]
 
-    async def _automations(self, now: datetime) -> list[_Cause]:
-        found, states = [], await self.state.rule_states()
+    async def _automations(self, now: datetime, state: State) -> list[_Cause]:
+        found, states = [], await state.rule_states()
         for rule in self.rules:
             held = states.get(rule.name)
             if held is not None and held.paused and rule.is_on:
                 # Not the last line: each time that is passed over while it is paused is one, and is no news.
-                last = next(iter(await self.state.journal(rule.name, limit=1, outcomes=_ACTED)), None)
+                last = next(iter(await state.journal(rule.name, limit=1, outcomes=_ACTED)), None)
                 at = held.since if last is None else last.decided_at
                 title, cure = f"{rule.name} is paused: {held.paused}", f"runwarden automations resume '{rule.name}'"
                 found.append(_single("paused", f"paused:{rule.name}", title, at, rule.name, cure))
         if any(rule.is_on for rule in self.rules):
-            until = await self.state.lease_until(LEASE)
+            until = await state.lease_until(LEASE)
             if until is None or until < now - SILENT_AFTER:
                 title = "Automations are configured, and no bot is at work"
                 found.append(_single("bot", "bot", title, until or NO_TIME, "", "runwarden watch"))
@@ -194,11 +222,15 @@ def _hosts(incidents: Iterable[Incident]) -> list[_Cause]:
     ]
 
 
-def _failed(repository: str, host: Incident | None) -> Titled:
-    while_unwell = "" if host is None else f" while {host.platform} was {host.word}"
+def _key(kind: Kind, repository: str, about: str) -> str:
+    # Without digits: most reasons that differ in them alone have one cause.
+    slug = re.sub(r"[^a-z]+", "-", about.casefold())[:40].strip("-")
+    return f"{kind}:{repository}:{slug}" if slug else f"{kind}:{repository}"
 
+
+def _failed(repository: str, why: str) -> Titled:
     def title(entries: Sequence[InboxEntry]) -> str:
-        return f"{_runs(len(entries))} failed in {repository}{while_unwell}"
+        return f"{_runs(len(entries))} failed in {repository}{why}"
 
     return title
 
@@ -220,7 +252,8 @@ def _runs(count: int) -> str:
 
 def _unwell(incidents: Iterable[Incident], repository: str, at: datetime) -> Incident | None:
     """What its code host suffered from when a run ended."""
-    platform = Repository.parse(repository).platform
+    named, colon, _ = repository.partition(":")
+    platform = named if colon else DEFAULT_PLATFORM
     own = (one for one in incidents if one.platform == platform)
     return next((one for one in own if one.start <= at and (not one.is_over or at <= one.until)), None)
 

@@ -36,7 +36,7 @@ class RunFacts:
         Raises:
             StorageError: The cache cannot be read.
         """
-        return _reason(await self._received(run_id))[:_LONGEST_REASON] or NO_REASON
+        return reason_of(await self._received(run_id))[:_LONGEST_REASON] or NO_REASON
 
     async def labels(self, run_id: str) -> dict[str, str]:
         """The run's metadata: as the service shows it, else as this machine's ledger sent it.
@@ -56,12 +56,13 @@ class RunFacts:
         return {} if held is None else as_received(held.run.raw_json)
 
 
-def _reason(received: dict[str, object]) -> str:
+def reason_of(received: dict[str, object]) -> str:
+    """Why a run ended, as the service says it in the run; empty: it does not."""
     for name in _REASONS:
         match received.get(name):
             case str(text) if text.strip():
                 return text.strip()
-            case dict(inner) if found := _reason(inner):
+            case dict(inner) if found := reason_of(inner):
                 return found
     return ""
 

@@ -134,6 +134,7 @@ class BaseScreen(Screen[None]):
             return
         self.query_one(HeaderBar).tick()
         self._tick_pins()
+        self.session.inbox.tick(self.session.clock())
         self.show_trouble()
         self.tick(self.session.clock())
 

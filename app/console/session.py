@@ -12,6 +12,7 @@ from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.batches import Batches
 from app.console.coalesced_task import CoalescedTask, Start
+from app.console.inbox_feed import InboxFeed
 from app.console.troubles import READ_ONLY, link_notice, own_failure_text, storage_notice
 from app.text import safe_text
 from app.times import clocks_apart
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from app.events import Event
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
+    from storage.records.inbox import InboxItem
     from widgets.frame.notice import Notice
 
 Result = TypeVar("Result")
@@ -72,11 +74,13 @@ class Session:
         self.engine: Engine | None = None
         self.vitals = _vitals_of(profile, first, can_switch=can_switch)
         self.batches = Batches(lambda: self.engine, cast("Start", owner.run_worker), Signal(owner, "batches changed"))
+        self.inbox = InboxFeed(lambda: self.engine, cast("Start", owner.run_worker), self._show_inbox)
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as they were read last."""
         self.engine_changed: Signal[Event] = Signal(owner, "engine changed")
         self.vitals_changed: Signal[Vitals] = Signal(owner, "vitals changed")
         self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(owner, "pins changed")
+        self.inbox_changed: Signal[tuple[InboxItem, ...]] = Signal(owner, "inbox changed")
         self._toast = toast
         self._copy_text = copy_text
         self._vitals_reader = CoalescedTask(self._read_vitals, cast("Start", owner.run_worker))
@@ -106,6 +110,7 @@ class Session:
         self._opened.set()
         self.refresh_vitals()
         self._unknown_reader.ask()
+        self.inbox.ask()
         if engine.cache.set_aside is not None:
             self.notify(str(engine.cache.set_aside))
 
@@ -118,7 +123,13 @@ class Session:
 
     def hear(self, event: "Event") -> None:
         """The engine says that something changed."""
-        from app.events import ActionChanged, CacheChangedElsewhere, LinkChanged, StorageFailed
+        from app.events import (
+            ActionChanged,
+            CacheChangedElsewhere,
+            LinkChanged,
+            StateChangedElsewhere,
+            StorageFailed,
+        )
 
         if isinstance(event, StorageFailed):
             self.storage_failed(event.message)
@@ -126,11 +137,12 @@ class Session:
             title, text = own_failure_text(event.own_failure)
             self.notify(text, title=title, severity="warning", timeout=CURE_S)
         self._has_polled = self._has_polled or isinstance(event, LinkChanged)
-        if not isinstance(event, ActionChanged):
+        if not isinstance(event, ActionChanged | StateChangedElsewhere):
             self.refresh_vitals()
         if isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._unknown_reader.ask()
         self.batches.engine_changed(event)
+        self.inbox.engine_changed(event)
         self.engine_changed.publish(event)
 
     @property
@@ -159,6 +171,7 @@ class Session:
         """These runs are followed from now on."""
         self.pins = pins
         self.pins_changed.publish(pins)
+        self.inbox.ask()
 
     def trouble(self) -> "Notice | None":
         """What is wrong with our own files or the link; None: nothing."""
@@ -198,13 +211,20 @@ class Session:
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
         self._tell_of_clock(engine.client.budget.clock_ahead)
         vitals = await read_vitals(engine, self.vitals, self.clock())
-        vitals = replace(vitals, unknown=self.vitals.unknown)
+        vitals = replace(vitals, unknown=self.vitals.unknown, inbox=self.vitals.inbox)
+        if vitals.failed != self.vitals.failed:
+            self.inbox.ask()
         if self._storage_trouble is not None and self._has_polled:
             # The cache was written and read: where the ledger can be read too, the trouble is over.
             await engine.ledger.actions(limit=1)
             self._storage_trouble, vitals = None, replace(vitals, files_fail=False)
         self._has_polled = False
         self.show_vitals(vitals)
+
+    def _show_inbox(self, items: "tuple[InboxItem, ...]") -> None:
+        if len(items) != self.vitals.inbox:
+            self.show_vitals(replace(self.vitals, inbox=len(items)))
+        self.inbox_changed.publish(items)
 
     async def _read_unknown(self) -> None:
         # Apart from the rest: a poll changes none of it, and the ledger may fail where the cache does not.
@@ -276,6 +296,7 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
         wait=await engine.polling.next_poll(),
         working=counts.get("working", 0),
         queued=counts.get("queued", 0),
+        failed=counts.get("failed", 0),
         failed_today=await cache.count(RunFilter(statuses=("failed",), since=today)),
         health=await cache.health(),
         health_is_stale=health_link is not None and health_link.is_failing,

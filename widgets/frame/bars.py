@@ -71,7 +71,7 @@ class TabBar(ClickableLine):
             titles = [getattr(tab, name) for tab in self._tabs]
             named = zip(self._tabs, titles, strict=True)
             taken = sum(len(f"{tab.key} {tab_title}{self._count(tab)}") + gap for tab, tab_title in named)
-            if taken < self.size.width + gap:
+            if taken < self.size.width + gap - 2:
                 break
         return titles, gap
 

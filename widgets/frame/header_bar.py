@@ -46,6 +46,8 @@ class Vitals:
     """Why the next poll comes later than configured, and when."""
     working: int = 0
     queued: int = 0
+    failed: int = 0
+    """All runs held that failed."""
     failed_today: int = 0
     """Runs of the last 24 hours that failed."""
     health: tuple[PlatformHealth, ...] = ()

@@ -1,26 +1,271 @@
-"""The Inbox tab: what waits for a person, until it is dealt with."""
+"""The Inbox tab: what waits for a person, until it is dealt with. Looking at it changes nothing."""
 
 from collections.abc import Iterable
+from datetime import datetime
+from typing import ClassVar, Final
 
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import Static
 
 from app.console.base_screen import INBOX, BaseScreen
+from app.console.inbox.sheets import ChoiceSheet, snoozes
+from app.console.messages import GoToTab, OpenRun
+from app.console.session import Session
 from app.console.troubles import UNREADABLE
-from widgets.frame.notice import Notice, NoticePage
+from app.text import safe_text
+from storage.records.inbox import InboxEntry, InboxItem
+from widgets.badges import STYLES
+from widgets.frame.notice import Notice
+from widgets.inbox import SEVERITY_TONES, InboxPane, InboxTable, rows_of, when
+from widgets.line_table import LineTable
 
-NOTHING = Notice("✓", "Nothing waits for you", tone="good")
+READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
+NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))
+NOTHING: Final = Notice(
+    "✓",
+    "Nothing waits for you",
+    (
+        (
+            "Failed and stuck runs, code hosts that are not well, unknown outcomes, approvals and paused automations"
+            " come here, and stay until you say that they are done."
+        ),
+        "u takes back what you did last.",
+    ),
+    "good",
+)
+TABS_OF: Final = {"host": "health", "unknown": "activity", "approval": "automations", "paused": "automations"}
+"""Where what is no run is looked at."""
 
 
 class InboxScreen(BaseScreen):
-    """What happened, by cause."""
+    """What happened, by severity, age and cause."""
 
     TAB = INBOX
+    CSS = """
+    #inbox { height: 1fr; layout: vertical; }
+    #inbox-summary { height: 1; padding: 0 2; color: $foreground 70%; }
+    InboxScreen.-tall #inbox-summary { margin-bottom: 1; }
+    InboxScreen.-wide #inbox { layout: horizontal; }
+    InboxScreen.-wide InboxPane {
+        width: 38%; max-width: 76; height: 1fr; border-top: none; border-left: solid $panel;
+    }
+    InboxScreen.-wide InboxPane:focus { border-top: none; border-left: solid $accent; }
+    InboxScreen.-short InboxPane { height: 9; }
+    #inbox.-empty InboxPane, #inbox.-no-detail InboxPane { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "done", "done", tooltip="Dealt with; what is new brings it back", id="inbox.done"),
+        Binding("h", "snooze", "snooze", tooltip="Put it off; what is new brings it back sooner", id="inbox.snooze"),
+        Binding("m", "mute", "mute", tooltip="Take it out for good", id="inbox.mute"),
+        Binding("u", "undo", "undo", tooltip="Take back what was done last; again: what before that", id="inbox.undo"),
+        Binding("x,space", "mark", "mark", key_display="x", tooltip="For an action on several", id="inbox.mark"),
+        Binding("X", "mark_all", "mark all", show=False, tooltip="All of this list, or none", id="inbox.mark_all"),
+        Binding("d", "pane", "detail on/off", show=False, id="inbox.pane"),
+        Binding("escape", "clear", "clear marks", show=False, id="inbox.clear"),
+        Binding("r", "refresh", "refresh", show=False, tooltip="Ask the service now", id="app.refresh"),
+    ]
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._table = InboxTable(session.clock())
+        self._marked: set[str] = set()
+        self._gone: InboxItem | None = None
+        """What was under the cursor until something else took it away: the line there was not chosen by a person."""
+        self._here = ""
+        """What was under the cursor after the list was shown last."""
+        self._put_away: frozenset[str] = frozenset()
+        """What goes because a person said so: the cursor may go on from it."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """The items."""
-        yield NoticePage(id="inbox-nothing")
+        """A summary, the list, and the facts of one item."""
+        yield Static(id="inbox-summary", markup=False)
+        with Container(id="inbox", classes="-empty"):
+            yield self._table
+            yield InboxPane()
+
+    def on_mount(self) -> None:
+        """Show what is known."""
+        self.session.inbox_changed.subscribe(self, lambda _: self._show())
+        self._table.focus()
+        self._show()
+        self.session.inbox.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Move the ages."""
+        self._table.tick(now)
+        self.query_one(InboxPane).tick(now)
+
+    def go_to(self, place: str) -> None:
+        """Put the cursor on the item of this key."""
+        self._table.seek(place)
+
+    def trouble(self) -> Notice | None:
+        """That nothing can be put away, if so."""
+        if why := self.session.inbox.trouble:
+            return Notice("✗", "Nothing can be put away", (why,), "bad")
+        return super().trouble()
 
     def show_trouble(self) -> None:
-        """The banner, and why there is nothing, which may be the same trouble."""
+        """The banner, and why there are no rows, which may be the same trouble."""
         super().show_trouble()
-        self.query_one(NoticePage).show(UNREADABLE if self.session.storage_trouble else NOTHING)
+        self._table.say(self._nothing)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that have nothing to act on are dimmed."""
+        if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
+            return True if self._table.item is not None else None
+        return super().check_action(action, parameters)
+
+    # What its keys do
+
+    async def action_done(self) -> None:
+        """Deal with the marked items, or the one under the cursor."""
+        if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
+            await inbox.done(items)
+            self._say_put_away("Done", items)
+
+    async def action_mute(self) -> None:
+        """Take them out for good."""
+        if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
+            await inbox.mute(items)
+            self._say_put_away("Muted", items)
+
+    def action_snooze(self) -> None:
+        """Ask until when, and put them off."""
+        if items := self._chosen():
+            choices = [(Content(said), until) for said, until in snoozes(self.session.clock())]
+
+            async def put_off(until: datetime | None) -> None:
+                if until is not None and (inbox := self.session.inbox.inbox) is not None:
+                    await inbox.snooze(items, until)
+                    self._say_put_away("Put off", items)
+
+            self.app.push_screen(ChoiceSheet("Put off", choices), put_off)
+
+    async def action_undo(self) -> None:
+        """Take back what was done last, here or in another console."""
+        if (inbox := self.session.inbox.inbox) is None:
+            self.session.notify(self.session.not_open)
+            return
+        keys = await inbox.undo()
+        self.session.inbox.ask()
+        self.session.notify("Taken back." if keys else "There is nothing to take back.")
+
+    def action_mark(self) -> None:
+        """Mark or unmark the item under the cursor, and go on to the next."""
+        if (item := self._item) is not None:
+            self._marked ^= {item.key}
+            self._show()
+            self._table.action_move(1)
+
+    def action_mark_all(self) -> None:
+        """Mark every item of the list; all are marked: unmark them."""
+        keys = {item.key for item in self._items}
+        self._marked = set() if keys <= self._marked else keys
+        self._show()
+
+    def action_clear(self) -> None:
+        """Unmark all."""
+        self._marked = set()
+        self._show()
+
+    def action_pane(self) -> None:
+        """Show or hide the facts."""
+        self.query_one("#inbox").toggle_class("-no-detail")
+
+    def action_refresh(self) -> None:
+        """Ask the service now."""
+        self.session.poll_soon()
+
+    # What it hears from its widgets
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
+        if self._item is not None and self._item.key != self._here:
+            self._gone = None
+        self.query_one(InboxPane).show(self._table.item, self.session.clock())
+        self.refresh_bindings()
+
+    @on(LineTable.Chosen)
+    def _open(self) -> None:
+        if (item := self._item) is None:
+            return
+        runs = [entry for entry in item.entries if entry.run_id]
+        if len(runs) > 1:
+            choices = [(_run_line(run, self.session.clock()), run.run_id) for run in runs]
+            self.app.push_screen(ChoiceSheet("Open", choices), self._open_run)
+        elif runs:
+            self._open_run(runs[0].run_id)
+        else:
+            self.post_message(GoToTab(TABS_OF.get(item.kind, "automations"), item.subject))
+
+    def _open_run(self, run_id: str | None) -> None:
+        if run_id is not None:
+            self.post_message(OpenRun(run_id))
+
+    # How it does that
+
+    @property
+    def _items(self) -> tuple[InboxItem, ...]:
+        return self.session.inbox.items or ()
+
+    @property
+    def _item(self) -> InboxItem | None:
+        row = self._table.item
+        return None if row is None else row.item
+
+    @property
+    def _nothing(self) -> Notice:
+        if self.session.storage_trouble:
+            return UNREADABLE
+        if self.session.inbox.items is None:
+            return READING
+        return NOTHING if self.session.vitals.known else NOT_ASKED
+
+    def _chosen(self) -> tuple[InboxItem, ...]:
+        """What a key is about: what is marked, or under the cursor; nothing that only came to be there."""
+        if self.session.inbox.trouble:
+            self.session.notify("Nothing can be put away: see below.", severity="warning")
+            return ()
+        if marked := tuple(item for item in self._items if item.key in self._marked):
+            return marked
+        if (gone := self._gone) is not None:
+            self._gone = None
+            self.session.notify(f"Gone: {gone.title}. Press again for the one under the cursor.")
+            return ()
+        return () if self._item is None else (self._item,)
+
+    def _say_put_away(self, how: str, items: tuple[InboxItem, ...]) -> None:
+        self._put_away = frozenset(item.key for item in items)
+        self._marked -= self._put_away
+        what = items[0].title if len(items) == 1 else f"{len(items):,} items"
+        self.session.notify(f"{how}: {what}. u takes it back.")
+        self.session.inbox.ask()
+
+    def _show(self) -> None:
+        items, before = self._items, self._item
+        keys = {item.key for item in items}
+        self._marked &= keys
+        if before is not None and before.key not in keys | self._put_away:
+            self._gone = before
+        self.query_one("#inbox").set_class(not items, "-empty")
+        self._table.show(rows_of(items, self._marked))
+        self._here = "" if self._item is None else self._item.key
+        self._table.say(self._nothing)
+        self.query_one("#inbox-summary", Static).update(_summary(items, len(self._marked)))
+
+
+def _summary(items: tuple[InboxItem, ...], marked: int) -> Content:
+    if not items:
+        return Content()
+    counts = {severity: sum(item.severity == severity for item in items) for severity in SEVERITY_TONES}
+    parts = [(f"  {n:,} {severity}", STYLES[SEVERITY_TONES[severity]]) for severity, n in counts.items() if n]
+    return Content.assemble(f"{len(items):,} waiting", *parts, (f"   ■ {marked:,} marked" if marked else "", "$accent"))
+
+
+def _run_line(entry: InboxEntry, now: datetime) -> Content:
+    return Content(safe_text(f"{when(entry.at, now):<9} {entry.branch_name}  {entry.run_id}", limit=120))

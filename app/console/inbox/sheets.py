@@ -1,0 +1,63 @@
+"""The sheets over the inbox: until when to put something off, and which of several runs to open."""
+
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from typing import ClassVar, Final, Generic, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from app.console.sheet import Options, PickerScreen
+
+T = TypeVar("T")
+
+MORNING: Final = time(8)
+_MONDAY: Final = 7
+
+
+class ChoiceSheet(PickerScreen[T], Generic[T]):
+    """Closes with what was chosen of a few."""
+
+    HINT = "enter or a digit chooses"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(digit), f"take({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
+    ]
+
+    def __init__(self, title: str, choices: Sequence[tuple[Content, T]]) -> None:
+        super().__init__()
+        self.TITLE_TEXT = title
+        self._choices = choices
+
+    def compose_choice(self) -> ComposeResult:
+        """The choices."""
+        yield Options(*(Option(Content.assemble(f"{at}  ", said)) for at, (said, _) in enumerate(self._choices, 1)))
+
+    @on(OptionList.OptionSelected)
+    def _on_selected(self, message: OptionList.OptionSelected) -> None:
+        self.action_take(message.option_index + 1)
+
+    def action_take(self, number: int) -> None:
+        """Close with the choice of this number, if there is one."""
+        if number <= len(self._choices):
+            self.dismiss(self._choices[number - 1][1])
+
+
+def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
+    """Until when things can be put off: an hour, tomorrow morning and Monday morning, as the local clock says."""
+    today = now.astimezone().date()
+    hour, tomorrow = now + timedelta(hours=1), _morning(today + timedelta(days=1))
+    monday = _morning(today + timedelta(days=_MONDAY - today.weekday()))
+    return (
+        (f"an hour, until {hour.astimezone():%H:%M}", hour),
+        (f"until tomorrow morning, {tomorrow.astimezone():%a %H:%M}", tomorrow),
+        (f"until Monday, {monday.astimezone():%d %b %H:%M}", monday),
+    )
+
+
+def _morning(day: date) -> datetime:
+    # A naive time is local: in the night when clocks are changed, too, it is eight by the wall.
+    return datetime.combine(day, MORNING).astimezone()

@@ -1,0 +1,74 @@
+"""What waits in the inbox, read again when something changed that may be in it."""
+
+import asyncio
+from datetime import datetime, timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from app.console.coalesced_task import CoalescedTask, Start
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.automations.inbox import Inbox
+    from app.engine import Engine
+    from app.events import Event
+    from storage.records.inbox import InboxItem
+
+    Publish = Callable[[tuple[InboxItem, ...]], None]
+
+AT_LEAST_EVERY: Final = timedelta(minutes=1)
+"""A snooze that ends and a bot that falls silent ring no bell."""
+
+
+class InboxFeed:
+    """One session's inbox."""
+
+    def __init__(self, engine: "Callable[[], Engine | None]", start: Start, publish: "Publish") -> None:
+        """Read nothing yet; `publish` is given the items after each reading."""
+        self.items: tuple[InboxItem, ...] | None = None
+        """None: not read yet."""
+        self.inbox: Inbox | None = None
+        """None: the engine is not open yet."""
+        self._engine = engine
+        self._publish = publish
+        self._read_at: datetime | None = None
+        self._reader = CoalescedTask(self._read, start)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be put away; empty: it can."""
+        engine = self._engine()
+        return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
+
+    def ask(self) -> None:
+        """Read it again."""
+        self._reader.ask()
+
+    def engine_changed(self, event: "Event") -> None:
+        """Read it again if this may have changed it; runs that are merely new are counted first, by the session."""
+        from app.events import ActionChanged, CacheChangedElsewhere, HealthChanged, RunsChanged, StateChangedElsewhere
+
+        has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
+        elsewhere = CacheChangedElsewhere | StateChangedElsewhere
+        if has_moved or isinstance(event, ActionChanged | HealthChanged | elsewhere):
+            self.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Read it again where that was long ago."""
+        if self._read_at is not None and now - self._read_at >= AT_LEAST_EVERY:
+            self.ask()
+
+    async def _read(self) -> None:
+        if (engine := self._engine()) is None:
+            return
+        if self.inbox is None or self.inbox.engine is not engine:
+            # In a thread: with it come the parts that carry rules out.
+            await asyncio.to_thread(import_module, "app.automations.inbox")
+            from app.automations.inbox import Inbox
+
+            self.inbox = Inbox.of(engine)
+        self._read_at = engine.clock()
+        self.items = await self.inbox.items()
+        self._publish(self.items)

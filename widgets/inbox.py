@@ -1,0 +1,150 @@
+"""The inbox: the list of what waits, by severity, and the facts of one item with its runs."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Static
+
+from app.text import SafeText, safe_text
+from app.times import ago, stamp
+from storage.records.inbox import NO_TIME, InboxItem, Kind, Severity
+from widgets.badges import STYLES, Badge, Tone, run_badge
+from widgets.forms.facts import FactPane
+from widgets.line_table import GAP, Line, LineColumn, LineTable, Part
+
+BADGES: Final[Mapping[Kind, Badge]] = {
+    "host": Badge("▲", "host", "bad"),
+    "failed": Badge("✗", "failed", "bad"),
+    "unknown": Badge("?", "unknown", "warn"),
+    "approval": Badge("◆", "approval", "warn"),
+    "stuck": Badge("!", "stuck", "warn"),
+    "paused": Badge("‖", "paused", "warn"),
+    "bot": Badge("∅", "no bot", "warn"),
+    "ended": Badge("✓", "ended", "good"),
+}
+SEVERITY_TONES: Final[Mapping[Severity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
+AGAIN: Final = "↻ "
+MOST_RUNS: Final = 20
+"""So many runs of an item are shown beside it."""
+_MARKED: Final = "■ "
+_SEVERITY: Final = LineColumn("", 0, 10)
+_KIND: Final = LineColumn("what", 1, 10)
+_WHEN: Final = LineColumn("when", 3, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    """An item as a line of the list."""
+
+    item: InboxItem
+    is_marked: bool = False
+    leads: bool = True
+    """The first one of its severity, which names it."""
+
+    @property
+    def key(self) -> str:
+        """The item's."""
+        return self.item.key
+
+    def cells(self, now: datetime) -> Line:
+        """Severity, kind, title, and when it happened last."""
+        item, badge = self.item, BADGES[self.item.kind]
+        severity = f"{_MARKED if self.is_marked else '  '}{item.severity if self.leads else ''}"
+        title = safe_text(f"{AGAIN if item.back else ''}{item.title}", limit=300)
+        return (
+            (safe_text(severity), "busy" if self.is_marked else SEVERITY_TONES[item.severity]),
+            (safe_text(badge.text), badge.tone),
+            (title, "plain"),
+            (safe_text(when(item.at, now)), "quiet"),
+        )
+
+    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
+        """What is known of it; our names, possibly foreign values."""
+        return tuple(_facts(self.item, now))
+
+
+def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
+    """The items as lines, in their order."""
+    before = (None, *(item.severity for item in items))
+    return tuple(
+        InboxRow(item, item.key in marked, item.severity != above) for item, above in zip(items, before, strict=False)
+    )
+
+
+def when(at: datetime, now: datetime) -> str:
+    """How long ago; a dash where that is not known."""
+    return "—" if at == NO_TIME else ago(at, now)
+
+
+def _facts(item: InboxItem, now: datetime) -> Iterator[tuple[str, Part]]:
+    badge = BADGES[item.kind]
+    yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
+    yield "", (safe_text(item.title, limit=300), "plain")
+    if item.back:
+        yield "back", (safe_text(f"{AGAIN}{item.back}"), "warn")
+    if item.at != NO_TIME:
+        yield "last", (safe_text(f"{ago(item.at, now)}, {stamp(item.at)}"), "plain")
+    if item.cure:
+        yield "by command", (safe_text(item.cure, limit=200), "quiet")
+
+
+class InboxTable(LineTable[InboxRow]):
+    """What waits, a line each."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "open", key_display="enter", tooltip="Go to what it is about", id="inbox.open")
+    ]
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__(now, _columns_for)
+
+
+def _columns_for(width: int) -> tuple[LineColumn, ...]:
+    rest = width - sum(column.width + GAP for column in (_SEVERITY, _KIND, _WHEN)) - GAP
+    return (_SEVERITY, _KIND, LineColumn("", 2, max(8, rest)), _WHEN)
+
+
+class InboxPane(FactPane[InboxRow], can_focus=True):
+    """The facts of one item, and its runs."""
+
+    DEFAULT_CSS = "InboxPane .inbox-pane--runs { height: auto; margin-top: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
+        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runs: tuple[tuple[SafeText, Tone], ...] | None = None
+
+    def compose(self) -> ComposeResult:
+        """The facts, then the runs."""
+        yield from super().compose()
+        yield Static(classes="inbox-pane--runs", markup=False)
+
+    def tick(self, now: datetime) -> None:
+        """Repaint what changed."""
+        super().tick(now)
+        runs = run_lines(self._item.item, now) if self._item is not None else ()
+        if runs != self._runs:
+            self._runs = runs
+            lines = [Content.styled(text, STYLES[tone]) for text, tone in runs]
+            self.query_one(".inbox-pane--runs", Static).update(Content("\n").join(lines))
+
+
+def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:
+    """The item's runs, newest first, in two lines each; then how many more there are."""
+    lines: list[tuple[SafeText, Tone]] = []
+    for entry in [entry for entry in item.entries if entry.run_id][:MOST_RUNS]:
+        badge = run_badge(entry.status)
+        lines.append((safe_text(f"{badge.text}  {entry.branch_name}", limit=200), badge.tone))
+        lines.append((safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200), "quiet"))
+    more = item.count - len(lines) // 2
+    if lines and more > 0:
+        lines.append((safe_text(f"and {more:,} more"), "quiet"))
+    return tuple(lines)
