@@ -59,7 +59,7 @@ def _undo_levels(db: "Database") -> None:
 
 SCHEMA: Final = Schema(
     name="state",
-    steps={"0001_first": _first, "0002_inbox": _inbox, "0003_telling": _telling, "0003_undo_levels": _undo_levels},
+    steps={"0001_first": _first, "0002_inbox": _inbox, "0003_telling": _telling, "0004_undo_levels": _undo_levels},
     newer_cure="Install that version again: what it claimed must not be claimed a second time.",
 )
 DAMAGE_CURE: Final = (
