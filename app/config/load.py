@@ -71,15 +71,23 @@ def parse(file: Path, text: str) -> Settings:
     Raises:
         ConfigError: It holds a mistake.
     """
+    return _settings(Table(Source(file, text), toml_values(file, text)))
+
+
+def toml_values(file: Path, text: str) -> dict[str, object]:
+    """What a text of TOML holds; the file is for the message.
+
+    Raises:
+        ConfigError: It is not TOML.
+    """
     import tomllib  # only where there is a file: a fifth of the time to start belongs to it otherwise
 
     try:
-        values = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found[1]) if found else None
         raise ConfigError(f"this is not TOML: {error}.", cure="Correct that line.", file=file, line=line) from error
-    return _settings(Table(Source(file, text), values))
 
 
 def _settings(root: Table) -> Settings:

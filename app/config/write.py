@@ -37,7 +37,7 @@ def add_profile(file: Path, new: Profile) -> None:
     """
     # Keep a symbolic link, as a configuration in git often is one.
     target = file.resolve()
-    with _said(target):
+    with write_errors(target):
         before = target.read_text(encoding="utf-8") if target.exists() else example_text()
         after = f"{before.rstrip()}\n\n{_profile(new)}".lstrip()
         parse(target, after)  # never a file that cannot be read back
@@ -53,7 +53,7 @@ def keep_token(folder: Path, name: str, token: Token) -> Path:
         ConfigError: It cannot be written.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "profile"
-    with _said(folder):
+    with write_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = 1
         while True:
@@ -96,7 +96,8 @@ def _text(value: str) -> str:
 
 
 @contextmanager
-def _said(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
+    """Raise what keeps a file from being written as a `ConfigError`."""
     try:
         yield
     except OSError as error:

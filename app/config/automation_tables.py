@@ -1,0 +1,197 @@
+"""The `[[automations]]` tables as written: one is replaced or added, and every other byte of the file stays."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from app.atomic_file import alone, replacing
+from app.config.load import parse, toml_values
+from app.config.settings import ConfigError, Settings
+from app.config.table import Source, Table
+from app.config.write import write_errors
+
+if TYPE_CHECKING:
+    from app.rules.rule import Rule
+
+_KEY: Final = "automations"
+_TOKEN: Final = re.compile(
+    r"""
+    ["]{3} (?:\\.|[^\\])*? ["]{3,5} | [']{3} .*? [']{3,5}
+    | "(?:\\.|[^"\\\n])*" | '[^'\n]*'
+    | \#[^\n]* | [\[\]{}\n]
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+"""What decides where a statement ends: strings and comments as a whole, brackets, and line ends."""
+_HEADER: Final = re.compile(r"""(\[\[?)\s*["']?(\w+)["']?\s*(\.)?""")
+_ENABLED: Final = re.compile(r"(\s*enabled\s*=\s*)(?:true|false)\b")
+_NAME: Final = re.compile(r"\s*name\s*=")
+
+
+@dataclass(frozen=True, slots=True)
+class AutomationTables:
+    """One configuration file as it was read, and where its automations are written."""
+
+    file: Path
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    """Beginning and end of each table, in the order of the file."""
+    names: tuple[str, ...]
+
+    def written(self, name: str) -> str:
+        """The table of that name, as it is written.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        start, end = self.spans[self._place(name)]
+        return self.text[start:end].replace("\r\n", "\n")
+
+    def with_table(self, name: str | None, written: str) -> str:
+        """The file's text with this table in the place of the one of that name; None: with it as the last one.
+
+        Raises:
+            ConfigError: The text is more than one table, or the file has no table of that name.
+        """
+        ending = "\r\n" if "\r\n" in self.text else "\n"
+        table = ending.join([*written.strip().splitlines(), ""])
+        if name is not None:
+            start, end = self.spans[self._place(name)]
+            return self._checked(f"{self.text[:start]}{table}{self.text[end:]}", self._place(name))
+        at = self.spans[-1][1] if self.spans else len(self.text)
+        before, rest = self.text[:at].rstrip(), self.text[at:]
+        gap = ending * 2 if before else ""
+        return self._checked(f"{before}{gap}{table}{ending if rest.strip() else ''}{rest.lstrip()}", len(self.spans))
+
+    def _checked(self, after: str, place: int) -> str:
+        """The text, if it differs from the file in that one table only."""
+        old, new = toml_values(self.file, self.text), toml_values(self.file, after)
+        were, are = (_array(values.pop(_KEY, [])) for values in (old, new))
+        others = (*were[:place], *were[place + 1 :])
+        if old != new or (*are[:place], *are[place + 1 :]) != others or len(are) != len(others) + 1:
+            raise ConfigError("this is not one automation.", cure=_ONE_TABLE, file=self.file)
+        return after
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise ConfigError(f"there is no automation {name!r} any more.", cure="Read it again.", file=self.file)
+        return self.names.index(name)
+
+
+_ONE_TABLE: Final = "Write one [[automations]] table, and nothing else."
+
+
+def read_tables(file: Path) -> AutomationTables:
+    """Read the tables of a file.
+
+    Raises:
+        ConfigError: It cannot be read, or its automations are written in a way that cannot be edited here.
+    """
+    text = _read(file)
+    spans = tuple(_spans(text))
+    held = _array(toml_values(file, text).get(_KEY, []))
+    if [toml_values(file, text[start:end]).get(_KEY) for start, end in spans] != [[each] for each in held]:
+        raise ConfigError("these automations are not tables of their own.", cure="Edit the file itself.", file=file)
+    return AutomationTables(file, text, spans, tuple(str(each["name"]) for each in held))
+
+
+def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":
+    """Read one automation's table, as it is typed; lines count from its own first one.
+
+    Raises:
+        ConfigError: It holds a mistake, or one of the others has its name.
+    """
+    from app.rules.read import read_rules
+
+    source = Source(Path("automation"), written)
+    values = toml_values(source.file, written)
+    if set(values) != {_KEY} or len(_array(values[_KEY])) != 1:
+        raise ConfigError("this is not one automation.", cure=_ONE_TABLE)
+    routes = ["default", *(route.name for route in settings.notify.routes)]
+    profiles = [profile.name for profile in settings.profiles]
+    (rule,) = read_rules(Table(source, values), profiles=profiles, routes=routes)
+    if rule.name.casefold() in {name.casefold() for name in others}:
+        raise ConfigError("another automation has this name.", cure="Choose another name.", key="name")
+    return rule
+
+
+def with_enabled(written: str, *, is_on: bool) -> str:
+    """A table with its key `enabled` set, which is added below the name where it is missing."""
+    word = "true" if is_on else "false"
+    below = 0
+    for start, end in _statements(written):
+        if below and written[start:end].lstrip().startswith("["):
+            break  # A table within begins.
+        if found := _ENABLED.match(written, start):
+            return f"{written[:start]}{found[1]}{word}{written[found.end() :]}"
+        if below == 0 or _NAME.match(written, start):
+            below = end
+    before = written[:below] if written[:below].endswith("\n") else f"{written[:below]}\n"
+    return f"{before}enabled = {word}\n{written[below:]}"
+
+
+def save_table(tables: AutomationTables, name: str | None, written: str) -> Settings:
+    """Write the table into the file, and return the settings that it then holds.
+
+    Raises:
+        ConfigError: The file changed since it was read, cannot be written, or would not be valid; it was not touched.
+    """
+    # Keep a symbolic link, as a configuration in git often is one.
+    target = tables.file.resolve()
+    after = tables.with_table(name, written)
+    with write_errors(target), alone(target.parent):
+        if _read(tables.file) != tables.text:
+            raise ConfigError("this changed since it was read.", cure="Open the automation again.", file=tables.file)
+        settings = parse(tables.file, after)
+        with replacing(target) as file:
+            file.write(after)
+    return settings
+
+
+def _read(file: Path) -> str:
+    try:
+        # Not `read_text`: it would take the file's own line ends away.
+        return file.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"this cannot be read: {error.strerror}.", cure="Correct that.", file=file) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
+
+
+def _array(value: object) -> list[dict[str, object]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """The tables, each from its header to the end of its last statement; comments after that belong to what follows."""
+    start, end = None, 0
+    for begin, finish in _statements(text):
+        words = text[begin:finish].strip()
+        if header := _HEADER.match(words):
+            is_within = header[2] == _KEY and header[3] is not None
+            if start is not None and not is_within:
+                yield start, end
+                start = None
+            if header[2] == _KEY and header[1] == "[[" and not is_within:
+                start = begin
+        if words and not words.startswith("#"):
+            end = finish
+    if start is not None:
+        yield start, end
+
+
+def _statements(text: str) -> Iterator[tuple[int, int]]:
+    """Beginning and end of each statement, comment or empty line."""
+    begin = depth = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        elif token[0] == "\n" and depth <= 0:
+            yield begin, token.end()
+            begin = token.end()
+    if begin < len(text):
+        yield begin, len(text)

@@ -1,0 +1,172 @@
+"""Writing one automation: every other byte of the configuration stays."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from app.config import ConfigError
+from app.config.automation_tables import read_rule, read_tables, save_table, with_enabled
+from app.config.load import parse
+
+FIRST = '''\
+[[automations]]  # kept
+name = "first"
+on = { run = "failed" } # and why
+do = { continue = """
+[[automations]]
+is "no" header, \\""" and this is its end"""" }
+'''
+SECOND = """\
+[[ automations ]]
+name = 'second'
+do.command = [
+  "tell", # [[automations]]
+  "x",
+]
+[automations.on]
+every = "1h"
+"""
+FILE = f"# Mine.\n\n{FIRST}\n# About the second.\n{SECOND}# The end of it.\n\n[poll]  # often\nruns_s = 5\n\n\n"
+THIRD = '[[automations]]\nname = "third"\non = { every = "2h" }\ndo = { notify = "default" }\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text(FILE, "utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def test_each_table_is_found_as_it_is_written(file: Path) -> None:
+    """Comments, strings of several lines and tables within belong to it; what looks like a header does not end it."""
+    tables = read_tables(file)
+
+    assert tables.names == ("first", "second")
+    assert tables.written("first") == FIRST
+    assert tables.written("second") == SECOND
+
+
+@pytest.mark.parametrize("name", ["first", "second", None])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending: str) -> None:
+    """The rest keeps its comments, blanks and line ends; the file stays its owner's, and a link stays a link."""
+    file.write_bytes(FILE.replace("\n", ending).encode())
+    link = file.with_name("linked.toml")
+    link.symlink_to(file)
+    old = {"first": FIRST, "second": SECOND, None: ""}[name]
+
+    settings = save_table(read_tables(link), name, f"\n{THIRD}\n")
+
+    at = FILE.replace(old, THIRD) if name else FILE.replace(SECOND, f"{SECOND}\n{THIRD}\n")
+    assert file.read_bytes().decode() == at.replace("\n", ending)
+    assert link.is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "third" in [rule.name for rule in settings.automations]
+
+
+def test_the_first_automation_of_a_file_comes_last(file: Path) -> None:
+    """Below whatever else there is; an empty file holds it alone."""
+    file.write_text("[poll]\nruns_s = 5", "utf-8")
+    save_table(read_tables(file), None, THIRD)
+    assert file.read_text("utf-8") == f"[poll]\nruns_s = 5\n\n{THIRD}"
+
+    file.write_text("", "utf-8")
+    save_table(read_tables(file), None, THIRD)
+    assert file.read_text("utf-8") == THIRD
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "said"),
+    [
+        ("first", f"{THIRD}\n{THIRD}", "not one automation"),
+        ("first", f"{THIRD}\n[poll]\nruns_s = 1", "TOML"),
+        ("first", f'{THIRD}\n[console]\ntheme = "x"', "not one automation"),
+        (None, f'default_profile = "x"\n{THIRD}', "default_profile|no such key|not one"),
+        ("second", "", "not one automation"),
+        ("first", THIRD.replace("third", "Second"), "another automation has this name"),
+        ("first", THIRD.replace("2h", "often"), "every"),
+        ("gone", THIRD, "no automation 'gone'"),
+    ],
+)
+def test_what_would_not_be_valid_is_not_written(file: Path, name: str | None, written: str, said: str) -> None:
+    """The whole file is read as it would be, before it replaces the old one."""
+    with pytest.raises(ConfigError, match=said):
+        save_table(read_tables(file), name, written)
+
+    assert file.read_text("utf-8") == FILE
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
+    """What an editor saved in between is not lost."""
+    tables = read_tables(file)
+    file.write_text(f"{FILE}# more\n", "utf-8")
+
+    with pytest.raises(ConfigError, match="changed since it was read"):
+        save_table(tables, "first", THIRD)
+
+    assert file.read_text("utf-8") == f"{FILE}# more\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]',
+        '[[automations]]\nname = "a"\ndo = { notify = "default" }\n[poll]\nruns_s = 5\n[automations.on]\nevery = "1h"',
+    ],
+)
+def test_tables_that_cannot_be_told_apart_are_left_alone(file: Path, text: str) -> None:
+    """An array in one line, and a table that goes on elsewhere, are for an editor."""
+    file.write_text(text, "utf-8")
+
+    with pytest.raises(ConfigError, match="Edit the file itself"):
+        read_tables(file)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (FIRST, FIRST.replace('"first"\n', '"first"\nenabled = false\n')),
+        (f"{THIRD}enabled  =  true # yes\n", f"{THIRD}enabled  =  false # yes\n"),
+        (SECOND, SECOND.replace("'second'\n", "'second'\nenabled = false\n")),
+        (
+            '[[automations]]\non.every = "1h"\nname = "x"',
+            '[[automations]]\non.every = "1h"\nname = "x"\nenabled = false\n',
+        ),
+    ],
+)
+def test_switching_off_changes_one_word_or_adds_one_line(written: str, expected: str) -> None:
+    """And switching on again takes the word back."""
+    off = with_enabled(written, is_on=False)
+
+    assert off.rstrip() == expected.rstrip()
+    assert with_enabled(off, is_on=True) == off.replace("false", "true")
+
+
+@pytest.mark.parametrize(
+    ("written", "line", "said"),
+    [
+        (THIRD.replace('"2h"', '"2h'), 3, "not TOML"),
+        (THIRD.replace("every", "evry"), 3, "exactly one of"),
+        (THIRD.replace("default", "pager"), 4, "There are: default"),
+        (f"{THIRD}overlapp = true", 5, "Did you mean overlap"),
+        (THIRD.replace("third", "FIRST"), None, "Choose another name"),
+        (f"{THIRD}[poll]", None, "one .*table"),
+        ("", None, "one .*table"),
+    ],
+)
+def test_a_mistake_names_its_line_and_its_cure(written: str, line: int | None, said: str) -> None:
+    """Counted from the table's own first line."""
+    with pytest.raises(ConfigError, match=said) as error:
+        read_rule(written, parse(Path("config.toml"), ""), ["first"])
+
+    assert error.value.line == line
+
+
+def test_a_table_is_read_as_the_file_would_be() -> None:
+    """By the same reader."""
+    rule = read_rule(THIRD, parse(Path("config.toml"), ""))
+
+    assert (rule,) == parse(Path("config.toml"), THIRD).automations
