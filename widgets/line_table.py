@@ -49,6 +49,8 @@ class LineColumn:
     part: int
     """Index of the part of the line that it shows."""
     width: int
+    gap: int = GAP
+    """Cells behind it."""
 
 
 class LineTable(CursorView, Generic[T]):
@@ -198,15 +200,15 @@ class LineTable(CursorView, Generic[T]):
         return Style(color=self._style(part).color)
 
     def _header(self, width: int) -> Strip:
-        titles = " " * MARK + " ".join(fit(column.title, column.width) for column in self._columns_for(width - MARK))
-        return Strip([Segment(fit(titles, width), self._style("header"))], width)
+        titles = (fit(column.title, column.width) + " " * column.gap for column in self._columns_for(width - MARK))
+        return Strip([Segment(fit(" " * MARK + "".join(titles), width), self._style("header"))], width)
 
     def _row(self, line: Line, width: int, *, is_cursor: bool) -> Strip:
         background = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
         segments = [Segment(fit("▌" if is_cursor else "", MARK), background + self._colour("mark"))]
         for column in self._columns_for(width - MARK):
             text, tone = line[column.part]
-            segments.append(Segment(fit(text, column.width) + " " * GAP, background + self._colour(tone)))
+            segments.append(Segment(fit(text, column.width) + " " * column.gap, background + self._colour(tone)))
         return Strip(segments).extend_cell_length(width, background).crop(0, width)
 
     def _notice_line(self, y: int, width: int) -> Strip:

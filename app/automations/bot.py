@@ -27,7 +27,7 @@ from app.times import rfc3339
 from app.token import EnvToken
 from storage.errors import StorageError
 from storage.lease import Lease
-from storage.records.decision import Decision
+from storage.records.decision import Decision, Occurrence
 from storage.state import State
 
 log = logging.getLogger(__name__)
@@ -110,12 +110,7 @@ class Bot:
             StorageError: A file cannot be read or written.
         """
         engine, runner, _ = self._opened()
-        held = None if run_id is None else await engine.cache.detail(run_id)
-        if run_id is not None and held is None:
-            raise CannotActError(f"run {run_id} is not held here: runwarden runs show {run_id} fetches it")
-        if held is None and isinstance(rule.on, OnRun | OnStuck):
-            raise CannotActError("it needs a run: name one with --run")
-        await runner.set_off(rule, asked_for(engine.clock(), None if held is None else held.run))
+        await runner.set_off(rule, await occurrence_asked_for(engine, rule, run_id))
 
     async def snapshot(self) -> Snapshot:
         """The figures now.
@@ -196,25 +191,11 @@ class Bot:
 
     def _make(self, engine: Engine, state: State) -> None:
         notify, name = self.settings.notify, self.profile.name
-        tell = Telling(state, name).tell
-        acting = Acting(engine.cache, engine.actions, tell, name, hidden_variables(self.settings))
-        self._runner = Runner(
-            rules=rules_of(self.settings.automations, name),
-            state=state,
-            cache=engine.cache,
-            acting=acting,
-            observer=Observer(engine.cache, engine.ledger, self._incidents(engine)),
-            journal=self._journal,
-            clock=engine.clock,
-        )
-        reader = NewsReader(engine.cache, engine.ledger, self._incidents(engine), notify, name)
+        self._runner = runner_of(self.settings, engine, state, self._journal)
+        reader = NewsReader(engine.cache, engine.ledger, incidents_of(self.settings, engine), notify, name)
         self._dispatcher = Dispatcher(
             state, engine.cache, reader, notify, name, engine.clock, self.say, self.counts.add
         )
-
-    def _incidents(self, engine: Engine) -> IncidentReader:
-        words, health_s = self.settings.console.health_ok, self.profile.poll.health_s
-        return IncidentReader(engine.cache, words, health_s, timedelta(seconds=self.settings.notify.hold_s))
 
     async def _may_work(self) -> bool:
         if self._lease is None:
@@ -237,6 +218,41 @@ class Bot:
     def _journal(self, decision: Decision) -> None:
         self.say("decision", profile=self.profile.name, **document(decision))
         self.journal(decision)
+
+
+def runner_of(settings: Settings, engine: Engine, state: State, journal: Callable[[Decision], None]) -> Runner:
+    """What carries out the rules of an engine's profile, as these settings have them."""
+    name = engine.profile.name
+    return Runner(
+        rules=rules_of(settings.automations, name),
+        state=state,
+        cache=engine.cache,
+        acting=Acting(engine.cache, engine.actions, Telling(state, name).tell, name, hidden_variables(settings)),
+        observer=Observer(engine.cache, engine.ledger, incidents_of(settings, engine)),
+        journal=journal,
+        clock=engine.clock,
+    )
+
+
+def incidents_of(settings: Settings, engine: Engine) -> IncidentReader:
+    """What reads the incidents of an engine's code hosts."""
+    hold, health_s = timedelta(seconds=settings.notify.hold_s), engine.profile.poll.health_s
+    return IncidentReader(engine.cache, settings.console.health_ok, health_s, hold)
+
+
+async def occurrence_asked_for(engine: Engine, rule: Rule, run_id: str | None) -> Occurrence:
+    """What sets a rule off by a person's wish, on this run where it needs one.
+
+    Raises:
+        CannotActError: It needs a run, or this one is not held.
+        StorageError: The cache cannot be read.
+    """
+    held = None if run_id is None else await engine.cache.detail(run_id)
+    if run_id is not None and held is None:
+        raise CannotActError(f"run {run_id} is not held here: runwarden runs show {run_id} fetches it")
+    if held is None and isinstance(rule.on, OnRun | OnStuck):
+        raise CannotActError("it needs a run: name one with --run")
+    return asked_for(engine.clock(), None if held is None else held.run)
 
 
 def rules_of(rules: Sequence[Rule], profile: str) -> tuple[Rule, ...]:

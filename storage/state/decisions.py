@@ -79,6 +79,16 @@ def take(connection: sqlite3.Connection, decision_id: int, expected: Outcome, ou
     return taken.rowcount == 1
 
 
+def reject(connection: sqlite3.Connection, decision_id: int, reason: str, at: datetime) -> bool:
+    """Settle a decision that waits for approval as skipped, if it still waits: one process wins."""
+    with immediate(connection):
+        rejected = connection.execute(
+            "UPDATE decisions SET outcome = 'skipped', reason = ?, settled_us = ? WHERE id = ? AND outcome = 'waiting'",
+            (sqlite_text(reason), to_us(at), decision_id),
+        )
+    return rejected.rowcount == 1
+
+
 def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
     """Take over what a process that has ended was acting on; False: it may still run."""
     with immediate(connection):

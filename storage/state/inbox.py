@@ -74,3 +74,10 @@ def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
     """Until when a lease is held; None: no process holds it."""
     row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
     return None if row is None else from_us(row[0])
+
+
+def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str | None:
+    """Which process holds a lease now, as it calls itself; None: no process does."""
+    query = "SELECT owner FROM leases WHERE name = ? AND until_us > ?"
+    row = connection.execute(query, (name, to_us(now))).fetchone()
+    return None if row is None else str(row[0])

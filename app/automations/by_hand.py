@@ -1,0 +1,95 @@
+"""Automations by hand: what setting one off would do, said before it is done, and telling a bot of new rules."""
+
+import json
+import os
+import shlex
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.automations.acting import CannotActError, facts_of
+from app.automations.bot import occurrence_asked_for, runner_of
+from app.config import Settings
+from app.engine import Engine
+from app.rules.placeholders import filled, filled_argument
+from app.rules.rule import DoCommand, DoNotify, Rule
+from storage.records.decision import Decision, Occurrence
+from storage.state import State
+
+_FROM_THE_RULE: Final = "(made from the rule's name and what set it off)"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a rule would do, exactly."""
+
+    verb: str
+    """`POST`, `RUN` or `NOTIFY`."""
+    target: str
+    body: str
+    """JSON, or text; empty: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """Sets one rule off by a person's wish, within its limits."""
+
+    settings: Settings
+    engine: Engine
+    state: State
+
+    async def preview(self, rule: Rule, run_id: str | None) -> Preview:
+        """What it would do now, on this run where it needs one.
+
+        Raises:
+            CannotActError: It could not act; the message says why.
+            StorageError: Cache or ledger cannot be read.
+        """
+        occurrence = await occurrence_asked_for(self.engine, rule, run_id)
+        return await self._preview(rule, occurrence)
+
+    async def _preview(self, rule: Rule, occurrence: Occurrence) -> Preview:
+        decision = Decision(0, rule.name, occurrence, self.engine.clock(), "acting", "")
+        facts = facts_of(rule, decision, self.engine.profile.name)
+        match rule.do:
+            case DoNotify(route, title, text):
+                return Preview("NOTIFY", route, "\n".join(filter(None, (filled(title or _FROM_THE_RULE, facts), text))))
+            case DoCommand(argv):
+                return Preview("RUN", shlex.join(filled_argument(argument, facts) for argument in argv), "")
+        runner = runner_of(self.settings, self.engine, self.state, lambda _: None)
+        request = await runner.acting.request(rule, decision)
+        if request is None:
+            raise CannotActError("it sends nothing to the service")
+        return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))
+
+    async def set_off(self, rule: Rule, run_id: str | None) -> Decision | None:
+        """Do it; the decision says what became of it. None: it was set off by hand at this very moment.
+
+        Raises:
+            CannotActError: The run is not held any longer.
+            StorageError: A file cannot be read or written.
+        """
+        seen: list[Decision] = []
+        runner = runner_of(self.settings, self.engine, self.state, seen.append)
+        await runner.set_off(rule, await occurrence_asked_for(self.engine, rule, run_id))
+        return seen[-1] if seen else None
+
+
+def process_of(owner: str | None) -> int | None:
+    """The process that holds the automations' lease on this machine; None: there is none."""
+    number = (owner or "").partition("-")[0]
+    return int(number) if number.isdecimal() else None
+
+
+def hand_over(process: int) -> bool:
+    """Have a bot read the configuration again (SIGHUP); False: this is not certainly a bot that understands that."""
+    try:
+        argv = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        is_ours = any(part == b"app" or part.rpartition(b"/")[2].startswith(b"runwarden") for part in argv)
+        if not is_ours or b"watch" not in argv or b"--once" in argv:
+            return False
+        os.kill(process, signal.SIGHUP)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""What the Automations tab reads: the rules as the configuration has them now, and what is remembered of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from app.automations.bot import LEASE, rules_of
+from app.automations.by_hand import process_of
+from app.automations.occurrences import upcoming
+from app.config import ConfigError, Settings
+from app.config.automation_tables import read_tables
+from app.config.load import parse
+from app.rules.rule import Rule
+from app.rules.sentence import limits, sentence, warnings
+from app.text import SafeText, safe_block, safe_text
+from storage.records.decision import Decision, RuleState
+from storage.state import State
+from widgets.automations.formatting import RuleView
+from widgets.automations.table import Status
+from widgets.badges import Badge
+
+JOURNAL: Final = 100
+"""Decisions of a rule that are shown, the newest."""
+MOST_WAITING: Final = 200
+UPCOMING: Final = 5
+NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
+
+
+class RulesFile:
+    """The rules as the configuration file has them now; a mistake in it leaves those that were read before."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.problem: ConfigError | None = None
+        """Why the file cannot be used as it is now."""
+        self._stamp = _stamp(settings.file)
+
+    def read(self) -> Settings:
+        """The settings with the automations and routes of the file; reads it only if it changed. Blocks."""
+        file, stamp = self.settings.file, _stamp(self.settings.file)
+        if file is not None and stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                new = parse(file, file.read_text("utf-8"))
+            except ConfigError as error:
+                self.problem = error
+            except (OSError, UnicodeDecodeError) as error:
+                self.problem = ConfigError(f"this cannot be read: {error}.", cure="Correct that.", file=file)
+            else:
+                self.take(new)
+        return self.settings
+
+    def take(self, new: Settings) -> None:
+        """Go by these automations and routes from now on."""
+        self.problem, self._stamp = None, _stamp(self.settings.file)
+        self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)
+
+    def written(self, name: str) -> tuple[SafeText, ...]:
+        """A rule's table as the file has it; empty: it cannot be told. Blocks."""
+        try:
+            return () if self.settings.file is None else safe_block(read_tables(self.settings.file).written(name))
+        except ConfigError:
+            return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Automations:
+    """The rules of one profile, and what waits for a person."""
+
+    rules: tuple[Rule, ...]
+    views: tuple[RuleView, ...]
+    """One a rule, in the same order."""
+    waiting: tuple[Decision, ...]
+    """Oldest first."""
+    status: Status
+    bot: int | None
+    """The process at work; None: there is none."""
+
+
+async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
+    """What the tab shows.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    rules = rules_of(settings.automations, profile)
+    states = await state.rule_states()
+    waiting = (await state.journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
+    bot = process_of(await state.lease_owner(LEASE, now))
+    views = []
+    for rule in rules:
+        journal = await state.journal(rule.name, limit=JOURNAL)
+        count = sum(decision.rule == rule.name for decision in waiting)
+        views.append(view_of(rule, states.get(rule.name), rules, now, journal=journal, waiting=count))
+    at_work = Badge("●", "a bot is at work", "good"), safe_text(f"process {bot}")
+    badge, hint = at_work if bot is not None else (NO_BOT, safe_text("start it with  runwarden watch"))
+    return Automations(rules, tuple(views), waiting, Status(badge, hint, len(waiting)), bot)
+
+
+def view_of(
+    rule: Rule,
+    state: RuleState | None,
+    rules: Sequence[Rule],
+    now: datetime,
+    *,
+    journal: tuple[Decision, ...] = (),
+    waiting: int = 0,
+) -> RuleView:
+    """A rule as it is shown, with its next times."""
+    paused = state.paused if state is not None else None
+    return RuleView(
+        rule.name,
+        "off" if not rule.is_on else "paused" if paused else "on",
+        safe_text(sentence(rule, now), limit=1_000),
+        safe_text(limits(rule), limit=1_000),
+        safe_text(paused or ""),
+        tuple(islice(upcoming(rule, state.since if state is not None else now, now), UPCOMING)),
+        journal,
+        waiting,
+        tuple(safe_text(line) for line in warnings(rule, rules, now)),
+    )
+
+
+def _stamp(file: Path | None) -> tuple[int, int] | None:
+    try:
+        found = None if file is None else file.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size)

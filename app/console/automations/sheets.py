@@ -1,0 +1,191 @@
+"""Sheets of the Automations tab: what would be done before it is done, what waits for approval, and for which run."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from app.automations.by_hand import Preview
+from app.console.session import Session
+from app.console.sheet import Options, PickerScreen, Sheet, clicked
+from app.text import SafeText, safe_block, safe_text
+from app.times import started
+from storage.records import Run
+from widgets.automations.approvals import Approval, ApprovalCard
+from widgets.badges import run_badge
+from widgets.forms.pages import RequestPreview
+
+BOX = """
+    {name} {{ align: center middle; background: $background 60%; }}
+    {name} > Vertical {{
+        width: 92; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
+        border: round $warning; border-title-color: $warning; border-subtitle-color: $foreground 70%;
+        background: $surface;
+    }}
+    {name} .keys {{ height: 1; margin-top: 1; link-color: $foreground; link-style: none; }}
+"""
+
+
+class ConfirmSheet(Sheet[bool]):
+    """Shows exactly what would be done; enter leaves it, so that nothing is done by habit."""
+
+    LEAVE = "answer(False)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s,ctrl+enter", "answer(True)", "do it", key_display="^s", id="confirm.yes"),
+        Binding("escape,n,q,enter", "answer(False)", "leave it", key_display="esc", id="confirm.no"),
+    ]
+    CSS = BOX.format(name="ConfirmSheet") + "ConfirmSheet RequestPreview { height: auto; max-height: 24; }"
+
+    def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
+        """Prepare; the verb says what the key does."""
+        super().__init__()
+        self._title = title
+        self._verb = verb
+        self._preview = preview
+        self._consequence = consequence
+
+    def compose(self) -> ComposeResult:
+        """The request, and the two keys."""
+        with Vertical() as box:
+            box.border_title = Content(self._title)
+            yield RequestPreview()
+            does = clicked(Content.assemble(("^s", "$accent bold"), f" {self._verb}"), "screen.answer(True)")
+            leaves = clicked(Content.assemble(("esc", "$accent bold"), " or enter leaves it"), "screen.answer(False)")
+            yield Static(Content("    ").join((does, leaves)), classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Show the request; it has the keys, for it may be long."""
+        preview, page = self._preview, self.query_one(RequestPreview)
+        page.show(preview.verb, safe_text(preview.target), safe_block(preview.body), Content(self._consequence))
+        page.focus()
+
+    def action_answer(self, answer: bool) -> None:  # noqa: FBT001 — Textual passes an action's arguments by place
+        """Take the answer."""
+        self.dismiss(answer)
+
+
+class ApprovalsSheet(Sheet[None]):
+    """The cards; each answer is confirmed over the request once more."""
+
+    LEAVE = "dismiss(None)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("A", "answer(True)", "approve", tooltip="The bot sends it as it is shown", id="approvals.approve"),
+        Binding("X", "answer(False)", "reject", tooltip="It is never sent", id="approvals.reject"),
+        Binding("j,down", "step(1)", "next", show=False, id="approvals.next"),
+        Binding("k,up", "step(-1)", "previous", show=False, id="approvals.previous"),
+        Binding("escape,q", "dismiss(None)", "close", key_display="esc", id="approvals.close"),
+    ]
+    CSS = (
+        BOX.format(name="ApprovalsSheet")
+        + "ApprovalsSheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }"
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        waiting: Callable[[], Awaitable[Sequence[Approval]]],
+        settle: Callable[[Approval, bool], Awaitable[None]],
+    ) -> None:
+        """Prepare; `waiting` reads what waits, and `settle` approves or rejects."""
+        super().__init__()
+        self._session = session
+        self._waiting = waiting
+        self._settle = settle
+
+    def compose(self) -> ComposeResult:
+        """A card each."""
+        with Vertical() as box:
+            box.border_title, box.border_subtitle = "Waiting for approval", "esc closes"
+            yield VerticalScroll(can_focus=False)
+
+    async def on_mount(self) -> None:
+        """Read what waits, and again when it may have changed."""
+        self._session.engine_changed.subscribe(self, lambda _: self.run_worker(self._read(), exclusive=True))
+        self.set_interval(1.0, self._tick)
+        await self._read()
+
+    def action_step(self, step: int) -> None:
+        """Go to the next card."""
+        self.focus_next(ApprovalCard) if step > 0 else self.focus_previous(ApprovalCard)
+
+    def action_answer(self, is_approved: bool) -> None:  # noqa: FBT001 — as above
+        """Ask whether the card in focus is to be approved, or rejected."""
+        card = self.focused if isinstance(self.focused, ApprovalCard) else next(iter(self.query(ApprovalCard)), None)
+        if card is not None:
+            self._ask(ApprovalCard.Answered(card.approval, is_approved))
+
+    @on(ApprovalCard.Answered)
+    def _ask(self, message: ApprovalCard.Answered) -> None:
+        approval, is_approved = message.approval, message.is_approved
+
+        def answered(is_sure: bool | None) -> None:
+            if is_sure:
+                self.run_worker(self._answer(approval, is_approved=is_approved))
+
+        name = safe_text(approval.decision.rule, limit=60)
+        verb, then = ("approves it", "The bot sends this, byte for byte, at its next look, within seconds.")
+        if not is_approved:
+            verb, then = "rejects it", "This is never sent."
+        title = safe_text(f"{'Approve' if is_approved else 'Reject'}: {name}")
+        self.app.push_screen(ConfirmSheet(title, verb, approval.preview, then), answered)
+
+    async def _answer(self, approval: Approval, *, is_approved: bool) -> None:
+        await self._settle(approval, is_approved)
+        await self._read()
+
+    async def _read(self) -> None:
+        waiting = await self._session.guard(self._waiting)
+        if waiting is None:
+            return
+        cards = list(self.query(ApprovalCard))
+        if [card.approval for card in cards] == list(waiting):
+            return
+        if not waiting:
+            self.dismiss(None)
+            return
+        held = self.focused.approval.decision if isinstance(self.focused, ApprovalCard) else None
+        now, page = self._session.clock(), self.query_one(VerticalScroll)
+        await page.remove_children()
+        cards = [ApprovalCard(each, now) for each in waiting]
+        await page.mount_all(cards)
+        next((card for card in cards if card.approval.decision == held), cards[0]).focus()
+
+    def _tick(self) -> None:
+        for card in self.query(ApprovalCard):
+            card.tick(self._session.clock())
+
+
+class RunPicker(PickerScreen[str]):
+    """Closes with the run that a rule is set off on."""
+
+    TITLE_TEXT = "On which run?"
+    HINT = "The newest that the rule is about · enter chooses"
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(self, session: Session, runs: Sequence[Run]) -> None:
+        super().__init__()
+        self._session = session
+        self._runs = runs
+
+    def compose_choice(self) -> ComposeResult:
+        """A run a line."""
+        yield Options(*(Option(self._line(run)) for run in self._runs))
+
+    def on_mount(self) -> None:
+        """The keys go to the list."""
+        self.query_one(Options).focus()
+
+    @on(OptionList.OptionSelected)
+    def _picked(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._runs[event.option_index].run_id)
+
+    def _line(self, run: Run) -> Content:
+        badge, when = run_badge(run.status), started(run.created_at, self._session.run_now())
+        where = f"{safe_text(run.repository.label, limit=60)} {safe_text(run.branch_name, limit=60)}"
+        return Content.assemble((f"{badge.text:<12} ", badge.style), f"{where}  {when}  {safe_text(run.run_id)}")

@@ -1,0 +1,93 @@
+"""What waits for approval, as cards: the exact request, what set it off, and until when it waits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from app.text import SafeText, safe_text
+from app.times import ago
+from storage.records.decision import Decision
+from widgets.automations.formatting import request_of, set_off_by, until
+from widgets.badges import STYLES
+from widgets.clickable import ClickableLine, Part
+from widgets.forms.pages import coloured
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One decision that waits."""
+
+    decision: Decision
+    sentence: SafeText
+    """What its rule does."""
+    expires: timedelta
+    """How long it waits after it was decided."""
+
+    def heading(self, now: datetime) -> Content:
+        """The rule, since when it waits and until when, and what set it off."""
+        decision = self.decision
+        end = decision.decided_at + self.expires
+        waits = f"  waits since {ago(decision.decided_at, now)}, expires {until(end, now) if end > now else 'now'}"
+        return Content.assemble(
+            (f"! {safe_text(decision.rule, limit=100)}", f"{STYLES['warn']} bold"),
+            (waits, STYLES["quiet"]),
+            ("\nset off by  ", STYLES["quiet"]),
+            set_off_by(decision, now),
+        )
+
+    @property
+    def request(self) -> Content:
+        """Method, path and body; what sends nothing to the service says what it does instead."""
+        path, body = request_of(self.decision)
+        if not path:
+            return Content(self.sentence)
+        return Content("\n").join((Content.assemble(("POST", "bold $accent"), " ", path), *map(coloured, body)))
+
+
+class ApprovalCard(Widget, can_focus=True):
+    """One card."""
+
+    DEFAULT_CSS = """
+    ApprovalCard {
+        height: auto; margin: 0 0 1 0; padding: 0 1; border: round $panel; background: $surface;
+        & > Static { height: auto; }
+        .approval-card--request { margin: 1 0; padding: 0 1; background: $panel; }
+        &:focus { border: round $warning; }
+    }
+    """
+
+    @dataclass
+    class Answered(Message):
+        """A person wants to approve or reject; nothing is done yet."""
+
+        approval: Approval
+        is_approved: bool
+
+    def __init__(self, approval: Approval, now: datetime) -> None:
+        super().__init__()
+        self.approval = approval
+        self._now = now
+
+    def compose(self) -> ComposeResult:
+        """The heading, the request and the two answers."""
+        yield Static(self.approval.heading(self._now), markup=False)
+        yield Static(self.approval.request, classes="approval-card--request", markup=False)
+        line = ClickableLine(self._answers)
+        line.styles.height = 1
+        yield line
+
+    def _answers(self) -> Iterator[Part]:
+        for key, word, is_approved in (("A", "approve", True), ("X", "reject", False)):
+            words = Content.assemble((f"{key} ", "$accent bold"), (f"{word}…", STYLES["quiet"]))
+            yield words, self.Answered(self.approval, is_approved)
+            yield Content("    "), None
+
+    def tick(self, now: datetime) -> None:
+        """Move the ages."""
+        self.query(Static).first().update(self.approval.heading(now))

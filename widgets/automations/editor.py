@@ -1,0 +1,96 @@
+"""The text of a rule, and what it comes to while it is typed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static, TextArea
+
+from app.text import SafeText
+from app.times import stamp
+from widgets.automations.formatting import RuleView, until
+from widgets.badges import STYLES
+from widgets.forms.inputs import ParagraphInput
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What keeps the text from being a rule."""
+
+    place: SafeText
+    """Line and key; empty: no one line is to blame."""
+    message: SafeText
+    cure: SafeText
+
+
+class RuleEditor(Widget):
+    """The text on one side, what it comes to on the other."""
+
+    DEFAULT_CSS = """
+    RuleEditor {
+        layout: vertical; height: 100%;
+        TextArea { height: 1fr; border: none; padding: 0; background: $panel; }
+        TextArea:focus { border: none; }
+        VerticalScroll { height: 8; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1; }
+        VerticalScroll > Static { height: auto; }
+    }
+    .-wide RuleEditor {
+        layout: horizontal;
+        TextArea { width: 3fr; height: 100%; }
+        VerticalScroll { width: 2fr; height: 100%; border-top: none; padding: 0 1 0 2; }
+    }
+    """
+
+    @dataclass
+    class Changed(Message):
+        """The text is another one."""
+
+    def compose(self) -> ComposeResult:
+        """The text, then what it comes to."""
+        yield ParagraphInput(show_line_numbers=True, tab_behavior="focus", soft_wrap=True)
+        with VerticalScroll(can_focus=False):
+            yield Static(markup=False)
+
+    @property
+    def text(self) -> str:
+        """As it is typed."""
+        return self.query_one(ParagraphInput).text
+
+    def fill(self, text: str) -> None:
+        """Replace all of it."""
+        self.query_one(ParagraphInput).load_text(text)
+
+    def take_focus(self) -> None:
+        """The keys go to the text."""
+        self.query_one(ParagraphInput).focus()
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Say so."""
+        event.stop()
+        self.post_message(self.Changed())
+
+    def show(self, found: RuleView | Mistake, now: datetime) -> None:
+        """Show what the text comes to."""
+        lines = _mistake(found) if isinstance(found, Mistake) else _reads(found, now)
+        self.query_one(Static).update(Content("\n").join(lines))
+
+
+def _mistake(mistake: Mistake) -> Iterator[Content]:
+    yield Content.styled(f"✗ {mistake.place or 'not a rule yet'}", f"{STYLES['bad']} bold")
+    yield Content(mistake.message)
+    yield Content.styled(mistake.cure, STYLES["quiet"])
+
+
+def _reads(rule: RuleView, now: datetime) -> Iterator[Content]:
+    off = " It is off: enabled = false." if rule.mode == "off" else ""
+    yield Content.assemble(("✓ ", STYLES["good"]), rule.sentence, (off, STYLES["warn"]))
+    yield Content.styled(rule.limits, STYLES["quiet"])
+    for line in rule.warnings:
+        yield Content.styled(f"▲ {line}", STYLES["warn"])
+    for place, at in enumerate(rule.upcoming):
+        yield Content.assemble(("     " if place else "next ", STYLES["quiet"]), f"{stamp(at)}  {until(at, now)}")

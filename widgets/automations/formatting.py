@@ -1,0 +1,135 @@
+"""A rule and its decisions in words: as a line of the table, and as the facts beside it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from textual.content import Content
+
+from app.text import SafeText, safe_block, safe_text
+from app.times import ago, clock_time, span, stamp
+from storage.records.decision import Decision, Outcome
+from widgets.badges import STYLES, Badge
+from widgets.cells import fit
+from widgets.line_table import Line, Part
+
+STRIP: Final = 10
+"""Results in a rule's strip."""
+NOTHING: Final = safe_text("—")
+Mode = Literal["on", "paused", "off"]
+MODES: Final[dict[Mode, Badge]] = {
+    "on": Badge("▸", "on", "good"),
+    "paused": Badge("‖", "paused", "warn"),
+    "off": Badge("-", "off", "quiet"),
+}
+OUTCOMES: Final[dict[Outcome, Badge]] = {
+    "done": Badge("●", "done", "good"),
+    "failed": Badge("✗", "failed", "bad"),
+    "unknown": Badge("?", "unknown", "warn"),
+    "interrupted": Badge("?", "interrupted", "warn"),
+    "skipped": Badge("○", "skipped", "quiet"),
+    "limited": Badge("○", "limited", "quiet"),
+    "history": Badge("○", "history", "quiet"),
+    "expired": Badge("⊘", "expired", "quiet"),
+    "waiting": Badge("!", "waiting", "warn"),
+    "approved": Badge("◌", "approved", "busy"),
+    "queued": Badge("◌", "queued", "wait"),
+    "acting": Badge("◌", "acting", "busy"),
+}
+"""`●` it acted, `○` it did not, `!` it waits for a person, `◌` it is under way."""
+_NO_RESULT: Final[Part] = (safe_text(" "), "quiet")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleView:
+    """One rule, with what is remembered of it."""
+
+    key: str
+    """Its name, as it is written."""
+    mode: Mode
+    sentence: SafeText
+    limits: SafeText
+    paused: SafeText = SafeText()
+    """Why it is paused; empty: it is not."""
+    upcoming: tuple[datetime, ...] = ()
+    """Its next times; empty: it waits for something to happen."""
+    journal: tuple[Decision, ...] = ()
+    """Newest first."""
+    waiting: int = 0
+    """How many of its decisions wait for a person."""
+    warnings: tuple[SafeText, ...] = ()
+
+    @property
+    def name(self) -> SafeText:
+        """Its name, as it is shown."""
+        return safe_text(self.key, limit=100)
+
+    def cells(self, now: datetime) -> Line:
+        """State, name, sentence, next time, then the strip, its newest result at the end."""
+        badge = MODES[self.mode]
+        upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None
+        coming = NOTHING if upcoming is None else safe_text(until(upcoming, now))
+        results = [(safe_text(OUTCOMES[each.outcome].glyph), OUTCOMES[each.outcome].tone) for each in self.journal]
+        strip = [*[_NO_RESULT] * STRIP, *reversed(results[:STRIP])][-STRIP:]
+        state: Part = (safe_text(badge.text), badge.tone)
+        return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
+
+    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
+        """What it does, what holds it back and when it comes next."""
+        return tuple(self._facts(now))
+
+    def _facts(self, now: datetime) -> Iterator[tuple[str, Part]]:
+        badge = MODES[self.mode]
+        why = {"on": "", "paused": f" {self.paused}; P resumes it", "off": "; D switches it on"}[self.mode]
+        yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
+        if self.waiting:
+            yield "approval", (safe_text(f"! {self.waiting} to approve or reject: A"), "warn")
+        yield "does", (self.sentence, "plain")
+        yield "limits", (self.limits, "quiet")
+        for line in self.warnings:
+            yield "warning", (safe_text(f"▲ {line}", limit=600), "warn")
+        times = [at for at in self.upcoming if at > now] if self.mode == "on" else []
+        for place, at in enumerate(times):
+            text = f"{stamp(at)}{f', {until(at, now)}' if place == 0 else ''}"
+            yield "" if place else "next", (safe_text(text), "plain")
+
+
+def until(at: datetime, now: datetime) -> str:
+    """How long from now, in two units where days are counted: `in 4m`, `in 5h12m`, `in 2d03h`."""
+    seconds = (at - now).total_seconds()
+    return f"in {span(seconds)}" if seconds < 0 or seconds >= 60 else "in a moment"  # noqa: PLR2004 — a minute
+
+
+def journal_lines(journal: tuple[Decision, ...], now: datetime, width: int) -> Content:
+    """What was decided, a line each with what set it off, and the reason below."""
+    lines: list[Content] = []
+    for decision in journal:
+        badge = OUTCOMES[decision.outcome]
+        head = (f"{badge.text:<13} ", badge.style), (f"{ago(decision.decided_at, now):<9} ", STYLES["quiet"])
+        made = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
+        lines.append(Content.assemble(*head, fit(f"{set_off_by(decision, now)}{made}", max(8, width - 24)).rstrip()))
+        if decision.reason:
+            lines.append(Content.styled(f"{'':<14}{safe_text(decision.reason, limit=400)}", STYLES["quiet"]))
+    return Content("\n").join(lines)
+
+
+def set_off_by(decision: Decision, now: datetime) -> SafeText:
+    """What set the rule off, in one line."""
+    facts, kind = decision.occurrence.facts, decision.occurrence.identity.partition(":")[0]
+    about = [facts.get(name, "") for name in ("run.id", "run.status", "run.repository", "run.branch")]
+    about += [facts.get(name, "") for name in ("host.platform", "host.status", "action.kind", "action.id")]
+    if said := " ".join(filter(None, about)):
+        return safe_text(f"{'by hand: ' if kind == 'asked' else ''}{said}", limit=200)
+    at = clock_time(decision.occurrence.at, now)
+    return safe_text({"at": f"its time, {at}", "asked": f"by hand, {at}"}.get(kind, decision.occurrence.identity))
+
+
+def request_of(decision: Decision) -> tuple[SafeText, tuple[SafeText, ...]]:
+    """Path and body of what a decision would send, as it was kept for approval."""
+    if decision.request_json is None:
+        return safe_text(""), ()
+    request = json.loads(decision.request_json)
+    body = json.dumps(request.get("body"), indent=2, ensure_ascii=False)
+    return safe_text(str(request.get("path", ""))), safe_block(body, limit=100_000)

@@ -1,0 +1,145 @@
+"""The table of rules, the rule beside it, and the line above both."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from app.text import SafeText
+from widgets.automations.formatting import STRIP, RuleView, journal_lines
+from widgets.badges import STYLES, Badge
+from widgets.clickable import ClickableLine
+from widgets.clickable import Part as ClickablePart
+from widgets.forms.facts import FactPane
+from widgets.forms.pages import coloured
+from widgets.line_table import GAP, LineColumn, LineTable
+
+_STATE: Final = LineColumn("state", 0, 8)
+_NEXT: Final = LineColumn("next", 3, 10)
+_FIRST_RESULT: Final = 4
+_RESULTS: Final = tuple(
+    LineColumn(f"{'last results':<{STRIP}}"[place], _FIRST_RESULT + place, 1, gap=0) for place in range(STRIP)
+)
+_LONGEST_NAME: Final = 36
+
+
+def _columns_for(width: int) -> tuple[LineColumn, ...]:
+    """State, name, sentence, next time and the strip; the name takes a third of what is left, the sentence the rest."""
+    rest = width - _STATE.width - _NEXT.width - STRIP - 5 * GAP
+    name = min(_LONGEST_NAME, max(16, rest * 2 // 5))
+    return (_STATE, LineColumn("automation", 1, name), LineColumn("does", 2, max(4, rest - name)), _NEXT, *_RESULTS)
+
+
+class RuleTable(LineTable[RuleView]):
+    """Rules, a line each."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "open", key_display="enter", tooltip="On the whole screen", id="automations.open")
+    ]
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__(now, _columns_for)
+
+
+class RulePane(FactPane[RuleView], can_focus=True):
+    """One rule: its facts, its journal and its table as it is written."""
+
+    DEFAULT_CSS = "RulePane > Static { height: auto; margin-top: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
+        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: tuple[SafeText, ...] = ()
+        self._painted: tuple[Content, Content] | None = None
+
+    def compose(self) -> ComposeResult:
+        """The facts, the journal, the table."""
+        yield from super().compose()
+        yield Static(id="rule-journal", markup=False)
+        yield Static(id="rule-written", markup=False)
+
+    def show_written(self, lines: tuple[SafeText, ...]) -> None:
+        """Show the rule's table as the configuration has it; empty: it is not known."""
+        self._written = lines
+
+    def on_resize(self) -> None:
+        """Break the journal's lines again."""
+        self._paint(self._now)
+
+    def tick(self, now: datetime) -> None:
+        """Repaint what changed."""
+        super().tick(now)
+        self._paint(now)
+
+    _now = datetime.min
+
+    def _paint(self, now: datetime) -> None:
+        self._now = now
+        if self._item is None:
+            return
+        journal = journal_lines(self._item.journal, now, self.scrollable_content_region.width - 4)
+        nothing = Content.styled("Nothing has set it off yet.", STYLES["quiet"])
+        parts = _titled("Journal", journal if self._item.journal else nothing), _written(self._written)
+        if parts != self._painted:
+            self._painted = parts
+            for name, part in zip(("#rule-journal", "#rule-written"), parts, strict=True):
+                self.query_one(name, Static).update(part)
+
+
+def _titled(title: str, content: Content) -> Content:
+    return Content("\n").join((Content.styled(title, "$accent bold"), content))
+
+
+def _written(lines: tuple[SafeText, ...]) -> Content:
+    return _titled("As it is written", Content("\n").join(map(coloured, lines))) if lines else Content()
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the line above the table says."""
+
+    bot: Badge
+    """Whether a bot is at work."""
+    hint: SafeText = SafeText()
+    """What to do where none is."""
+    waiting: int = 0
+    """Requests that wait for approval."""
+
+
+class StatusLine(ClickableLine):
+    """Whether a bot is at work, and how many requests wait for a person."""
+
+    @dataclass
+    class ApprovalsClicked(Message):
+        """The number of requests that wait was clicked."""
+
+    def __init__(self) -> None:
+        super().__init__(self.parts, id="automations-status")
+        self._status: Status | None = None
+
+    def show(self, status: Status) -> None:
+        """Show it."""
+        if status != self._status:
+            self._status = status
+            self.refresh()
+
+    def parts(self) -> Iterator[ClickablePart]:
+        """From left to right; what waits for a person comes first."""
+        if (status := self._status) is None:
+            return
+        yield Content(" "), None
+        if status.waiting:
+            word = "request waits" if status.waiting == 1 else "requests wait"
+            waits = (f"! {status.waiting} {word} for approval ", f"{STYLES['warn']} bold"), ("A", "$accent bold")
+            yield Content.assemble(*waits), self.ApprovalsClicked()
+            yield Content("   "), None
+        yield Content.assemble((status.bot.text, status.bot.style), (f"  {status.hint}", STYLES["quiet"])), None
