@@ -89,7 +89,7 @@ def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]
             yield from (each for each in found if each.at >= since)
         case OnStuck(scope):
             yield from (
-                _stuck(each, seen.ahead) for each in seen.stuck if _is_within(scope, each.repository, each.branch_name)
+                _stuck(each, seen.ahead) for each in seen.stuck if is_within(scope, each.repository, each.branch_name)
             )
         case OnHealth() as on:
             yield from _incidents(on, seen)
@@ -114,7 +114,7 @@ def _is_meant(on: OnRun, change: StatusChange) -> bool:
     return (
         change.new == on.to
         and on.was in {None, change.old}
-        and _is_within(on.scope, change.repository, change.branch_name)
+        and is_within(on.scope, change.repository, change.branch_name)
     )
 
 
@@ -123,7 +123,8 @@ def is_labelled(scope: Scope, labels: Mapping[str, str]) -> bool:
     return all(name in labels and _matches(globs, labels[name]) for name, globs in scope.labels)
 
 
-def _is_within(scope: Scope, repository: str, branch: str) -> bool:
+def is_within(scope: Scope, repository: str, branch: str) -> bool:
+    """Whether a trigger concerns runs on this branch."""
     return _matches(scope.repositories, repository) and _matches(scope.branches, branch)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from storage.database import make_fleeting
+from storage.database import data_version, make_fleeting
 from storage.records.decision import Decision, Occurrence, Past, Verdict
 from storage.state import decisions, deliveries, inbox, rules, silences
 from storage.state.opening import DAMAGE_CURE, connect
@@ -63,6 +63,7 @@ class State:
         return await self.writer.run(partial(decisions.settle, decision=decision, at=self.clock()))
 
     make_fleeting = writes(make_fleeting)
+    data_version = reads(data_version)
     begin_rule = writes(rules.begin)
     mark_looked = writes(rules.mark_looked)
     pause = writes(rules.pause)

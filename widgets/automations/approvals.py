@@ -33,11 +33,10 @@ class Approval:
         """The rule, since when it waits and until when, and what set it off."""
         decision = self.decision
         end = decision.decided_at + self.expires
-        waits = f"  waits since {ago(decision.decided_at, now)}, expires {until(end, now) if end > now else 'now'}"
+        asked, expires = ago(decision.decided_at, now), until(end, now) if end > now else "now"
         return Content.assemble(
             (f"! {safe_text(decision.rule, limit=100)}", f"{STYLES['warn']} bold"),
-            (waits, STYLES["quiet"]),
-            ("\nset off by  ", STYLES["quiet"]),
+            (f"\nwaits since {asked}, expires {expires}; set off by ", STYLES["quiet"]),
             set_off_by(decision, now),
         )
 
@@ -55,10 +54,11 @@ class ApprovalCard(Widget, can_focus=True):
 
     DEFAULT_CSS = """
     ApprovalCard {
-        height: auto; margin: 0 0 1 0; padding: 0 1; border: round $panel; background: $surface;
+        height: auto; margin: 0 0 1 0; padding: 0 1; border-left: outer $panel;
         & > Static { height: auto; }
-        .approval-card--request { margin: 1 0; padding: 0 1; background: $panel; }
-        &:focus { border: round $warning; }
+        .approval-card--request { padding: 0 1; background: $panel; }
+        ClickableLine { height: 1; margin: 1 0; }
+        &:focus { border-left: outer $warning; }
     }
     """
 
@@ -75,12 +75,10 @@ class ApprovalCard(Widget, can_focus=True):
         self._now = now
 
     def compose(self) -> ComposeResult:
-        """The heading, the request and the two answers."""
+        """The heading, the two answers, which a long request must not push away, and the request."""
         yield Static(self.approval.heading(self._now), markup=False)
+        yield ClickableLine(self._answers)
         yield Static(self.approval.request, classes="approval-card--request", markup=False)
-        line = ClickableLine(self._answers)
-        line.styles.height = 1
-        yield line
 
     def _answers(self) -> Iterator[Part]:
         for key, word, is_approved in (("A", "approve", True), ("X", "reject", False)):

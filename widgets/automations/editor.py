@@ -39,11 +39,6 @@ class RuleEditor(Widget):
         VerticalScroll { height: 8; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1; }
         VerticalScroll > Static { height: auto; }
     }
-    .-wide RuleEditor {
-        layout: horizontal;
-        TextArea { width: 3fr; height: 100%; }
-        VerticalScroll { width: 2fr; height: 100%; border-top: none; padding: 0 1 0 2; }
-    }
     """
 
     @dataclass
@@ -62,8 +57,11 @@ class RuleEditor(Widget):
         return self.query_one(ParagraphInput).text
 
     def fill(self, text: str) -> None:
-        """Replace all of it."""
-        self.query_one(ParagraphInput).load_text(text)
+        """Replace all of it, so that it can be undone; the cursor goes to the first value that is missing."""
+        area = self.query_one(ParagraphInput)
+        area.replace(text, (0, 0), area.document.end)
+        lines = enumerate(text.splitlines())
+        area.move_cursor(next(((row, line.index('""') + 1) for row, line in lines if '""' in line), (0, 0)))
 
     def take_focus(self) -> None:
         """The keys go to the text."""

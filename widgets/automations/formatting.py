@@ -51,7 +51,7 @@ class RuleView:
     mode: Mode
     sentence: SafeText
     limits: SafeText
-    paused: SafeText = SafeText()
+    paused: SafeText
     """Why it is paused; empty: it is not."""
     upcoming: tuple[datetime, ...] = ()
     """Its next times; empty: it waits for something to happen."""
@@ -83,6 +83,7 @@ class RuleView:
     def _facts(self, now: datetime) -> Iterator[tuple[str, Part]]:
         badge = MODES[self.mode]
         why = {"on": "", "paused": f" {self.paused}; P resumes it", "off": "; D switches it on"}[self.mode]
+        yield "automation", (self.name, "plain")
         yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
         if self.waiting:
             yield "approval", (safe_text(f"! {self.waiting} to approve or reject: A"), "warn")
@@ -108,10 +109,10 @@ def journal_lines(journal: tuple[Decision, ...], now: datetime, width: int) -> C
     for decision in journal:
         badge = OUTCOMES[decision.outcome]
         head = (f"{badge.text:<13} ", badge.style), (f"{ago(decision.decided_at, now):<9} ", STYLES["quiet"])
-        made = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
-        lines.append(Content.assemble(*head, fit(f"{set_off_by(decision, now)}{made}", max(8, width - 24)).rstrip()))
-        if decision.reason:
-            lines.append(Content.styled(f"{'':<14}{safe_text(decision.reason, limit=400)}", STYLES["quiet"]))
+        lines.append(Content.assemble(*head, fit(set_off_by(decision, now), max(8, width - 24)).rstrip()))
+        made = f"made {safe_text(decision.result_id)}" if decision.result_id else ""
+        if why := "; ".join(filter(None, (made, safe_text(decision.reason, limit=400)))):
+            lines.append(Content.styled(f"{'':<14}{why}", STYLES["quiet"]))
     return Content("\n").join(lines)
 
 

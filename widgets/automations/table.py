@@ -24,15 +24,15 @@ _STATE: Final = LineColumn("state", 0, 8)
 _NEXT: Final = LineColumn("next", 3, 10)
 _FIRST_RESULT: Final = 4
 _RESULTS: Final = tuple(
-    LineColumn(f"{'last results':<{STRIP}}"[place], _FIRST_RESULT + place, 1, gap=0) for place in range(STRIP)
+    LineColumn(f"{'results':>{STRIP}}"[place], _FIRST_RESULT + place, 1, gap=0) for place in range(STRIP)
 )
-_LONGEST_NAME: Final = 36
+_LONGEST_NAME: Final = 30
 
 
 def _columns_for(width: int) -> tuple[LineColumn, ...]:
-    """State, name, sentence, next time and the strip; the name takes a third of what is left, the sentence the rest."""
-    rest = width - _STATE.width - _NEXT.width - STRIP - 5 * GAP
-    name = min(_LONGEST_NAME, max(16, rest * 2 // 5))
+    """State, name, sentence, next time and the strip; the sentence gets what the name leaves."""
+    rest = width - _STATE.width - _NEXT.width - STRIP - 4 * GAP
+    name = min(_LONGEST_NAME, max(16, rest * 3 // 5))
     return (_STATE, LineColumn("automation", 1, name), LineColumn("does", 2, max(4, rest - name)), _NEXT, *_RESULTS)
 
 
@@ -60,6 +60,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
         super().__init__()
         self._written: tuple[SafeText, ...] = ()
         self._painted: tuple[Content, Content] | None = None
+        self._now: datetime | None = None
 
     def compose(self) -> ComposeResult:
         """The facts, the journal, the table."""
@@ -73,14 +74,13 @@ class RulePane(FactPane[RuleView], can_focus=True):
 
     def on_resize(self) -> None:
         """Break the journal's lines again."""
-        self._paint(self._now)
+        if self._now is not None:
+            self._paint(self._now)
 
     def tick(self, now: datetime) -> None:
         """Repaint what changed."""
         super().tick(now)
         self._paint(now)
-
-    _now = datetime.min
 
     def _paint(self, now: datetime) -> None:
         self._now = now
@@ -109,8 +109,8 @@ class Status:
 
     bot: Badge
     """Whether a bot is at work."""
-    hint: SafeText = SafeText()
-    """What to do where none is."""
+    hint: SafeText
+    """Which one; what to do where none is."""
     waiting: int = 0
     """Requests that wait for approval."""
 
@@ -126,8 +126,8 @@ class StatusLine(ClickableLine):
         super().__init__(self.parts, id="automations-status")
         self._status: Status | None = None
 
-    def show(self, status: Status) -> None:
-        """Show it."""
+    def show(self, status: Status | None) -> None:
+        """Show it; None: there is nothing for a bot to do."""
         if status != self._status:
             self._status = status
             self.refresh()
@@ -138,8 +138,8 @@ class StatusLine(ClickableLine):
             return
         yield Content(" "), None
         if status.waiting:
-            word = "request waits" if status.waiting == 1 else "requests wait"
-            waits = (f"! {status.waiting} {word} for approval ", f"{STYLES['warn']} bold"), ("A", "$accent bold")
+            word = "waits" if status.waiting == 1 else "wait"
+            waits = (f"! {status.waiting:,} {word} for approval  ", f"{STYLES['warn']} bold"), ("A", "$accent bold")
             yield Content.assemble(*waits), self.ApprovalsClicked()
             yield Content("   "), None
-        yield Content.assemble((status.bot.text, status.bot.style), (f"  {status.hint}", STYLES["quiet"])), None
+        yield Content.assemble((status.bot.text, status.bot.style), (f" {status.hint}", STYLES["quiet"])), None

@@ -82,8 +82,11 @@ class FormDialog(Vertical):
     }
     """
 
-    def __init__(self, title: str, rows: Sequence[Widget], verbs: Sequence[FormButton]) -> None:
+    def __init__(
+        self, title: str, rows: Sequence[Widget], verbs: Sequence[FormButton], steps: Sequence[str] = _STEP_WORDS
+    ) -> None:
         super().__init__()
+        self._steps = steps
         self.border_title = Content(title)
         self._rows = rows
         self._verbs = verbs
@@ -113,7 +116,7 @@ class FormDialog(Vertical):
         here = _STEPS[phase]
         self.border_subtitle = Content(" ▸ ").join(
             Content.assemble((f"{step + 1} {word}", "bold $primary" if step == here else "$foreground 70%"))
-            for step, word in enumerate(_STEP_WORDS)
+            for step, word in enumerate(self._steps)
         )
 
     def note(self, text: SafeText, tone: Tone = "quiet") -> None:

@@ -95,8 +95,8 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
         journal = await state.journal(rule.name, limit=JOURNAL)
         count = sum(decision.rule == rule.name for decision in waiting)
         views.append(view_of(rule, states.get(rule.name), rules, now, journal=journal, waiting=count))
-    at_work = Badge("●", "a bot is at work", "good"), safe_text(f"process {bot}")
-    badge, hint = at_work if bot is not None else (NO_BOT, safe_text("start it with  runwarden watch"))
+    at_work = Badge("●", "a bot is at work:", "good"), safe_text(f"process {bot}")
+    badge, hint = at_work if bot is not None else (NO_BOT, safe_text("runwarden watch starts one"))
     return Automations(rules, tuple(views), waiting, Status(badge, hint, len(waiting)), bot)
 
 

@@ -1,61 +1,254 @@
-"""The Automations tab: each rule as a sentence."""
+"""The Automations tab: each rule as a sentence, with its last results and its next time; one of them in full."""
 
-from collections.abc import Iterable
-from typing import ClassVar
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, ClassVar, Final
 
+from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.content import Content
+from textual.containers import Container
+from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Static
 
-from app.automations.bot import rules_of
+from app.console.automations.loaders import Automations, RulesFile, read_automations
+from app.console.automations.rule_actions import RULE_BINDINGS, RuleActions
 from app.console.base_screen import BaseScreen
-from app.console.troubles import UNREADABLE
-from app.rules.sentence import sentence
+from app.console.coalesced_task import CoalescedTask
+from app.console.session import Session
+from app.console.troubles import UNREADABLE, storage_notice
+from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged, StateChangedElsewhere
+from app.rules.rule import Rule
 from app.text import safe_text
-from widgets.badges import STYLES
-from widgets.frame.notice import Notice, NoticePage
+from storage.errors import StorageError
+from widgets.automations.formatting import RuleView
+from widgets.automations.table import RulePane, RuleTable, StatusLine
+from widgets.frame.notice import Notice
+from widgets.line_table import LineTable
 
-_NONE = Notice(
-    "◌",
+READING: Final = Notice("◌", "Reading the automations…", tone="busy")
+NONE_YET: Final = Notice(
+    "○",
     "No automations yet",
     (
-        "An automation starts or continues runs, or tells people: at a time, or when something happens.",
-        "Each is an [[automations]] in the configuration; docs/automations.md has recipes.",
+        "An automation acts by itself: it starts, continues or retries runs, runs a program, or tells people.",
+        "It does so at a time, or when something happens to a run, a code host or a write.",
+        "n writes the first one, from a template: what it does, when, and what it would have done.",
     ),
+    "plain",
 )
 
 
-class AutomationsScreen(BaseScreen):
-    """The rules of this profile."""
+class RulesScreen(BaseScreen):
+    """A screen with a rule in focus: it reads the rules, and does what their keys say."""
 
     TAB = "automations"
-    CSS = "AutomationsScreen #rules { padding: 0 2; } AutomationsScreen .rule { height: auto; margin-bottom: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "scroll(1)", "down", show=False),
-        Binding("k,up", "scroll(-1)", "up", show=False),
+        *RULE_BINDINGS,
+        Binding("r", "refresh", "refresh", tooltip="Read the rules and their results again", id="app.refresh"),
     ]
 
+    def __init__(self, session: Session, file: RulesFile | None = None) -> None:
+        super().__init__(session)
+        self.file = file or RulesFile(session.settings)
+        self._trouble: Notice | None = None
+        """What is wrong with the state or the configuration: it concerns this tab alone."""
+        self._reader = CoalescedTask(self._read, self.run_worker)
+        self.rule_actions = RuleActions(session, self.file, self._push, self.run_worker, self._reader.ask)
+
+    def on_mount(self) -> None:
+        """Read."""
+        self._reader.ask()
+
+    def on_screen_resume(self) -> None:
+        """Read what changed while another screen was on show."""
+        self._reader.ask()
+
+    def engine_changed(self, event: Event) -> None:
+        """Read again what may have changed."""
+        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
+            self._reader.ask()
+
+    def trouble(self) -> Notice | None:
+        """What the banner says."""
+        return self._trouble or super().trouble()
+
+    def show_found(self, found: Automations | None) -> None:
+        """Show what was read; None: it cannot be read."""
+
+    @property
+    def view(self) -> RuleView | None:
+        """The rule in focus, as it is shown."""
+        return None
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule in focus."""
+        view, found = self.view, self.rule_actions.found
+        return next((r for r in found.rules if r.name == view.key), None) if view and found else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that have nothing to act on are shown as such."""
+        if action == "rule":
+            return self.rule_actions.is_possible(str(parameters[0]), self.rule) or None
+        return super().check_action(action, parameters)
+
+    async def action_rule(self, name: str) -> None:
+        """Act on the rule in focus."""
+        await self.rule_actions.do(name, self.rule)
+
+    def action_refresh(self) -> None:
+        """Read again, and ask the service."""
+        self.session.poll_soon()
+        self._reader.ask()
+
+    def _push(self, screen: Screen[Any], callback: Callable[[Any], None]) -> None:
+        self.app.push_screen(screen, callback)
+
+    async def _read(self) -> None:
+        session = self.session
+        engine = await session.opened()
+        settings, name = await asyncio.to_thread(self.file.read), session.profile.name
+        problem = self.file.problem
+        try:
+            found = await read_automations(engine.usable_state(), settings, name, session.clock())
+        except StorageError as error:
+            # Of this tab alone: what is seen of runs and hosts can still be kept.
+            self._trouble = storage_notice(str(error))
+            self.show_found(None)
+        else:
+            kept = ("The rules are shown as they were before.",)
+            wrong = Notice("✗", "The configuration has a mistake", (safe_text(str(problem)), *kept), "bad")
+            self._trouble = wrong if problem is not None else None
+            self.rule_actions.found = found
+            self.show_found(found)
+        self.show_trouble()
+        self.refresh_bindings()
+
+    async def written(self) -> None:
+        """Show the rule in focus as it is written."""
+        if (view := self.view) is not None:
+            lines = await asyncio.to_thread(self.file.written, view.key)
+            if self.view is not None and self.view.key == view.key:
+                pane = self.query_one(RulePane)
+                pane.show_written(lines)
+                pane.tick(self.session.clock())
+
+
+class AutomationsScreen(RulesScreen):
+    """All rules of this profile, and the one under the cursor."""
+
+    CSS = """
+    #automations-status { height: 1; }
+    RulesScreen.-tall #automations-status { margin-bottom: 1; }
+    #automations { height: 1fr; layout: vertical; }
+    RulesScreen.-tall RuleTable { height: auto; max-height: 50%; }
+    RulesScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
+    RulesScreen RulePane { height: 1fr; }
+    RulesScreen.-short RulePane { height: 11; }
+    #automations.-empty RulePane, #automations.-no-detail RulePane { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "pane", "detail on/off", show=False, id="automations.pane"),
+    ]
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._table = RuleTable(session.clock())
+
     def compose_body(self) -> Iterable[Widget]:
-        """One paragraph a rule; without any, what one is."""
-        rules, now = rules_of(self.session.settings.automations, self.session.profile.name), self.session.clock()
-        yield NoticePage(id="rules-none")
-        with VerticalScroll(id="rules", classes="" if rules else "-none"):
-            for rule in rules:
-                name = (f"{safe_text(rule.name)}{'' if rule.is_on else '  (off)'}\n", f"{STYLES['plain']} bold")
-                said = (safe_text(sentence(rule, now)), STYLES["quiet"])
-                yield Static(Content.assemble(name, said), classes="rule", markup=False)
+        """Whether a bot is at work, the rules, and one of them."""
+        yield StatusLine()
+        with Container(id="automations", classes="-empty"):
+            yield self._table
+            yield RulePane()
 
-    def show_trouble(self) -> None:
-        """The banner; without rules, what they are."""
-        super().show_trouble()
-        has_failed = self.session.storage_trouble is not None
-        rules, nothing = self.query_one("#rules"), self.query_one(NoticePage)
-        nothing.display = has_failed or rules.has_class("-none")
-        rules.display = not nothing.display
-        nothing.show(UNREADABLE if has_failed else _NONE)
+    def on_mount(self) -> None:
+        """The keys go to the table."""
+        self._table.say(READING)
+        self._table.focus()
 
-    def action_scroll(self, lines: int) -> None:
-        """Scroll by lines."""
-        self.query_one("#rules").scroll_relative(y=lines, animate=False)
+    @property
+    def view(self) -> RuleView | None:
+        """The rule under the cursor."""
+        return self._table.item if self.is_mounted else None
+
+    def show_found(self, found: Automations | None) -> None:
+        """The rules, or why there are none."""
+        views = found.views if found is not None else ()
+        self.query_one("#automations").set_class(not views, "-empty")
+        self._table.say(NONE_YET if found is not None else UNREADABLE)
+        self._table.show(views)
+        if found is not None:
+            self.query_one(StatusLine).show(found.status if views else None)
+
+    def tick(self, now: datetime) -> None:
+        """Move the ages."""
+        self._table.tick(now)
+        self.query_one(RulePane).tick(now)
+
+    def action_pane(self) -> None:
+        """Show or hide the rule beside the table."""
+        self.query_one("#automations").toggle_class("-no-detail")
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
+        pane = self.query_one(RulePane)
+        pane.show(self._table.item, self.session.clock())
+        self.run_worker(self.written, exclusive=True, group="written")
+        self.refresh_bindings()
+
+    @on(LineTable.Chosen)
+    def _chosen(self) -> None:
+        if (view := self.view) is not None:
+            self.app.push_screen(RuleScreen(self.session, self.file, view))
+
+    @on(StatusLine.ApprovalsClicked)
+    async def _approvals_clicked(self) -> None:
+        await self.action_rule("approvals")
+
+
+class RuleScreen(RulesScreen):
+    """One rule on the whole screen."""
+
+    CSS = """
+    RuleScreen RulePane, RuleScreen RulePane:focus { height: 1fr; border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "escape,backspace", "back", "back", key_display="esc", tooltip="To the automations", id="automations.back"
+        ),
+    ]
+
+    def __init__(self, session: Session, file: RulesFile, view: RuleView) -> None:
+        super().__init__(session, file)
+        self._view = view
+
+    @property
+    def view(self) -> RuleView | None:
+        """The rule on show."""
+        return self._view
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Everything known of it."""
+        yield RulePane()
+
+    def on_mount(self) -> None:
+        """Show it as it was in the table, then as it is."""
+        self.query_one(RulePane).show(self._view, self.session.clock())
+        self.query_one(RulePane).focus()
+
+    def show_found(self, found: Automations | None) -> None:
+        """The rule as it is now."""
+        views = found.views if found is not None else ()
+        self._view = next((view for view in views if view.key == self._view.key), self._view)
+        self.query_one(RulePane).show(self._view, self.session.clock())
+        self.run_worker(self.written, exclusive=True, group="written")
+
+    def tick(self, now: datetime) -> None:
+        """Move the ages."""
+        self.query_one(RulePane).tick(now)
+
+    def action_back(self) -> None:
+        """Go back to the automations."""
+        self.dismiss()

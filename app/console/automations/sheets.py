@@ -1,4 +1,4 @@
-"""Sheets of the Automations tab: what would be done before it is done, what waits for approval, and for which run."""
+"""Sheets of the Automations tab: what would be done before it is done, what waits for approval, and choices."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
@@ -15,10 +15,8 @@ from app.automations.by_hand import Preview
 from app.console.session import Session
 from app.console.sheet import Options, PickerScreen, Sheet, clicked
 from app.text import SafeText, safe_block, safe_text
-from app.times import started
-from storage.records import Run
 from widgets.automations.approvals import Approval, ApprovalCard
-from widgets.badges import run_badge
+from widgets.automations.formatting import request_of
 from widgets.forms.pages import RequestPreview
 
 BOX = """
@@ -28,7 +26,7 @@ BOX = """
         border: round $warning; border-title-color: $warning; border-subtitle-color: $foreground 70%;
         background: $surface;
     }}
-    {name} .keys {{ height: 1; margin-top: 1; link-color: $foreground; link-style: none; }}
+    {name} .keys {{ height: 1; margin-bottom: 1; link-color: $foreground; link-style: none; }}
 """
 
 
@@ -40,7 +38,9 @@ class ConfirmSheet(Sheet[bool]):
         Binding("ctrl+s,ctrl+enter", "answer(True)", "do it", key_display="^s", id="confirm.yes"),
         Binding("escape,n,q,enter", "answer(False)", "leave it", key_display="esc", id="confirm.no"),
     ]
-    CSS = BOX.format(name="ConfirmSheet") + "ConfirmSheet RequestPreview { height: auto; max-height: 24; }"
+    CSS = (
+        BOX.format(name="ConfirmSheet") + "ConfirmSheet RequestPreview { height: auto; max-height: 100%; padding: 0; }"
+    )
 
     def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
         """Prepare; the verb says what the key does."""
@@ -51,13 +51,13 @@ class ConfirmSheet(Sheet[bool]):
         self._consequence = consequence
 
     def compose(self) -> ComposeResult:
-        """The request, and the two keys."""
+        """The two keys, which a long request must not push away, and the request."""
         with Vertical() as box:
             box.border_title = Content(self._title)
-            yield RequestPreview()
             does = clicked(Content.assemble(("^s", "$accent bold"), f" {self._verb}"), "screen.answer(True)")
             leaves = clicked(Content.assemble(("esc", "$accent bold"), " or enter leaves it"), "screen.answer(False)")
             yield Static(Content("    ").join((does, leaves)), classes="keys", markup=False)
+            yield RequestPreview()
 
     def on_mount(self) -> None:
         """Show the request; it has the keys, for it may be long."""
@@ -124,7 +124,7 @@ class ApprovalsSheet(Sheet[None]):
     def _ask(self, message: ApprovalCard.Answered) -> None:
         approval, is_approved = message.approval, message.is_approved
 
-        def answered(is_sure: bool | None) -> None:
+        def answered(is_sure: bool | None) -> None:  # noqa: FBT001 — as above
             if is_sure:
                 self.run_worker(self._answer(approval, is_approved=is_approved))
 
@@ -133,7 +133,9 @@ class ApprovalsSheet(Sheet[None]):
         if not is_approved:
             verb, then = "rejects it", "This is never sent."
         title = safe_text(f"{'Approve' if is_approved else 'Reject'}: {name}")
-        self.app.push_screen(ConfirmSheet(title, verb, approval.preview, then), answered)
+        path, body = request_of(approval.decision)
+        preview = Preview("POST", path, "\n".join(body)) if path else Preview("", approval.sentence, "")
+        self.app.push_screen(ConfirmSheet(title, verb, preview, then), answered)
 
     async def _answer(self, approval: Approval, *, is_approved: bool) -> None:
         await self._settle(approval, is_approved)
@@ -161,21 +163,21 @@ class ApprovalsSheet(Sheet[None]):
             card.tick(self._session.clock())
 
 
-class RunPicker(PickerScreen[str]):
-    """Closes with the run that a rule is set off on."""
+class ChoicePicker(PickerScreen[str]):
+    """Closes with what was chosen: a run to set a rule off on, or a template."""
 
-    TITLE_TEXT = "On which run?"
-    HINT = "The newest that the rule is about · enter chooses"
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(self, session: Session, runs: Sequence[Run]) -> None:
+    def __init__(self, title: str, hint: str, choices: Sequence[tuple[str, Content]]) -> None:
+        """Prepare; each choice is what the picker closes with, and how it reads."""
         super().__init__()
-        self._session = session
-        self._runs = runs
+        self.TITLE_TEXT = title
+        self.HINT = f"{hint} · enter chooses"
+        self._choices = choices
 
     def compose_choice(self) -> ComposeResult:
-        """A run a line."""
-        yield Options(*(Option(self._line(run)) for run in self._runs))
+        """A choice each."""
+        yield Options(*(Option(content) for _, content in self._choices))
 
     def on_mount(self) -> None:
         """The keys go to the list."""
@@ -183,9 +185,4 @@ class RunPicker(PickerScreen[str]):
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._runs[event.option_index].run_id)
-
-    def _line(self, run: Run) -> Content:
-        badge, when = run_badge(run.status), started(run.created_at, self._session.run_now())
-        where = f"{safe_text(run.repository.label, limit=60)} {safe_text(run.branch_name, limit=60)}"
-        return Content.assemble((f"{badge.text:<12} ", badge.style), f"{where}  {when}  {safe_text(run.run_id)}")
+        self.dismiss(self._choices[event.option_index][0])

@@ -1,0 +1,279 @@
+"""The form of a rule: its TOML, read while it is typed, replayed when asked, and written into the configuration."""
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from difflib import unified_diff
+from importlib import resources
+from typing import ClassVar, Final, cast
+
+from textual import on
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.screen import ModalScreen
+
+from app.config import ConfigError, Settings, data_folder
+from app.config.automation_tables import AutomationTables, read_rule, save_table
+from app.console.automations.loaders import RulesFile, view_of
+from app.console.automations.replay_sheet import ReplaySheet
+from app.console.automations.sheets import ChoicePicker
+from app.console.coalesced_task import CoalescedTask, Start
+from app.console.forms.drafts import Drafts, named
+from app.console.forms.form_draft import FormDraft
+from app.console.forms.form_screen import DRAFTS_FILE
+from app.console.forms.instructions import EditorError, edit
+from app.console.session import CURE_S, guarded
+from app.engine import Engine
+from app.rules.rule import Rule
+from app.rules.sentence import sentence
+from app.text import safe_block, safe_text
+from app.times import ago
+from widgets.automations.editor import Mistake, RuleEditor
+from widgets.forms.dialog import FormButton, FormDialog, Phase
+from widgets.forms.pages import RequestPreview
+
+DRAFT_AFTER_S: Final = 0.5
+_ROUTE: Final = re.compile(r'notify = "(\w+)"')
+_NEW: Final = """\
+[[automations]]
+name = ""
+on = { run = "failed" }
+do = { notify = "default" }
+"""
+
+
+def recipes(settings: Settings) -> tuple[str, ...]:
+    """A table each; a route that is not configured is `default`."""
+    routes = {route.name for route in settings.notify.routes}
+    text = resources.files("app.console.automations").joinpath("recipes.toml").read_text("utf-8")
+    text = _ROUTE.sub(lambda found: found[0] if found[1] in routes else 'notify = "default"', text)
+    return tuple(f"[[automations]]{part.rstrip()}\n" for part in text.split("[[automations]]")[1:])
+
+
+class AutomationForm(ModalScreen[str | None]):
+    """Ends with the rule's name once it is written."""
+
+    CSS = """
+    AutomationForm { align: center middle; background: $background 60%; }
+    AutomationForm FormDialog { width: 96%; max-width: 140; height: 100%; max-height: 36; }
+    AutomationForm.-wide RuleEditor { layout: horizontal; }
+    AutomationForm.-wide RuleEditor TextArea { width: 3fr; height: 100%; }
+    AutomationForm.-wide RuleEditor VerticalScroll { width: 2fr; height: 100%; border-top: none; padding: 0 1 0 2; }
+    """
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 — typed by Textual
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # Before the text: all of these mean the form.
+        Binding("ctrl+s,ctrl+enter", "forward", "Preview, then save", priority=True),
+        Binding("escape", "back", "Back", priority=True),
+        Binding("ctrl+n", "fresh", "As it is in the file", priority=True),
+        Binding("ctrl+e", "edit", "Open your editor", priority=True),
+        Binding("ctrl+t", "template", "Begin with a template", priority=True),
+        Binding("ctrl+g", "replay", "What it would have done", priority=True),
+    ]
+    VERBS: ClassVar[tuple[FormButton, ...]] = (
+        FormButton("close", "Close", "esc", "back", ("editing",)),
+        FormButton("back", "Back", "esc", "back", ("preview",)),
+        FormButton("fresh", "Fresh", "^n", "fresh", ("editing",)),
+        FormButton("editor", "Editor", "^e", "edit", ("editing",)),
+        FormButton("template", "Template", "^t", "template", ("editing",)),
+        FormButton("replay", "Replay", "^g", "replay", ("editing",)),
+        FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
+        FormButton("save", "Save", "^s", "forward", ("preview",), is_primary=True),
+    )
+
+    def __init__(self, engine: Engine, file: RulesFile, tables: AutomationTables, name: str | None) -> None:
+        """Prepare; without a name it is a new rule.
+
+        Raises:
+            ConfigError: The file has no rule of that name.
+        """
+        super().__init__()
+        self._engine = engine
+        self._file = file
+        self._tables = tables
+        self._name = name
+        self._original = _NEW if name is None else tables.written(name)
+        drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
+        fresh = {"table": self._original}
+        self._draft = FormDraft(drafts, named("automation", name or ""), fresh, engine.clock, self._warn)
+        self._checking = CoalescedTask(self._check, cast("Start", self.run_worker))
+        self._phase: Phase = "editing"
+        self._rule: Rule | None = None
+        """As it was typed; None: it is not a rule."""
+
+    def compose(self) -> ComposeResult:
+        """One dialog."""
+        title = "New automation" if self._name is None else f"Automation: {safe_text(self._name, limit=60)}"
+        yield FormDialog(title, [RuleEditor()], self.VERBS, ("edit", "preview", "saved"))
+
+    @property
+    def _dialog(self) -> FormDialog:
+        return self.query_one(FormDialog)
+
+    @property
+    def _editor(self) -> RuleEditor:
+        return self.query_one(RuleEditor)
+
+    async def _dispatch_message(self, message: Message) -> None:
+        await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
+
+    async def on_mount(self) -> None:
+        """Begin with the draft, if there is one."""
+        draft = await self._draft.restore()
+        self._editor.fill(self._original if draft is None else draft.values.get("table", self._original))
+        self._enter("editing")
+        if draft is not None:
+            when = ago(draft.saved_at, self._engine.clock())
+            self._dialog.note(safe_text(f"Your draft, typed {when}; ^n begins with the file's."), "warn")
+        else:
+            self._dialog.note(safe_text("docs/automations.md has every key; ^t begins with a recipe."))
+
+    async def on_unmount(self) -> None:
+        """Keep the draft, however the form was closed."""
+        await self._draft.flush()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Each key means something in its own phase only."""
+        del parameters
+        if action in {"fresh", "edit", "template", "replay"}:
+            return self._phase == "editing"
+        return self._phase != "sending" if action in {"forward", "back"} else True
+
+    async def action_forward(self) -> None:
+        """From the text to what would be written; then write it."""
+        if self._phase == "preview":
+            self._enter("sending")
+            self.run_worker(self._save())
+            return
+        await self._check()
+        if self._rule is None:
+            self._dialog.note(safe_text("This cannot be saved yet; what is wrong stands beside the text."), "bad")
+            self._editor.take_focus()
+            return
+        diff = list(unified_diff(self._old.splitlines(), self._editor.text.strip().splitlines(), lineterm="", n=100))
+        if not diff[2:]:
+            self._dialog.note(safe_text("This is what the file has already."))
+            return
+        effect = Content("Only this table changes. A bot that is at work reads the file again; it looks forward only.")
+        self.query_one(RequestPreview).show(
+            "WRITE", safe_text(str(self._tables.file)), safe_block("\n".join(diff[3:])), effect
+        )
+        self._enter("preview")
+
+    def action_back(self) -> None:
+        """One step back; from the text that is the end."""
+        if self._phase == "editing":
+            self.dismiss(None)
+        else:
+            self._enter("editing")
+
+    def action_fresh(self) -> None:
+        """Take what was typed away."""
+        self._editor.fill(self._original)
+        self._dialog.note(safe_text("As it is in the file; ctrl+z brings yours back."))
+
+    def action_edit(self) -> None:
+        """Hand the text to the person's editor, and the terminal with it."""
+        try:
+            with self.app.suspend():
+                text = edit(self._editor.text, os.environ)
+        except SuspendNotSupported:
+            self._dialog.note(safe_text("This terminal cannot be handed over; type here."), "warn")
+        except EditorError as error:
+            self._dialog.note(safe_text(str(error)), "warn")
+        else:
+            self._editor.fill(text)
+
+    def action_template(self) -> None:
+        """Begin with one of the recipes."""
+
+        def fill(text: str | None) -> None:
+            if text is not None:
+                self._editor.fill(text)
+                self._editor.take_focus()
+
+        settings, now = self._file.settings, self._engine.clock()
+        read = [(table, _read(table, settings, ())) for table in recipes(settings)]
+        choices = [
+            (table, Content.assemble((rule.name, "bold"), f"\n{sentence(rule, now)}"))
+            for table, rule in read
+            if isinstance(rule, Rule)
+        ]
+        self.app.push_screen(
+            ChoicePicker("Begin with a recipe", "They replace what is typed; ctrl+z undoes it", choices), fill
+        )
+
+    async def action_replay(self) -> None:
+        """Show what it would have done."""
+        await self._check()
+        if self._rule is not None:
+            self.app.push_screen(ReplaySheet(self._engine, self._rule))
+
+    @on(RuleEditor.Changed)
+    def _changed(self) -> None:
+        self._dialog.banner(None)
+        self._draft.typed({"table": self._editor.text})
+        self._checking.ask()
+        self.set_timer(DRAFT_AFTER_S, self._draft.flush)
+
+    @property
+    def _old(self) -> str:
+        return "" if self._name is None else self._original.strip()
+
+    def _enter(self, phase: Phase) -> None:
+        self._phase = phase
+        self._dialog.enter(phase)
+        if phase == "editing":
+            self._editor.take_focus()
+        elif phase == "preview":
+            # Never the dangerous one: the preview takes the focus, not its button.
+            self.query_one(RequestPreview).focus()
+        self.refresh_bindings()
+
+    async def _check(self) -> None:
+        text, now = self._editor.text, self._engine.clock()
+        others = [name for name in self._tables.names if name != self._name]
+        found = await asyncio.to_thread(_read, text, self._file.settings, others)
+        if text != self._editor.text:
+            return  # The check of the newer text is asked for already.
+        self._rule = None if isinstance(found, ConfigError) else found
+        if isinstance(found, ConfigError):
+            self._editor.show(_mistake(found), now)
+        else:
+            rest = [rule for rule in self._file.settings.automations if rule.name != self._name]
+            self._editor.show(view_of(found, None, [*rest, found], now), now)
+
+    async def _save(self) -> None:
+        rule, text = self._rule, self._editor.text
+        try:
+            self._file.take(await asyncio.to_thread(save_table, self._tables, self._name, text))
+        except ConfigError as error:
+            self._enter("editing")
+            self._dialog.banner(safe_text(str(error)))
+            return
+        await self._draft.done()
+        self.dismiss(rule.name if rule is not None else None)
+
+    def _warn(self, text: str) -> None:
+        # Not on the form: it may be closing, and with it goes what was typed.
+        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
+
+
+def _read(text: str, settings: Settings, others: Sequence[str]) -> Rule | ConfigError:
+    try:
+        return read_rule(text, settings, others)
+    except ConfigError as error:
+        return error
+
+
+def _mistake(error: ConfigError) -> Mistake:
+    key = (error.key or "").removeprefix("automations[1]").removeprefix(".")
+    line = f"line {error.line}" if error.line is not None else ""
+    return Mistake(
+        safe_text(", ".join(filter(None, (line, key)))),
+        safe_text(error.message[:1].upper() + error.message[1:], limit=400),
+        safe_text(error.cure, limit=400),
+    )

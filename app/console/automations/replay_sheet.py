@@ -1,0 +1,153 @@
+"""What a rule would have done over the cached history: found on a thread of its own, and given up with the sheet."""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from app.automations.replay import SHOWN, Replayed, replay
+from app.console.automations.sheets import BOX
+from app.console.sheet import Sheet
+from app.engine import Engine
+from app.rules.rule import Rule
+from app.text import safe_text
+from widgets.automations.formatting import OUTCOMES, journal_lines
+from widgets.badges import STYLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HISTORY: Final = timedelta(days=30)
+BEAT_S: Final = 0.2
+"""How often the progress is looked at."""
+BAR: Final = 30
+
+
+class Replaying:
+    """One replay: the engine's own code, on a thread and a loop of its own."""
+
+    def __init__(self, engine: Engine, rule: Rule, now: datetime) -> None:
+        # A rule that is off is replayed as if it were on: what it would do is asked before it is switched on.
+        self._rule = replace(rule, is_on=True)
+        self._engine = engine
+        self._now = now
+        self._reached = self._since = now - HISTORY
+        self._stop: Callable[[], object] = lambda: None
+        self._is_given_up = False
+
+    @property
+    def share(self) -> float:
+        """How much of the history was replayed, from 0 to 1."""
+        return (self._reached - self._since) / HISTORY
+
+    async def result(self) -> Replayed | None:
+        """What it would have done; None: it cannot be replayed, or was given up.
+
+        Raises:
+            StorageError: The cache cannot be read.
+        """
+        return await asyncio.to_thread(lambda: asyncio.run(self._work()))
+
+    def give_up(self) -> None:
+        """Stop."""
+        self._is_given_up = True
+        self._stop()
+
+    async def _work(self) -> Replayed | None:
+        loop = asyncio.get_running_loop()
+        found = asyncio.create_task(replay(self._engine, (self._rule,), self._since, self._now, self._pass))
+        self._stop = lambda: loop.call_soon_threadsafe(found.cancel)
+        if self._is_given_up:
+            return None
+        try:
+            return (await found)[self._rule.name]
+        except asyncio.CancelledError:
+            return None
+        finally:
+            self._stop = lambda: None
+
+    def _pass(self, moment: datetime) -> None:
+        self._reached = moment
+
+
+class ReplaySheet(Sheet[None]):
+    """Shows how far it is, then how often and when the rule would have acted."""
+
+    LEAVE = "dismiss(None)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close"),
+        Binding("j,down", "scroll(1)", "down", show=False),
+        Binding("k,up", "scroll(-1)", "up", show=False),
+    ]
+    CSS = BOX.format(name="ReplaySheet") + (
+        "ReplaySheet Static { height: auto; } ReplaySheet #replay-list { margin-top: 1; }"
+        "ReplaySheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }"
+    )
+
+    def __init__(self, engine: Engine, rule: Rule) -> None:
+        super().__init__()
+        self._name = safe_text(rule.name, limit=80)
+        self._engine = engine
+        self._replaying = Replaying(engine, rule, engine.clock())
+        self._is_done = False
+
+    def compose(self) -> ComposeResult:
+        """The count, then the list."""
+        with Vertical() as box:
+            box.border_title = Content(f"What {self._name} would have done in {HISTORY.days} days")
+            box.border_subtitle = "esc closes"
+            with VerticalScroll():
+                yield Static(id="replay-count", markup=False)
+                yield Static(id="replay-list", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin."""
+        self.query_one(VerticalScroll).focus()
+        self.set_interval(BEAT_S, self._tick)
+        self._tick()
+        self.run_worker(self._replay())
+
+    def on_unmount(self) -> None:
+        """Nothing is computed for a sheet that is gone."""
+        self._replaying.give_up()
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def _tick(self) -> None:
+        if not self._is_done:
+            share = self._replaying.share
+            bar = f"{'▰' * int(share * BAR):▱<{BAR}}"
+            self._count(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc gives it up"))
+
+    async def _replay(self) -> None:
+        found = await self._replaying.result()
+        self._is_done = True
+        if found is None:
+            self._count(Content("What sets it off leaves no history here: it cannot be replayed."))
+            return
+        self._count(_counts(found))
+        self.query_one("#replay-list", Static).update(
+            journal_lines(found.newest, self._engine.clock(), self.query_one("#replay-list").size.width)
+        )
+
+    def _count(self, content: Content) -> None:
+        self.query_one("#replay-count", Static).update(content)
+
+
+def _counts(found: Replayed) -> Content:
+    total = sum(found.counts.values())
+    if not total:
+        return Content("Nothing would have set it off: no run and no time in what is cached.")
+    badges = [(OUTCOMES[outcome], count) for outcome, count in found.counts.items() if outcome in OUTCOMES]
+    parts = [Content.assemble((f"{badge.glyph} {count:,} {badge.word}", badge.style)) for badge, count in badges]
+    times = "once" if total == 1 else f"{total:,} times"
+    newest = f"The newest {SHOWN} of them:" if total > SHOWN else ""
+    return Content.assemble((f"Set off {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else "")

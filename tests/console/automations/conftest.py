@@ -1,0 +1,123 @@
+"""A configuration file with automations, and a state with a history of theirs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.automations.runner import fingerprint
+from app.config.load import parse
+from app.console.automations.form import recipes
+from storage.lease import Lease
+from storage.records.decision import Occurrence, Outcome, Verdict
+from storage.state import State
+from tests.console.conftest import Scene
+from tests.console.scenes import TOKEN_VARIABLE, settings_for
+from tests.run_board import Board
+
+Changed = dict[str, Any]
+RECIPES = "\n".join(recipes(settings_for("http://127.0.0.1", Path())))
+ONE = """\
+[[automations]] # mine
+name = "second chance"
+on = { run = "failed", repository = "acme/*" }
+do = { continue = "Find out why, and fix it." }
+approval = true
+"""
+
+
+@pytest.fixture
+def configured(board: Board, tmp_path: Path) -> Callable[[str], Changed]:
+    """Writes a configuration with these automations; what a scene is staged with."""
+
+    def configure(text: str = ONE) -> Changed:
+        file = tmp_path / "config.toml"
+        profile = f'[profiles.acme-prod]\nbase_url = "{board.base_url}"\ntoken_env = "{TOKEN_VARIABLE}"\n'
+        file.write_text(f"# Ours.\n{profile}\n{text}", "utf-8")
+        return {"file": file, "automations": parse(file, file.read_text("utf-8")).automations}
+
+    return configure
+
+
+def file_of(scene: Scene) -> Path:
+    """The scene's configuration."""
+    file = scene.engine.settings.file
+    assert file is not None
+    return file
+
+
+async def decided(
+    scene: Scene,
+    rule: str,
+    outcome: Outcome,
+    reason: str = "",
+    *,
+    ago_m: float = 1.0,
+    identity: str = "",
+    request: str = "",
+    made: str | None = None,
+    **facts: str,
+) -> int:
+    """A decision of the past, entered as the runner enters it; facts with `_` for the dot of a placeholder."""
+    state, now = scene.engine.usable_state(), scene.clock.now
+    (known,) = [each for each in scene.engine.settings.automations if each.name == rule]
+    await state.begin_rule(rule, fingerprint(known), now - timedelta(days=9))
+    scene.clock.now = now - timedelta(minutes=ago_m)
+    named = {name.replace("_", ".", 1): value for name, value in facts.items()}
+    occurrence = Occurrence(identity or f"run:{ago_m}", scene.clock.now, facts=named)
+    first: Outcome = "acting" if outcome in {"done", "failed", "unknown", "interrupted"} else outcome
+    decision = await state.decide(rule, occurrence, lambda _: Verdict(first, reason))
+    assert decision is not None
+    if request:
+        await state.keep_request(decision.decision_id, request)
+    if first != outcome:
+        await state.settle(replace(decision, outcome=outcome, reason=reason, result_id=made))
+    scene.clock.now = now
+    return decision.decision_id
+
+
+async def another_bot(scene: Scene, owner: str = "4711-abc") -> State:
+    """Another process's hold on the state, with the lease of the automations."""
+    state = await State.open(scene.engine.usable_state().writer.path, clock=scene.clock)
+    await Lease(state).acquire("automations", owner, 30.0)
+    return state
+
+
+REQUEST = (
+    '{"body": {"instructions": "Find out why, and fix it.", "metadata": {"runwarden_automation": "second chance"},'
+    ' "repository": {"data": {"owner": "acme", "repo": "api"}, "platform": "github"}, "run_id": "run_01JX0003"},'
+    ' "path": "/external/runs"}'
+)
+
+
+async def a_history(scene: Scene) -> None:
+    """Ten rules with results of every kind."""
+    run = {"run_id": "run_01JX0003", "run_status": "failed", "run_repository": "acme/api", "run_branch": "main"}
+    for number in range(12):
+        outcome: Outcome = "skipped" if number % 3 == 2 else "failed" if number in {4, 5} else "done"
+        why = {"skipped": "in quiet hours", "failed": "Connection refused.", "done": ""}.get(outcome, "")
+        made = f"run_01JY{number:04}" if outcome == "done" else None
+        await decided(scene, "retry once", outcome, why, ago_m=900 - number * 70, made=made, **run)
+    for number in range(4):
+        await decided(
+            scene, "nightly review", "done", ago_m=5700 - number * 1440, identity=f"at:{number}", made="exe_1"
+        )
+    for number in range(5):
+        await decided(
+            scene, "weekly digest", "failed", "send-digest ended with 1", ago_m=5000 - number, identity=f"at:{number}"
+        )
+    await scene.engine.usable_state().pause(
+        "weekly digest", "5 failures in a row, the last one: send-digest ended with 1"
+    )
+    why = "waits for approval until 2026-05-02 22:00 UTC"
+    name = "second chance, asked first"
+    await decided(scene, name, "expired", "not approved in time", ago_m=3000, **run)
+    await decided(scene, name, "done", ago_m=2000, made="run_01JX0003", **run)
+    await decided(scene, name, "waiting", why, ago_m=42, request=REQUEST, **run)
+    await decided(
+        scene, "page on a bad code host", "unknown", ago_m=300, host_platform="gitlab", host_status="degraded"
+    )
+    await decided(scene, "escalate unknown outcomes", "limited", "20 in the last hour: limit.per_hour", ago_m=30)
