@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Static
 
@@ -16,6 +17,7 @@ from widgets.automations.formatting import STRIP, RuleView, journal_lines
 from widgets.badges import STYLES, Badge
 from widgets.clickable import ClickableLine
 from widgets.clickable import Part as ClickablePart
+from widgets.cursor_view import HEADER
 from widgets.forms.facts import FactPane
 from widgets.forms.pages import coloured
 from widgets.line_table import GAP, LineColumn, LineTable
@@ -45,6 +47,11 @@ class RuleTable(LineTable[RuleView]):
 
     def __init__(self, now: datetime) -> None:
         super().__init__(now, _columns_for)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As high as its rules, where there is room: the rest is the pane's."""
+        del container, viewport, width
+        return HEADER + self.total
 
 
 class RulePane(FactPane[RuleView], can_focus=True):

@@ -179,6 +179,7 @@ class AutomationsScreen(RulesScreen):
         self.query_one("#automations").set_class(not views, "-empty")
         self._table.say(NONE_YET if found is not None else UNREADABLE)
         self._table.show(views)
+        self._table.refresh(layout=True)
         if found is not None:
             self.query_one(StatusLine).show(found.status if views else None)
 

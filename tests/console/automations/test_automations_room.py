@@ -1,0 +1,299 @@
+"""The Automations tab, over the real engine, the real state and a configuration file."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from textual.widgets import TextArea
+
+from app.console.automations.form import recipes
+from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
+from app.events import StateChangedElsewhere
+from tests.console.automations.conftest import (
+    ONE,
+    RECIPES,
+    REQUEST,
+    Changed,
+    a_history,
+    another_bot,
+    decided,
+    file_of,
+)
+from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
+from tests.console.test_error_boundary import press_all
+from widgets.line_table import LineTable
+
+Configured = Callable[[str], Changed]
+TIMED = '[[automations]]\nname = "nightly"\non = { schedule = "0 3 * * *" }\ndo = { command = ["echo", "{date}"] }\n'
+RUN = {"run_id": "run_01JX0003", "run_status": "failed", "run_repository": "acme/api"}
+
+
+async def type_at_the_end(scene: Scene, text: str) -> None:
+    """Types below the table that the form holds."""
+    area = scene.app.screen.query_one(TextArea)
+    area.move_cursor(area.document.end)
+    await scene.press(*text)
+
+
+async def outcomes(scene: Scene, rule: str = "second chance") -> list[tuple[str, str]]:
+    """What became of the rule's decisions, newest first."""
+    return [(each.outcome, each.reason) for each in await scene.engine.usable_state().journal(rule)]
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE])
+async def test_picture_of_ten_recipes(
+    staged: Staged, configured: Configured, picture: SnapshotAssertion, size: tuple[int, int]
+) -> None:
+    """State, name, sentence, next time and results; the rule under the cursor below."""
+    async with staged(size, changed=configured(RECIPES)) as scene:
+        await a_history(scene)
+        await scene.press("5", "j", "j")
+
+        assert scene.app.export_screenshot() == picture
+
+
+async def test_picture_of_approvals(staged: Staged, configured: Configured, picture: SnapshotAssertion) -> None:
+    """The exact request; its answers stand above it."""
+    async with staged(SMALL, changed=configured(ONE)) as scene:
+        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await scene.press("5", "A")
+
+        assert scene.app.export_screenshot() == picture
+
+
+async def test_without_automations_the_tab_says_how_to_make_one(staged: Staged, configured: Configured) -> None:
+    """The key that it names opens the form; without a file it says how to make one."""
+    async with staged(changed=configured("")) as scene:
+        await scene.press("5")
+        assert "No automations yet" in scene.text
+        await scene.press("n")
+        assert "New automation" in scene.text
+
+    async with staged(toasts=True) as scene:
+        await scene.press("5", "n")
+        assert "runwarden config init" in " ".join(scene.toasts)
+
+
+async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Configured) -> None:
+    """And follows what other processes decide."""
+    async with staged(changed=configured(ONE)) as scene:
+        await scene.press("5")
+        assert "no bot is running: runwarden watch" in scene.text
+
+        other = await another_bot(scene)
+        await decided(scene, "second chance", "skipped", "in quiet hours", **RUN)
+        await scene.ring(StateChangedElsewhere())
+        assert "a bot is at work: process 4711" in scene.text
+        assert "in quiet hours" in scene.text
+        await other.close()
+
+
+async def test_pausing_and_resuming(staged: Staged, configured: Configured) -> None:
+    """By one key; why stands beside the rule."""
+    async with staged(changed=configured(ONE)) as scene:
+        await scene.press("5", "P")
+        assert "‖ paused by " in scene.text
+
+        await scene.press("P")
+        assert "‖ paused" not in scene.text
+        assert (await scene.engine.usable_state().rule_states())["second chance"].paused is None
+
+
+async def test_switching_changes_one_line_of_the_file(staged: Staged, configured: Configured) -> None:
+    """A table that says nothing of it gets the key; comments stay."""
+    async with staged(toasts=True, changed=configured(ONE)) as scene:
+        before = file_of(scene).read_text("utf-8")
+        await scene.press("5", "D")
+
+        assert "- off" in scene.text
+        assert file_of(scene).read_text("utf-8") == before.replace('chance"\n', 'chance"\nenabled = false\n')
+        assert "No bot is running" in scene.toasts[-1]
+
+        await scene.press("D")
+        assert "▸ on" in scene.text
+
+
+async def test_a_file_changed_elsewhere_is_read_again(staged: Staged, configured: Configured) -> None:
+    """A mistake in it is said, and leaves the rules as they were."""
+    async with staged(changed=configured(ONE)) as scene:
+        await scene.press("5")
+        file, text = file_of(scene), file_of(scene).read_text("utf-8")
+        file.write_text(f"{text}\n{TIMED}", "utf-8")
+        await scene.press("r")
+        assert "nightly" in scene.text
+
+        file.write_text(f"{text}\noops", "utf-8")
+        await scene.press("r")
+        assert "The configuration has a mistake" in scene.text
+        assert "nightly" in scene.text
+
+
+@pytest.mark.parametrize(
+    ("key", "answer", "expected"),
+    [
+        ("A", "ctrl+s", ("approved", "approved by ")),
+        ("X", "ctrl+s", ("skipped", "rejected by ")),
+        ("A", "enter", ("waiting", "waits")),
+        ("X", "escape", ("waiting", "waits")),
+    ],
+)
+async def test_an_approval_is_answered_twice(
+    staged: Staged, configured: Configured, key: str, answer: str, expected: tuple[str, str]
+) -> None:
+    """Over the exact request each time; enter never does it."""
+    async with staged(changed=configured(ONE)) as scene:
+        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await scene.press("5", "A", key)
+        assert isinstance(scene.app.screen, ConfirmSheet)
+        await scene.shows("POST /external/runs", '"run_id": "run_01JX0003"')
+        await scene.press(answer)
+
+        ((outcome, reason),) = await outcomes(scene)
+        assert (outcome, reason[: len(expected[1])]) == expected
+        assert isinstance(scene.app.screen, ApprovalsSheet) == (outcome == "waiting")
+
+
+async def test_an_approval_that_is_over_is_not_answered(staged: Staged, configured: Configured) -> None:
+    """Another process was first: that is said, and nothing is taken back."""
+    async with staged(toasts=True, changed=configured(ONE)) as scene:
+        number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await scene.press("5", "A", "X")
+        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
+        await scene.press("ctrl+s")
+
+        assert await outcomes(scene) == [("approved", "approved by ann")]
+        assert "no longer waits" in scene.toasts[-1]
+
+
+async def test_by_the_mouse_alone(staged: Staged, configured: Configured) -> None:
+    """The number above the table, the words on the card, and those of the question."""
+    async with staged(changed=configured(ONE)) as scene:
+        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await scene.press("5")
+        for words in ("1 waits for approval", "reject…", "^s rejects it"):
+            y = next(y for y, line in enumerate(scene.lines) if words in line)
+            await scene.pilot.click(offset=(scene.lines[y].index(words) + 1, y))
+            await scene.settle()
+
+        assert (await outcomes(scene))[0][0] == "skipped"
+
+
+async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Staged, configured: Configured) -> None:
+    """Within the rule's policy; what became of it is said and is in the journal."""
+    async with staged(toasts=True, changed=configured(f"{ONE}\n{TIMED}")) as scene:
+        await scene.press("5", "j", "S")
+        await scene.shows("RUN echo 2026-05-01")
+        await scene.press("enter")
+        assert await outcomes(scene, "nightly") == []
+
+        await scene.press("S", "ctrl+s")
+        assert await outcomes(scene, "nightly") == [("done", "")]
+        assert "● done" in scene.toasts[-1]
+
+        await scene.press("k", "S")
+        await scene.shows("On which run?", "✗ failed")
+        await scene.press("enter")
+        await scene.shows("Find out why, and fix it.")
+        await scene.press("ctrl+s")
+        assert [outcome for outcome, _ in await outcomes(scene)] == ["waiting"]
+
+
+async def test_a_replay_counts_and_lists(staged: Staged, configured: Configured) -> None:
+    """What is switched off is replayed as well; nothing is done or entered."""
+    async with staged(changed=configured(ONE.replace("approval = true", "enabled = false"))) as scene:
+        await scene.press("5", "H")
+        await scene.shows("Set off 3 times: ● 3 done", "acme/infrastructure")
+
+        assert await outcomes(scene) == []
+        await scene.press("escape")
+        assert isinstance(scene.app.focused, LineTable)
+
+
+async def test_the_form_checks_while_one_types_and_saves_one_table(staged: Staged, configured: Configured) -> None:
+    """A mistake has its line and its cure; what is saved is shown before, as a change of the file."""
+    async with staged(toasts=True, changed=configured(ONE)) as scene:
+        file, before = file_of(scene), file_of(scene).read_text("utf-8")
+        await scene.press("5", "E")
+        await type_at_the_end(scene, "overlapp=1")
+        await scene.shows("✗ line 6, overlapp", "Did you mean overlap?")
+        await scene.press("ctrl+s")
+        assert "This cannot be saved yet" in scene.text
+
+        await scene.press(*(["backspace"] * 3), *'="allow"')
+        await scene.shows("✓ When a run in acme/* is failed", "also while its last run is active")
+        await scene.press("ctrl+s")
+        await scene.shows(f"WRITE {file}", '+overlap="allow"')
+        assert file.read_text("utf-8") == before
+
+        await scene.press("ctrl+s")
+        assert file.read_text("utf-8") == f'{before.rstrip()}\noverlap="allow"\n'
+        assert "Saved: second chance. No bot is running" in scene.toasts[-1]
+        assert "also while its last run is active" in scene.text
+
+
+async def test_a_draft_survives_the_form(staged: Staged, configured: Configured) -> None:
+    """It comes back with the form; `ctrl+n` begins as the file is, and undoing that brings it back."""
+    async with staged(changed=configured(ONE)) as scene:
+        await scene.press("5", "E")
+        await type_at_the_end(scene, "# mine")
+        await scene.press("escape", "E")
+        await scene.shows("Your draft", "# mine")
+        await scene.press("ctrl+n")
+        assert scene.app.screen.query_one(TextArea).text == ONE
+        await scene.press("ctrl+z")
+        assert scene.app.screen.query_one(TextArea).text == f"{ONE}# mine"
+
+
+async def test_a_file_that_changed_under_the_form_is_not_overwritten(staged: Staged, configured: Configured) -> None:
+    """That is said above the text, which stays."""
+    async with staged(changed=configured(ONE)) as scene:
+        await scene.press("5", "E")
+        await type_at_the_end(scene, "# mine")
+        await scene.press("ctrl+s")
+        changed = f"{file_of(scene).read_text('utf-8')}# theirs\n"
+        file_of(scene).write_text(changed, "utf-8")
+        await scene.press("ctrl+s")
+
+        await scene.shows("changed since it was read", "# mine")
+        assert file_of(scene).read_text("utf-8") == changed
+
+
+async def test_a_template_is_a_rule_at_once(staged: Staged, configured: Configured) -> None:
+    """The recipes of the documentation, each told by its sentence."""
+    page = (Path(__file__).parents[3] / "docs" / "automations.md").read_text("utf-8")
+    async with staged(changed=configured("")) as scene:
+        settings = scene.engine.settings
+        assert all(line in page for table in recipes(settings) for line in table.splitlines() if "default" not in line)
+
+        await scene.press("5", "n", "ctrl+t")
+        await scene.shows("nightly review", "start the agent security-review")
+        await scene.press("enter")
+        await scene.shows("✓ At 03:00 on Monday through Friday")
+        await scene.press("ctrl+s", "ctrl+s")
+        assert "nightly review" in scene.text
+
+
+async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:
+    """Its message is the banner's; once it works again, the rules are back."""
+    async with staged(changed=configured(ONE)) as scene:
+        await scene.press("5")
+        disk.fails = True
+        await scene.ring(StateChangedElsewhere())
+        assert "Nothing can be shown" in scene.text
+        assert "disk I/O error" in scene.text
+
+        disk.fails = False
+        await scene.ring(StateChangedElsewhere())
+        assert "second chance" in scene.text
+        assert "disk I/O error" not in scene.text
+
+
+@pytest.mark.parametrize("way", ["5", "5 enter", "5 A", "5 A A", "5 n", "5 H"])
+async def test_no_key_ends_the_console_while_our_files_fail(
+    staged: Staged, configured: Configured, disk: Disk, way: str
+) -> None:
+    """Each binding of the tab, of its sheets and of its form."""
+    async with staged(changed=configured(ONE)) as scene:
+        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await press_all(scene, disk, way)
