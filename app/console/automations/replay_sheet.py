@@ -17,6 +17,7 @@ from app.console.sheet import Sheet
 from app.engine import Engine
 from app.rules.rule import Rule
 from app.text import safe_text
+from app.times import stamp
 from widgets.automations.formatting import OUTCOMES, journal_lines
 from widgets.badges import STYLES
 
@@ -47,7 +48,7 @@ class Replaying:
         return (self._reached - self._since) / HISTORY
 
     async def result(self) -> Replayed | None:
-        """What it would have done; None: it cannot be replayed, or was given up.
+        """What it would have done; None: it was given up.
 
         Raises:
             StorageError: The cache cannot be read.
@@ -131,11 +132,11 @@ class ReplaySheet(Sheet[None]):
         found = await self._replaying.result()
         self._is_done = True
         if found is None:
-            self._count(Content("What sets it off leaves no history here: it cannot be replayed."))
             return
-        self._count(_counts(found))
+        now = self._engine.clock()
+        self._count(Content.assemble(_counts(found), (_held(found, now - HISTORY), STYLES["quiet"])))
         self.query_one("#replay-list", Static).update(
-            journal_lines(found.newest, self._engine.clock(), self.query_one("#replay-list").size.width)
+            journal_lines(found.newest, now, self.query_one("#replay-list").size.width)
         )
 
     def _count(self, content: Content) -> None:
@@ -145,9 +146,16 @@ class ReplaySheet(Sheet[None]):
 def _counts(found: Replayed) -> Content:
     total = sum(found.counts.values())
     if not total:
-        return Content("Nothing would have set it off: no run and no time in what is cached.")
+        return Content("Nothing would have set it off.")
     badges = [(OUTCOMES[outcome], count) for outcome, count in found.counts.items() if outcome in OUTCOMES]
     parts = [Content.assemble((f"{badge.glyph} {count:,} {badge.word}", badge.style)) for badge, count in badges]
     times = "once" if total == 1 else f"{total:,} times"
     newest = f"The newest {SHOWN} of them:" if total > SHOWN else ""
     return Content.assemble((f"Set off {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else "")
+
+
+def _held(found: Replayed, since: datetime) -> str:
+    """From when on the answer is complete, where that is not the whole time."""
+    if found.held_since is None:
+        return "\nHow much of that time is held here is not known: there may have been more."
+    return f"\nNothing is missing since {stamp(found.held_since)}." if found.held_since > since else ""
