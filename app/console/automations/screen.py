@@ -140,12 +140,12 @@ class AutomationsScreen(RulesScreen):
 
     CSS = """
     #automations-status { height: 1; }
-    RulesScreen.-tall #automations-status { margin-bottom: 1; }
+    AutomationsScreen.-tall #automations-status { margin-bottom: 1; }
     #automations { height: 1fr; layout: vertical; }
-    RulesScreen.-tall RuleTable { height: auto; max-height: 50%; }
-    RulesScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
-    RulesScreen RulePane { height: 1fr; }
-    RulesScreen.-short RulePane { height: 11; }
+    AutomationsScreen.-tall RuleTable { height: auto; max-height: 50%; }
+    AutomationsScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
+    AutomationsScreen RulePane { height: 1fr; }
+    AutomationsScreen.-short RulePane { height: 11; }
     #automations.-empty RulePane, #automations.-no-detail RulePane { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
