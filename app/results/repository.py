@@ -3,11 +3,12 @@
 import asyncio
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.config import RepositoryAddress
 from app.config.repositories import address_of
@@ -16,14 +17,19 @@ from app.results.mirror import Commit, Heads, Mirror, trim
 from app.results.review import findings
 from app.results.turns import TurnCommits, of_commits, with_commits
 from app.text import safe_text
-from storage.records import Repository, RunDetail
+from storage.records import Repository, Run, RunDetail
 from storage.records.results import Change, ChangedFile, Review, RunTurns
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
 _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
 _NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
 _GREATEST: Final = 1_000_000_000
 REWRITTEN: Final = "The branch was rewritten: some commits are those that were kept."
+_REMEMBERED: Final = 50
+"""Runs whose repositories were asked lately."""
 _MOST_REVIEWS: Final = 20
 _LARGEST_REVIEW: Final = 2 << 20
 
@@ -45,12 +51,22 @@ class RunRepositories:
     """The repositories of the runs of one configuration."""
 
     def __init__(
-        self, folder: Path, addresses: tuple[RepositoryAddress, ...], *, most_mb: int = 2_000, git: Git | None = None
+        self,
+        folder: Path,
+        addresses: tuple[RepositoryAddress, ...],
+        *,
+        most_mb: int = 2_000,
+        git: Git | None = None,
+        fresh_s: float = 20.0,
     ) -> None:
+        """`fresh_s`: how long a run that has not changed is not asked for again."""
         self._folder = folder
         self._addresses = addresses
         self._most_bytes = most_mb << 20
         self._git = git or Git()
+        self._fresh_s = fresh_s
+        self._asked: dict[str, tuple[float, datetime | None, Heads]] = {}
+        """By run: when its repository was asked last, for which state of the run, and what it had."""
 
     def mirror(self, repository: Repository) -> Mirror:
         """The mirror of a repository.
@@ -75,8 +91,7 @@ class RunRepositories:
         """
         run = detail.run
         mirror = self.mirror(run.repository)
-        heads = await mirror.update(run.branch_name)
-        await asyncio.to_thread(trim, self._folder, self._most_bytes)
+        heads = await self._heads(mirror, run)
         pinned = await mirror.pinned(run.run_id)
         head, note = await self._head(detail, mirror, heads, {**(told or {}), **pinned})
         base, name, commits = await _base(detail, mirror, heads, head)
@@ -91,6 +106,16 @@ class RunRepositories:
                 await mirror.pin(run.run_id, each.turn.number, each.turn.commit)
         stale = f"This is what was fetched before: {heads.problem}" if heads.problem else ""
         return History(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
+
+    async def _heads(self, mirror: Mirror, run: Run) -> Heads:
+        asked_at, state, heads = self._asked.get(run.run_id, (0.0, None, None))
+        if heads and not heads.problem and state == run.updated_at and time.monotonic() - asked_at < self._fresh_s:
+            return heads
+        heads = await mirror.update(run.branch_name)
+        lately = dict(list(self._asked.items())[-_REMEMBERED:])
+        self._asked = {**lately, run.run_id: (time.monotonic(), run.updated_at, heads)}
+        await asyncio.to_thread(trim, self._folder, self._most_bytes)
+        return heads
 
     async def _head(self, detail: RunDetail, mirror: Mirror, heads: Heads, known: Mapping[int, str]) -> tuple[str, str]:
         """The commit that a run has come to, and a remark where that is not its branch's."""

@@ -78,5 +78,7 @@ def run_detail(branch: str = "agent/x", *moves: tuple[str, float], raw_json: str
     return RunDetail(run, START, at[-1], "current", steps)
 
 
-def repositories(folder: Path, address: str, **options: Any) -> RunRepositories:
-    return RunRepositories(folder, (RepositoryAddress("github:acme/api", address),), git=Git(**options))
+def repositories(folder: Path, address: str, *, fresh_s: float = 0, **options: Any) -> RunRepositories:
+    return RunRepositories(
+        folder, (RepositoryAddress("github:acme/api", address),), git=Git(**options), fresh_s=fresh_s
+    )

@@ -140,6 +140,26 @@ async def test_contents_are_fetched_once_and_for_this_change_alone(
     assert b"?" in held
 
 
+async def test_a_run_that_has_not_changed_is_not_asked_for_again_at_once(origin: Origin, tmp_path: Path) -> None:
+    """Going from turn to turn costs one question; a run that went on is asked for."""
+    found = repositories(tmp_path / "data", origin.url, fresh_s=1_000_000)
+    first = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
+    before = await found.change(run_detail())
+    second = origin.commit("agent/x", {"a.txt": b"2\n"}, at=650, mark="run_1 turn 2")
+    same, later = await found.change(run_detail()), await found.change(run_detail("agent/x", *TWO_TURNS))
+
+    assert [change.head for change in (before, same, later)] == [first, first, second]
+
+
+@pytest.mark.parametrize("branch", ["--upload-pack=x", "-x", "a\nb", "", "a..b", "*", "\x1b[2J"])
+async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: RunRepositories, branch: str) -> None:
+    """It is refused, or is simply not there; what is told of it is printable."""
+    with pytest.raises(GitError) as caught:
+        await found.change(run_detail(branch))
+
+    assert str(caught.value).isprintable()
+
+
 async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -> None:
     """Each waits for the other; a lock that a killed one left is freed."""
     origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
