@@ -5,7 +5,7 @@ A fixed time fires once a local day: in the spring's gap moved to its end, in th
 
 import hashlib
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import takewhile
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,6 +16,8 @@ from app.rules.rule import OnInterval, OnSchedule
 
 _FIELDS: Final = 5
 _DAY, _WEEKDAY = 2, 4
+_MINUTE: Final = timedelta(minutes=1)
+_QUARTER: Final = 15
 _CURE: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
 
 
@@ -46,11 +48,38 @@ def fire_times(on: OnSchedule, name: str, after: datetime) -> Iterator[datetime]
     """The times after a moment, oldest first, in UTC; with the jitter of the rule of this name."""
     zone = ZoneInfo(on.timezone)
     # A jittered time may come later than `after` though its own minute does not.
-    for local in CronSim(on.cron, (after - on.jitter).astimezone(zone)):
-        at = local.astimezone(UTC)
+    schedule = CronSim(on.cron, (after - on.jitter).astimezone(zone))
+    is_fixed = not any(field.startswith("*") for field in on.cron.split()[:_DAY])
+    times = (
+        (local.astimezone(UTC) for local in schedule) if is_fixed else _real_times(schedule, zone, after - on.jitter)
+    )
+    for at in times:
         due = at + _jitter(on, name, at)
         if due > after:
             yield due
+
+
+def _real_times(schedule: CronSim, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+    """The minutes of UTC at which the local clock is as the fields say.
+
+    CronSim's own walk misses some of them: on a day that begins in a gap, and where the clock is set by half an hour.
+    """
+    at = after.replace(second=0, microsecond=0) + _MINUTE
+    day: date | None = None
+    while True:
+        local = at.astimezone(zone)
+        if local.date() != day and not (local.month in schedule.months and schedule.match_day(local.date())):
+            next_day = datetime.combine(local.date() + timedelta(days=1), time(), zone).astimezone(UTC)
+            at = max(next_day, at + _MINUTE)
+            continue
+        day = local.date()
+        if local.hour not in schedule.hours:
+            # Clocks are set at quarters of an hour, if at all.
+            at += (_QUARTER - at.minute % _QUARTER) * _MINUTE
+        else:
+            if local.minute in schedule.minutes:
+                yield at
+            at += _MINUTE
 
 
 def interval_times(on: OnInterval, anchor: datetime, after: datetime) -> Iterator[datetime]:
