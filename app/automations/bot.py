@@ -38,8 +38,8 @@ LEASE_S: Final = 30.0
 STANDBY_S: Final = 5.0
 """How often a bot without the lease checks whether it may work, and one whose files fail tries again."""
 FORGET_EVERY: Final = timedelta(days=1)
-DELIVER_EVERY_S: Final = 1.0
-"""How often to look for messages to deliver."""
+RETRY_EVERY_S: Final = 5.0
+"""How often to look for messages whose next attempt is due."""
 
 Say = Callable[..., None]
 """Writes one line of the log: an event's name, and its facts by name."""
@@ -59,6 +59,8 @@ class Bot:
     _dispatcher: Dispatcher | None = None
     _lease: Lease | None = None
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
+    _made: asyncio.Event = field(default_factory=asyncio.Event)
+    """There are messages to deliver."""
     _rang: asyncio.Event = field(default_factory=asyncio.Event)
     _is_working: bool = False
     """Whether this process holds the lease."""
@@ -121,6 +123,18 @@ class Bot:
         engine, *_ = self._opened()
         return await snapshot(engine, self.state, self.counts, is_working=self._is_working)
 
+    async def is_well(self) -> bool:
+        """Whether no poll fails and the runs were shown lately, by whichever process asked.
+
+        Raises:
+            StorageError: The cache cannot be read.
+        """
+        poll, now = self.profile.poll, self.engine.clock()
+        latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
+        links = await self.engine.cache.links()
+        shown = any(each.subject == "runs" and each.last_ok_at and each.last_ok_at > latest for each in links)
+        return shown and not any(each.is_failing for each in links)
+
     async def run(self) -> None:
         """Work until cancelled; a file that fails is reported, and tried again."""
         engine, *_ = self._opened()
@@ -139,7 +153,8 @@ class Bot:
             try:
                 if await self._may_work():
                     await runner.look()
-                    await dispatcher.look()
+                    if await dispatcher.look():
+                        self._made.set()
                     if engine.clock() - forgot_at > FORGET_EVERY:
                         forgot_at = engine.clock()
                         await self.state.forget(forgot_at)
@@ -154,13 +169,16 @@ class Bot:
     async def _deliver(self) -> None:
         # Beside the looks: a server that does not answer keeps no rule waiting.
         while True:
+            self._made.clear()
             *_, dispatcher = self._opened()
             try:
                 if self._is_working:
                     await dispatcher.postman.deliver()
             except* StorageError as errors:
                 self._storage_failed(errors.exceptions[0])
-            await asyncio.sleep(DELIVER_EVERY_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_EVERY_S):
+                    await self._made.wait()
 
     def _storage_failed(self, error: Exception) -> None:
         self.say("storage_failed", profile=self.profile.name, message=str(error))

@@ -85,6 +85,8 @@ class Snapshot:
     rate: float | None = None
     """Requests per second that polls may send; None: no limit is known."""
     counts: RunCounts = field(default_factory=RunCounts)
+    heartbeats: Mapping[str, int] = field(default_factory=dict)
+    """Of this process, by outcome."""
 
 
 async def snapshot(engine: Engine, state: State, counts: RunCounts, *, is_working: bool) -> Snapshot:
@@ -170,8 +172,8 @@ def _label(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _runs(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
-    yield from (((status,), count) for status, count in one.runs.items())
+def _by_one(figures: Mapping[str, float]) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield from (((name,), figure) for name, figure in figures.items())
 
 
 def _healthy(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -198,7 +200,7 @@ def _rate(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
 
 DURATIONS: Final = "runwarden_run_duration_seconds"
 FIGURES: Final = (
-    ("runs", "Runs held, by status.", ("status",), _runs),
+    ("runs", "Runs held, by status.", ("status",), lambda one: _by_one(one.runs)),
     ("stuck_runs", "Active runs that take far longer than usual.", (), lambda one: [((), one.stuck)]),
     ("host_status", "The status of a code host as the service last said it.", ("platform", "status"), _healthy),
     ("poll_age_seconds", "Since the last poll that succeeded.", ("subject",), _ages),
@@ -214,13 +216,13 @@ FIGURES: Final = (
         "automation_paused",
         "1: the automation is paused.",
         ("automation",),
-        lambda one: [((rule,), float(paused)) for rule, paused in one.paused.items()],
+        lambda one: _by_one(one.paused),
     ),
     (
         "requests_total",
         "Requests that this process sent, by priority.",
         ("priority",),
-        lambda one: [((priority,), count) for priority, count in one.requests.items()],
+        lambda one: _by_one(one.requests),
     ),
     (
         "run_transitions_total",
@@ -238,6 +240,7 @@ FIGURES: Final = (
     ("problems_told", "Problems that people were told of, and that are not over.", (), lambda one: [((), one.told)]),
     ("budget_wait_seconds", "How long the request budget makes polls wait.", ("reason",), _waits),
     ("budget_requests_per_second", "What polls may send, where a limit is known.", (), _rate),
+    ("heartbeats_total", "Heartbeats that this process sent.", ("outcome",), lambda one: _by_one(one.heartbeats)),
     ("bot_working", "1: this process holds the automations' lease.", (), lambda one: [((), float(one.is_working))]),
 )
 

@@ -160,6 +160,7 @@ def _document(each: Delivery) -> dict[str, object]:
         "phase": message.phase,
         "level": message.level,
         "title": message.title,
+        "count": message.count,
         "text": message.body,
         "groups": list(message.groups),
         "made_at": rfc3339(each.made_at),

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from app.automations.bot import Bot
     from app.config import Settings
+    from app.notify.heartbeat import Heartbeat
 
 WATCHDOG_S: Final = 5.0
 LARGEST_PORT: Final = 65_535
@@ -46,6 +48,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     automations and notification routes again, and keeps the old ones where the file has a mistake.
     """
     from app.automations.bot import Bot
+    from app.notify.heartbeat import Heartbeat
 
     settings = invocation.settings()
     profiles = settings.profiles if all_profiles else [invocation.profile(settings)]
@@ -54,10 +57,11 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
         for profile in profiles:
             bots.append(bot := Bot(settings, profile, say))
             await bot.open()
+        heartbeat = Heartbeat(lambda: bots[0].settings.notify, os.environ, bots, say)
         if once:
-            return await _once(bots)
-        async with _metrics(metrics, bots):
-            await _work(invocation, settings, bots)
+            return await _once(bots, heartbeat)
+        async with _metrics(metrics, bots, heartbeat):
+            await _work(invocation, settings, bots, heartbeat)
     except asyncio.CancelledError:
         if invocation.stopped_by is not signal.SIGTERM:
             raise
@@ -71,7 +75,9 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
 
 
 @asynccontextmanager
-async def _metrics(address: tuple[str, int] | None, bots: "Sequence[Bot]") -> "AsyncIterator[None]":
+async def _metrics(
+    address: tuple[str, int] | None, bots: "Sequence[Bot]", heartbeat: "Heartbeat"
+) -> "AsyncIterator[None]":
     if address is None:
         yield
         return
@@ -79,7 +85,7 @@ async def _metrics(address: tuple[str, int] | None, bots: "Sequence[Bot]") -> "A
     from app.automations.metrics import Snapshot, serve
 
     async def snapshots() -> "Sequence[Snapshot]":
-        return [await bot.snapshot() for bot in bots]
+        return [replace(await bot.snapshot(), heartbeats=heartbeat.counts) for bot in bots]
 
     try:
         server = await serve(*address, snapshots)
@@ -107,14 +113,15 @@ def say(event: str, **facts: Any) -> None:
         sys.stdout.flush()
 
 
-async def _once(bots: "Sequence[Bot]") -> int:
+async def _once(bots: "Sequence[Bot]", heartbeat: "Heartbeat") -> int:
     problems = [problem for bot in bots if (problem := await bot.once()) is not None]
     for problem in problems:
         say("not_asked", message=problem)
+    await heartbeat.beat()
     return Exit.UNREACHABLE if problems else Exit.DONE
 
 
-async def _work(invocation: Invocation, settings: "Settings", bots: "Sequence[Bot]") -> None:
+async def _work(invocation: Invocation, settings: "Settings", bots: "Sequence[Bot]", heartbeat: "Heartbeat") -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(invocation, bots))
     rules = [rule.name for rule in settings.automations if rule.is_on]
@@ -122,6 +129,7 @@ async def _work(invocation: Invocation, settings: "Settings", bots: "Sequence[Bo
     notify_systemd("READY=1")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_watchdog())
+        tasks.create_task(heartbeat.run())
         for bot in bots:
             tasks.create_task(bot.run())
 

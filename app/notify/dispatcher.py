@@ -56,9 +56,14 @@ class Dispatcher:
         self.heard(news.changes)
         if self._tells_own:
             await self.state.enter_alerts(news.alerts, now)
-        at = await self._situation(now, news)
-        found = plan(at, replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify)
-        await self.state.apply_plan(found, now)
+        notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
+        while True:
+            basis = await self.state.newest_delivery()
+            at = await self._situation(now, news)
+            found = plan(at, notify)
+            # Else another process was faster, as a command of cron's may be: what it said is not said again.
+            if await self.state.apply_plan(found, now, basis):
+                break
         await self._claim(found, at)
         self._report(found, at)
         return bool(found.messages)

@@ -74,7 +74,7 @@ def _reminders(
 
 def _needs_a_person(told: Told, at: Situation) -> bool:
     is_there = at.present.has(told.group, told.newest_at)
-    return is_there is True and not at.is_acknowledged(told) and not at.is_silenced(told.group)
+    return is_there is True and not at.is_acknowledged(told) and not at.is_silenced(told)
 
 
 def _messages(phase: Phase, members: Iterable[tuple[str, Told]], at: Situation) -> Iterable[Message]:

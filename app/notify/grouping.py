@@ -50,14 +50,14 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Verdict:
     waited = at.now - (alert.entered_at or at.now)
     if alert.key in at.elsewhere:
         return "told"
-    if at.is_muted(alert.group):
+    if at.is_muted(alert):
         return "muted"
     if alert.kind in ENDING and (found := _of_problem(alert, waited, at, notify)) != "tell":
         return found
     if waited > LONGEST:
         return "expired"
     # What only happens is not so any longer when the silence ends.
-    return "muted" if alert.kind not in ENDING and at.is_silenced(alert.group) else "tell"
+    return "muted" if alert.kind not in ENDING and at.is_silenced(alert) else "tell"
 
 
 def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySettings) -> Verdict:
@@ -66,7 +66,7 @@ def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySe
     # That a run failed stays worth telling for a while, though another one completed since.
     if is_there is False and (is_late or not is_failure):
         return "over"
-    if (is_there is None and not is_failure) or at.is_silenced(alert.group):
+    if (is_there is None and not is_failure) or at.is_silenced(alert):
         return "hold"
     host = at.inhibitor(alert)
     if host is None:
@@ -139,7 +139,8 @@ def _remembered(
         key = (each.group, each.source, route.name)
         before = found.get(key) or known.get(key)
         if before is None:
-            found[key] = Told(*key, each.level, each.title, each.about, at.now, at.now, each.at, 1)
+            facts = (each.level, each.title, each.about)
+            found[key] = Told(*key, *facts, first_at=at.now, last_at=at.now, newest_at=each.at)
             continue
         if at.is_acknowledged(before) or at.now - before.first_at > route.give_up:
             before = replace(before, first_at=at.now, is_escalated=False)

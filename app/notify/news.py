@@ -102,4 +102,5 @@ class NewsReader:
 
 
 def _alert(news: Notification, group: str, at: datetime | None = None) -> Alert:
-    return Alert(news.key, group, "", DEFAULT_ROUTE, news.level, news.title, news.body, at or news.at, dict(news.about))
+    facts = (group, "", DEFAULT_ROUTE, news.level, news.title, dict(news.about))
+    return Alert(*facts, key=news.key, body=news.body, at=at or news.at)

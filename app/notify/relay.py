@@ -32,12 +32,15 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Ma
         return str(error)
     order = {"urls": urls, "title": title, "body": body, "type": _TYPES[level], "markup": route.markup}
     # -P: a folder called `app` in the current directory is not ours.
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "app.notify.relay_child"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "app.notify.relay_child"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError as error:
+        return f"Route {route.name}: no process can be started ({error.strerror})."
     try:
         async with asyncio.timeout(DEADLINE_S):
             said, _ = await process.communicate(json.dumps(order).encode())

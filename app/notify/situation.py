@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from storage.records.alert import Alert, Silence, Told
@@ -63,24 +63,24 @@ class Situation:
     elsewhere: frozenset[str] = frozenset()
     """Keys of alerts that a console told over the same channels."""
 
-    def is_silenced(self, group: str) -> bool:
-        """Whether nothing new is told of the group now: silenced, or snoozed in the inbox."""
-        mark = self.marks.get(group)
-        is_snoozed = mark is not None and mark.snoozed_until is not None and mark.snoozed_until > self.now
-        return is_snoozed or any(silence.covers(group) for silence in self.silences)
+    def is_silenced(self, one: Alert | Told) -> bool:
+        """Whether nothing new is told of it now: silenced, or snoozed in the inbox."""
+        is_snoozed = any(mark.snoozed_until is not None and mark.snoozed_until > self.now for mark in self._marks(one))
+        return is_snoozed or any(silence.covers(key) for silence in self.silences for key in one.keys)
 
-    def is_muted(self, group: str) -> bool:
-        """Whether a person never wants to hear of the group again."""
-        mark = self.marks.get(group)
-        return mark is not None and mark.is_muted
+    def is_muted(self, one: Alert | Told) -> bool:
+        """Whether a person never wants to hear of it again."""
+        return any(mark.is_muted for mark in self._marks(one))
 
     def is_acknowledged(self, told: Told) -> bool:
-        """Whether a person knows of everything that was told of the group."""
-        mark = self.marks.get(told.group)
-        if mark is None or mark.done_until is None:
-            return self.is_muted(told.group)
+        """Whether a person knows of everything that was told of it."""
         # A run that is stuck, and a write, are one thing each; a repository fails again and again.
-        return told.group.startswith(("stuck:", "action:")) or mark.done_until >= told.newest_at
+        since = datetime.min.replace(tzinfo=UTC) if told.kind in {"stuck", "action"} else told.newest_at
+        done = (mark.done_until for mark in self._marks(told))
+        return self.is_muted(told) or any(until is not None and until >= since for until in done)
+
+    def _marks(self, one: Alert | Told) -> list[Mark]:
+        return [self.marks[key] for key in one.keys if key in self.marks]
 
     def inhibitor(self, alert: Alert) -> str | None:
         """The group of the bad code host that explains why this run failed."""

@@ -14,25 +14,19 @@ Settled = Literal["told", "over", "muted", "inhibited", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
-    """One thing to tell."""
+class Subject:
+    """What people are told of."""
 
-    key: str
-    """The same however often, and by whichever process, it is noticed."""
     group: str
     """What it is about: an inbox item's key, such as `failed:acme/api`, or `rule:NAME`."""
     source: str
     """The automation that tells it; empty: Runwarden's own `[notify] on`."""
     route: str
-    """`default`: as the rules say."""
+    """Of an alert, `default`: as the rules say."""
     level: Level
     title: str
-    body: str
-    at: datetime
-    about: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, str]
     """Facts by name, such as `repository`."""
-    entered_at: datetime | None = None
-    """None: not entered yet."""
 
     @property
     def kind(self) -> str:
@@ -44,33 +38,39 @@ class Alert:
         """What may be told in one message."""
         return f"{self.source}:{self.kind}"
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Under which silences and the inbox know it: the group, and all of its kind in the repository."""
+        return self.group, f"{self.kind}:{self.about.get('repository', '')}"
 
-@dataclass(frozen=True, slots=True)
-class Told:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert(Subject):
+    """One thing to tell."""
+
+    key: str
+    """The same however often, and by whichever process, it is noticed."""
+    body: str
+    at: datetime
+    entered_at: datetime | None = None
+    """None: not entered yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told(Subject):
     """What a route was told of a problem that is not over."""
 
-    group: str
-    source: str
-    route: str
-    level: Level
-    title: str
-    """Of the newest alert."""
-    about: Mapping[str, str]
     first_at: datetime
     """When it was told first."""
     last_at: datetime
     """When it was told last."""
     newest_at: datetime
     """When the newest that was told happened."""
-    count: int
+    count: int = 1
+    """How many alerts."""
     inhibited: int = 0
     """How many alerts were not told because of this one."""
     is_escalated: bool = False
-
-    @property
-    def batch(self) -> str:
-        """As of an alert."""
-        return f"{self.source}:{self.group.partition(':')[0]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class State:
     waiting_alerts = reads(deliveries.waiting_alerts)
     told = reads(deliveries.told)
     last_made = reads(deliveries.last_made)
+    newest_delivery = reads(deliveries.newest_delivery)
     apply_plan = writes(deliveries.apply_plan)
     release_orphans = writes(deliveries.release_orphans)
     due_deliveries = reads(deliveries.due_deliveries)

@@ -77,9 +77,20 @@ def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], datetime]
     return {(route, batch): from_us(made) for route, batch, made in connection.execute(query).fetchall()}
 
 
-def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime) -> None:
-    """Carry out a plan in one transaction: no alert is settled without its message, and none is said twice."""
+def newest_delivery(connection: sqlite3.Connection) -> int:
+    """The number of the newest delivery; 0: there is none."""
+    return int(connection.execute("SELECT coalesce(max(id), 0) FROM deliveries").fetchone()[0])
+
+
+def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis: int) -> bool:
+    """Carry out a plan in one transaction: no alert is settled without its message, and none is said twice.
+
+    The basis is the newest delivery as it was before the plan was made. Returns False, and does nothing, if another process
+    made one since.
+    """
     with immediate(connection):
+        if newest_delivery(connection) != basis:
+            return False
         for message in plan.messages:
             _insert(connection, message, now)
         settled = [(outcome, sqlite_text(key)) for key, outcome in plan.settled.items()]
@@ -95,6 +106,7 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime) -> Non
             "DELETE FROM told WHERE grp = ? AND source = ? AND route = ?",
             [tuple(map(sqlite_text, (each.group, each.source, each.route))) for each in plan.over],
         )
+    return True
 
 
 def _insert(connection: sqlite3.Connection, message: Message, now: datetime, origin: int | None = None) -> None:
@@ -109,13 +121,12 @@ def _insert(connection: sqlite3.Connection, message: Message, now: datetime, ori
 def release_orphans(connection: sqlite3.Connection, now: datetime) -> int:
     """Make what an ended process was delivering due at once: it may not have arrived. How many those were."""
     query = "SELECT id, owner_json FROM deliveries WHERE outcome IS NULL AND owner_json IS NOT NULL"
-    with immediate(connection):
-        orphans = [
-            (to_us(now), number)
-            for number, owner in connection.execute(query).fetchall()
-            if is_dead(Owner(*json.loads(owner)))
-        ]
-        connection.executemany("UPDATE deliveries SET due_us = ?, owner_json = NULL WHERE id = ?", orphans)
+    held = connection.execute(query).fetchall()
+    orphans = [(to_us(now), number, owner) for number, owner in held if is_dead(Owner(*json.loads(owner)))]
+    if orphans:
+        with immediate(connection):
+            change = "UPDATE deliveries SET due_us = ?, owner_json = NULL WHERE id = ? AND owner_json = ?"
+            connection.executemany(change, orphans)
     return len(orphans)
 
 
@@ -193,14 +204,22 @@ def forget_told(connection: sqlite3.Connection, now: datetime) -> None:
 
 def _alert(row: tuple[Any, ...]) -> Alert:
     key, group, source, route, level, title, body, at_us, about, entered_us = row
-    facts: dict[str, str] = json.loads(about)
-    return Alert(key, group, source, route, level, title, body, from_us(at_us), facts, from_us(entered_us))
+    subject = (group, source, route, level, title, json.loads(about))
+    return Alert(*subject, key=key, body=body, at=from_us(at_us), entered_at=from_us(entered_us))
 
 
 def _told(row: tuple[Any, ...]) -> Told:
     group, source, route, level, title, about, first_us, last_us, newest_us, count, inhibited, is_escalated = row
-    times = (from_us(first_us), from_us(last_us), from_us(newest_us))
-    return Told(group, source, route, level, title, json.loads(about), *times, count, inhibited, bool(is_escalated))
+    subject = (group, source, route, level, title, json.loads(about))
+    return Told(
+        *subject,
+        first_at=from_us(first_us),
+        last_at=from_us(last_us),
+        newest_at=from_us(newest_us),
+        count=count,
+        inhibited=inhibited,
+        is_escalated=bool(is_escalated),
+    )
 
 
 def _delivery(row: tuple[Any, ...]) -> Delivery:

@@ -42,7 +42,7 @@ def test_a_kill_at_any_statement_does_nothing_twice(
     notes = automation(f"{{ command = {argv} }}", LIMIT).replace('"r"', '"notes"')
     # However slow the machine, an answer comes in time.
     configured(service, tmp_path, "[poll]\ndeadline_s = 600\n" + automation('{ continue = "go on" }', LIMIT) + notes)
-    environment = _environment(tmp_path)
+    environment = environment_of(tmp_path)
     forked.run(command(environment, ONCE))
     dice, ended = random.Random(kills), 0
     for number in range(kills):
@@ -70,6 +70,7 @@ def test_a_kill_at_any_statement_does_nothing_twice(
         assert {"acting", "queued"}.isdisjoint(mine.values())
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment_of(folder: Path) -> dict[str, str]:
+    """The environment of a command with the configuration in this folder."""
     more = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": str(folder / "config.toml")}
     return {name: value for name, value in (CommandLine(folder, more=more).environment | more).items() if value}

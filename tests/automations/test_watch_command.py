@@ -1,7 +1,6 @@
 """`runwarden watch` and `runwarden automations`, as processes of their own."""
 
 import json
-import re
 import shutil
 import signal
 import socket
@@ -17,10 +16,8 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.automations.metrics import FIGURES
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.cli.conftest import CommandLine
-from tests.service_process import ROOT
 from tests.waiting import eventually
 
 __all__ = ["service"]
@@ -113,24 +110,6 @@ def _scraped(origin: str, wanted: str) -> list[Metric]:
 
     eventually(is_there, wanted)
     return found
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
-def test_promtool_accepts_the_alert_rules() -> None:
-    """Each of them names a figure that there is."""
-    rules = ROOT / "deploy" / "prometheus" / "watch.rules.yml"
-    checked = subprocess.run(["promtool", "check", "rules", rules], capture_output=True, text=True, check=False)
-
-    assert checked.returncode == 0, checked.stderr
-
-
-def test_the_alert_rules_ask_for_figures_that_there_are() -> None:
-    """An alert on a figure that is not there never fires."""
-    text = (ROOT / "deploy" / "prometheus" / "watch.rules.yml").read_text()
-    named = set(re.findall(r"runwarden_(\w+)", text))
-
-    assert named
-    assert named <= {name for name, *_ in FIGURES}
 
 
 def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLine) -> None:

@@ -1,0 +1,67 @@
+"""The heartbeat: heard while the service is, and never sent where it should not go."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from app.config import NotifySettings
+from app.notify.heartbeat import Heartbeat
+from tests.fault_server import Drop, FaultServer, Respond
+
+
+@dataclass
+class Profile:
+    """A watched profile, as well as told."""
+
+    well: bool = True
+
+    async def is_well(self) -> bool:
+        return self.well
+
+
+def heartbeat(address: str, said: list[dict[str, Any]], *watched: Profile) -> Heartbeat:
+    def say(event: str, **facts: Any) -> None:
+        said.append({"event": event, **facts})
+
+    return Heartbeat(lambda: NotifySettings(heartbeat_env="BEAT"), {"BEAT": address}, watched, say)
+
+
+async def test_it_beats_while_all_profiles_are_well(server: FaultServer) -> None:
+    """One that is not silences it: silence is the alarm. It brings no token."""
+    server.otherwise = lambda _: Respond(200)
+    one, said = Profile(), list[dict[str, Any]]()
+    beats = heartbeat(f"{server.origin}/ping/secret?a=b", said, Profile(), one)
+
+    for well in (True, False, True):
+        one.well = well
+        await beats.beat()
+
+    assert [request.target for request in server.requests] == ["/ping/secret?a=b"] * 2
+    assert "authorization" not in server.requests[0].headers
+    assert (dict(beats.counts), said) == ({"taken": 2}, [])
+
+
+async def test_a_failing_one_is_said_once_and_follows_no_redirect(server: FaultServer) -> None:
+    """Without the address, which may be a secret; its recovery is said as well."""
+    said: list[dict[str, Any]] = []
+    server.script(Respond(500), Respond(500), Respond(302, headers={"Location": "/stolen"}), Drop(), Respond(204))
+    beats = heartbeat(f"{server.origin}/secret", said, Profile())
+
+    for _ in range(5):
+        await beats.beat()
+
+    assert [line["event"] for line in said] == ["heartbeat_failed"] * 3 + ["heartbeat_taken"]
+    assert {request.path for request in server.requests} == {"/secret"}
+    assert "secret" not in str(said)
+
+
+@pytest.mark.parametrize("address", ["http://example.com/x", "ftp://127.0.0.1/x", "https:///x", "https://[x/", "x"])
+async def test_it_goes_over_https_or_to_this_machine(address: str) -> None:
+    """Nothing else is asked for."""
+    said: list[dict[str, Any]] = []
+
+    await heartbeat(address, said, Profile()).beat()
+
+    assert [line["event"] for line in said] == ["heartbeat_failed"]
+    assert "address" in said[0]["message"]
