@@ -26,6 +26,7 @@ BADGES: Final[Mapping[Kind, Badge]] = {
     "paused": Badge("‖", "paused", "warn"),
     "bot": Badge("∅", "no bot", "warn"),
     "ended": Badge("✓", "ended", "good"),
+    "undelivered": Badge("⊘", "not told", "bad"),
 }
 SEVERITY_TONES: Final[Mapping[Severity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
 AGAIN: Final = "↻ "

@@ -186,6 +186,15 @@ class Inbox:
                 title, number = f"{each.rule} waits for approval", str(each.decision_id)
                 cure = f"runwarden automations approve {number}"
                 found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
+        for delivery in await self.state.recent_deliveries(MOST_ENTRIES, "failed"):
+            title, number = (
+                f"Not delivered over {delivery.message.route}: {delivery.message.title}",
+                str(delivery.number),
+            )
+            if delivery.made_at > now - LOOK_BACK:
+                cure = f"runwarden notify test {delivery.message.route}"
+                key = f"undelivered:{delivery.delivery_id}"
+                found.append(_single("undelivered", key, title, delivery.made_at, number, cure))
         return [*found, *await self._automations(now, self.state)]
 
     async def _automations(self, now: datetime, state: State) -> list[_Cause]:

@@ -64,8 +64,9 @@ class Situation:
     """Keys of alerts that a console told over the same channels."""
 
     def is_silenced(self, one: Alert | Told) -> bool:
-        """Whether nothing new is told of it now: silenced, or snoozed in the inbox."""
-        is_snoozed = any(mark.snoozed_until is not None and mark.snoozed_until > self.now for mark in self._marks(one))
+        """Whether nothing new is told of it now: silenced, or snoozed in the inbox, which ends with news."""
+        at = one.newest_at if isinstance(one, Told) else one.at
+        is_snoozed = any(mark.hides(at, self.now) for mark in self._marks(one))
         return is_snoozed or any(silence.covers(key) for silence in self.silences for key in one.keys)
 
     def is_muted(self, one: Alert | Told) -> bool:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "bot", "ended"]
+Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "bot", "ended", "undelivered"]
 Severity = Literal["critical", "decide", "look"]
 SEVERITIES: Final[Mapping[Kind, Severity]] = {
     "host": "critical",
     "failed": "critical",
+    "undelivered": "critical",
     "unknown": "decide",
     "approval": "decide",
     "stuck": "look",

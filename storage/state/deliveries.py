@@ -85,8 +85,8 @@ def newest_delivery(connection: sqlite3.Connection) -> int:
 def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis: int) -> bool:
     """Carry out a plan in one transaction: no alert is settled without its message, and none is said twice.
 
-    The basis is the newest delivery as it was before the plan was made. Returns False, and does nothing, if another process
-    made one since.
+    The basis is the newest delivery as it was before the plan was made. Returns False, and does nothing, if another
+    process made one since.
     """
     with immediate(connection):
         if newest_delivery(connection) != basis:

@@ -1,0 +1,69 @@
+"""Telling, from the run that fails to the message, by the commands that people type."""
+
+import sys
+
+from app.config import STATE_FILE, data_folder
+from storage.records.alert import Message, Plan
+from storage.state import State
+from tests.automations.test_acting import RUN, Service, automation, configured, service
+from tests.automations.test_watch_command import cli, watching
+from tests.cli.conftest import CommandLine
+
+__all__ = ["cli", "service"]
+RUN_HERE = {"RUNWARDEN_DATA_DIR": ""}
+
+
+def told(service: Service, cli: CommandLine, text: str) -> list[str]:
+    """What a program was given when a run failed, by these rules and routes, in two looks."""
+    out = cli.home / "out"
+    program = f"import sys; open({str(out)!r}, 'a').write(sys.argv[1] + chr(10))"
+    command = f'command = [{sys.executable!r}, "-S", "-c", "{program}", "{{title}} -> {{body}}"]'
+    configured(service, cli.home, f"[notify.routes.oncall]\n{command}\n{text}")
+    for runs in ([], [RUN], [RUN]):
+        service.runs = list(runs)
+        with watching(cli, "--once") as bot:
+            assert bot.wait(120) == 0
+    return out.read_text().splitlines() if out.exists() else []
+
+
+def test_what_fails_is_told_acknowledged_and_silenced(service: Service, cli: CommandLine) -> None:
+    """By `[[notify.rules]]` without any automation, once; the log, acknowledging and silences know it."""
+    (line,) = told(service, cli, '[[notify.rules]]\nroute = "oncall"\n')
+    assert line.startswith("Run failed")
+    assert line.endswith("· run_1 · acme [1]")
+
+    (delivery,) = cli("notify", "log", "--json", **RUN_HERE).json()["deliveries"]
+    assert (delivery["outcome"], delivery["groups"]) == ("delivered", ["failed:acme/api"])
+    assert cli("notify", "ack", "1", "--json", **RUN_HERE).json() == {"groups": ["failed:acme/api"]}
+    assert cli("inbox", "list", "--json", **RUN_HERE).json()["items"] == []
+    assert cli("notify", "ack", "9", **RUN_HERE).code == 7
+
+    made = cli("notify", "silences", "add", "failed:*", "--for", "1d", "--reason", "r", "--json", **RUN_HERE).json()
+    (listed,) = cli("notify", "silences", "list", "--json", **RUN_HERE).json()["silences"]
+    assert made == listed
+    assert cli("notify", "silences", "end", "1", "--json", **RUN_HERE).json() == {"id": 1, "ended": True}
+    assert cli("notify", "silences", "end", "1", **RUN_HERE).code == 7
+    assert cli("notify", "silences", "add", "*", "--for", "soon", **RUN_HERE).code == 2
+
+
+def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: CommandLine) -> None:
+    """Without rules, only automations do."""
+    assert told(service, cli, automation('{ notify = "oncall", title = "Look" }')) == [
+        "Look -> fix/x · run_1 · acme [1]"
+    ]
+
+
+async def test_what_was_not_delivered_is_in_the_inbox(service: Service, cli: CommandLine) -> None:
+    """With what to try; its fallback has the same number."""
+    settings = configured(service, cli.home, "")
+    message = Message("oncall", ":failed", "new", "error", "Run failed", "", ())
+    async with await State.open(data_folder(settings, settings.profile()) / STATE_FILE) as state:
+        assert await state.apply_plan(Plan((message,)), state.clock(), 0)
+        (delivery,) = await state.recent_deliveries()
+        await state.settle_delivery(delivery, "failed", state.clock(), error="gone", fallback="default")
+        newest, _ = await state.recent_deliveries()
+    assert (newest.number, newest.message.route) == (delivery.number, "default")
+
+    items = cli("inbox", "list", "--json", **RUN_HERE).json()["items"]
+    (item,) = [item for item in items if item["kind"] == "undelivered"]
+    assert (item["cure"], "Run failed" in item["title"]) == ("runwarden notify test oncall", True)
