@@ -1,7 +1,11 @@
 """Real repositories for the tests of what a run did."""
 
+import atexit
+import functools
 import os
+import shutil
 import subprocess
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,17 +35,31 @@ def git(folder: Path, *arguments: str, **environment: str) -> bytes:
 START = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 
 
+@functools.cache
+def _template() -> Path:
+    """An origin with one commit: made once, copied for each test."""
+    folder = Path(tempfile.mkdtemp(prefix="origin-"))
+    atexit.register(shutil.rmtree, folder)
+    git(folder, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", "origin.git")
+    for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
+        git(folder / "origin.git", "config", key, "true")
+    git(folder, "init", "--quiet", "--template=", "--initial-branch=main", "work")
+    git(folder / "work", "remote", "add", "origin", "../origin.git")
+    (folder / "work/code.py").write_bytes(b"def f():\n    return 1\n")
+    (folder / "work/old.txt").write_bytes(b"a\nb\nc\n")
+    when = (START - timedelta(hours=1)).isoformat()
+    git(folder / "work", "add", "--all")
+    git(folder / "work", "commit", "--quiet", "--message", "Begin", GIT_COMMITTER_DATE=when, GIT_AUTHOR_DATE=when)
+    git(folder / "work", "push", "--quiet", "origin", "main")
+    return folder
+
+
 class Origin:
     """A bare repository with a default branch, to which agents push: each commit says which turn it was."""
 
     def __init__(self, folder: Path) -> None:
         self.bare, self.work = folder / "origin.git", folder / "work"
-        folder.mkdir(exist_ok=True)
-        git(folder, "init", "--quiet", "--bare", "--initial-branch=main", "origin.git")
-        for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
-            git(self.bare, "config", key, "true")
-        git(folder, "clone", "--quiet", "origin.git", "work")
-        self.commit("main", {"code.py": b"def f():\n    return 1\n", "old.txt": b"a\nb\nc\n"}, at=-3600)
+        shutil.copytree(_template(), folder, dirs_exist_ok=True)
 
     @property
     def url(self) -> str:
@@ -49,7 +67,7 @@ class Origin:
 
     def commit(self, branch: str, files: dict[str, bytes], *, at: float = 60, mark: str = "", start: str = "") -> str:
         """Push a commit so many seconds after the run began; its id."""
-        if git(self.work, "branch", "--list", branch):
+        if (self.work / ".git/refs/heads" / branch).exists():
             git(self.work, "switch", "--quiet", branch)
         else:
             begin = [start or "main"] if at > 0 else []
@@ -62,7 +80,7 @@ class Origin:
         when = (START + timedelta(seconds=at)).isoformat()
         git(self.work, "commit", "--quiet", "--message", message, GIT_COMMITTER_DATE=when, GIT_AUTHOR_DATE=when)
         self.push(branch)
-        return git(self.work, "rev-parse", "HEAD").decode().strip()
+        return (self.work / ".git/refs/heads" / branch).read_text().strip()
 
     def push(self, *refs: str) -> None:
         git(self.work, "push", "--quiet", "--force", "origin", *refs)
