@@ -11,7 +11,14 @@ from app.actions.actions import InFlight
 from app.api.client import Client
 from app.config import Profile, Settings, load
 from app.engine import Engine
-from app.events import ActionChanged, CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from app.events import (
+    ActionChanged,
+    CacheChangedElsewhere,
+    Event,
+    HealthChanged,
+    LinkChanged,
+    StateChangedElsewhere,
+)
 from storage.cache import Cache
 from storage.errors import DatabaseBusyError
 from storage.lease import Lease
@@ -140,6 +147,8 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
             board.put("run_2", "working", created=1)
             one.polling.poll_soon("runs")
             await second.heard(lambda event: isinstance(event, CacheChangedElsewhere))
+            await one.usable_state().begin_rule("nightly", "fingerprint", one.clock())
+            await second.heard(lambda event: isinstance(event, StateChangedElsewhere))
 
             assert not two.polling.is_poller
             assert not any(isinstance(event, LinkChanged) for event in second.events)

@@ -36,7 +36,7 @@ class Approval:
         asked, expires = ago(decision.decided_at, now), until(end, now) if end > now else "now"
         return Content.assemble(
             (f"! {safe_text(decision.rule, limit=100)}", f"{STYLES['warn']} bold"),
-            (f"\nwaits since {asked}, expires {expires}; set off by ", STYLES["quiet"]),
+            (f"\nasked {asked}, expires {expires}; set off by ", STYLES["quiet"]),
             set_off_by(decision, now),
         )
 

@@ -78,7 +78,7 @@ class AutomationForm(ModalScreen[str | None]):
         FormButton("back", "Back", "esc", "back", ("preview",)),
         FormButton("fresh", "Fresh", "^n", "fresh", ("editing",)),
         FormButton("editor", "Editor", "^e", "edit", ("editing",)),
-        FormButton("template", "Template", "^t", "template", ("editing",)),
+        FormButton("template", "Recipe", "^t", "template", ("editing",)),
         FormButton("replay", "Replay", "^g", "replay", ("editing",)),
         FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
         FormButton("save", "Save", "^s", "forward", ("preview",), is_primary=True),

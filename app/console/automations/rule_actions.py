@@ -241,9 +241,16 @@ class RuleActions:
             done = await self._state.take(number, "waiting", "approved", f"approved by {self._login}")
         else:
             done = await self._state.reject(number, f"rejected by {self._login}", now)
-        word = "Approved" if is_approved else "Rejected"
         name = safe_text(approval.decision.rule, limit=60)
-        self._session.notify(f"{word}: {name}." if done else f"{name} no longer waits: its journal says what became.")
+        if not done:
+            said = f"{name} no longer waits: its journal says what became of it."
+        elif not is_approved:
+            said = f"Rejected: {name}."
+        elif self.found is not None and self.found.bot is None:
+            said = f"Approved: {name}. It is sent as soon as a bot is running: runwarden watch"
+        else:
+            said = f"Approved: {name}. The bot sends it."
+        self._session.notify(said)
         self._changed()
 
     @property

@@ -26,7 +26,7 @@ BOX = """
         border: round $warning; border-title-color: $warning; border-subtitle-color: $foreground 70%;
         background: $surface;
     }}
-    {name} .keys {{ height: 1; margin-bottom: 1; link-color: $foreground; link-style: none; }}
+    {name} .keys {{ height: 1; margin-bottom: 1; }}
 """
 
 
@@ -56,7 +56,10 @@ class ConfirmSheet(Sheet[bool]):
             box.border_title = Content(self._title)
             does = clicked(Content.assemble(("^s", "$accent bold"), f" {self._verb}"), "screen.answer(True)")
             leaves = clicked(Content.assemble(("esc", "$accent bold"), " or enter leaves it"), "screen.answer(False)")
-            yield Static(Content("    ").join((does, leaves)), classes="keys", markup=False)
+            keys = Static(Content("    ").join((does, leaves)), classes="keys", markup=False)
+            # They keep their own colours: a link would have one for the key and what it does.
+            keys.auto_links = False
+            yield keys
             yield RequestPreview()
 
     def on_mount(self) -> None:
