@@ -22,6 +22,7 @@ from app.config import CACHE_FILE, LEDGER_FILE, STATE_FILE, PollSettings, Profil
 from app.events import Announce, Doorbell, StorageFailed
 from app.polling import POLLER, Polling
 from app.reconcile.reconciliation import Reconciliation
+from app.results.service import ServiceExtension
 from app.schedule import Work
 from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
@@ -158,6 +159,15 @@ class Engine:
         if isinstance(self.state, StorageError):
             self.doorbell.ring(StorageFailed(f"There are no automations here: {self.state}"))
         self.polling.start()
+
+    @property
+    def extension(self) -> ServiceExtension:
+        """What the service itself tells of runs, where it does."""
+        return ServiceExtension(
+            self.client,
+            lambda: self.cache.has_habit("no_results", self.clock()),
+            lambda: self.cache.note_habit("no_results", self.clock()),
+        )
 
     def usable_state(self) -> State:
         """The automations' state.

@@ -1,5 +1,6 @@
 """The only place where foreign text becomes printable: its results cannot move a cursor or hide."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 from unicodedata import category
@@ -46,6 +47,27 @@ def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[S
     if len(parts) > lines:
         parts = [*parts[: lines - 1], _ELLIPSIS]
     return tuple(safe_text(part.expandtabs(_TAB_WIDTH), limit=limit * _TAB_WIDTH) for part in parts)
+
+
+_SGR: Final = re.compile("\x1b\\[([0-9;:]{0,64})m")
+_HIDING: Final = frozenset({"5", "6", "8", "05", "06", "08"})
+"""Codes that make text blink or vanish."""
+
+
+def safe_log_line(text: str, *, limit: int = 4_000, colour: bool = False) -> SafeText:
+    """A line of a log in its last state: what was written over is left out; of escape sequences only colours stay."""
+    last = next((part for part in reversed(text.split("\r")) if part), "")
+    # What is cut off is made visible as well: a half sequence colours nothing.
+    parts = _SGR.split(last[:limit].expandtabs(_TAB_WIDTH))
+    shown = [
+        f"\x1b[{part}m"
+        if number % 2 and colour and not _HIDING & set(re.split("[;:]", part))
+        else safe_text(part, limit=4 * limit)
+        for number, part in enumerate(parts)
+        if not number % 2 or colour
+    ]
+    end = "\x1b[0m" if len(parts) > 1 and colour else ""
+    return SafeText("".join(shown) + (_ELLIPSIS if len(last) > limit else "") + end)
 
 
 def json_escaped(document: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from app.api.requests import (
+    CancelRun,
     ContinueRun,
     CreateOrganization,
     Json,
@@ -53,6 +54,9 @@ def _problems(request: WriteRequest) -> Iterator[Problem]:
         case CreateOrganization():
             yield from _email(request.email)
             yield from _line("offer_code", request.offer_code or "")
+        case CancelRun():
+            if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
+                yield Problem("run_id", "Say which run to cancel.")
         case OnboardProject():
             if request.project_id is None and not (request.project_path or "").strip():
                 yield Problem("project_path", "Name the project: group/project, or its numeric id.")

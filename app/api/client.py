@@ -2,24 +2,27 @@
 
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Final, Self, TypeVar
 
-from app.api import wire
+from app.api import results, wire
 from app.api.budget import Budget, Priority
 from app.api.errors import EndlessListError, NotFoundError, NotSendableError
 from app.api.requests import (
     Answer,
+    CancelRun,
     WriteRequest,
     as_json,
 )
-from app.api.transport import Call, Commit, Transport
+from app.api.transport import Call, Commit, Reply, Transport
 from app.api.wire import rfc3339
 from app.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
+from storage.records.results import Change, LogChunk, RunTurns
 
 Answered = TypeVar("Answered")
 Query = Sequence[tuple[str, str]]
@@ -247,9 +250,39 @@ class Client:
             call = Call("POST", request.path, body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        async with self.budget.turn(Priority.WRITE):
-            reply = await self._transport.exchange(call, before_first_byte=before_first_byte)
+        with results.offered() if isinstance(request, CancelRun) else nullcontext():
+            async with self.budget.turn(Priority.WRITE):
+                reply = await self._transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
+
+    async def run_detail(self, run_id: str) -> RunTurns:
+        """A run's turns, where the service tells them (docs/results.md).
+
+        Raises:
+            NotOfferedError: It does not; asking again within a day is no use.
+            ApiError: See `app.api.errors`; `NotFoundError` means that there is no such run.
+        """
+        return results.run_turns(await self._result(lambda: results.turns_call(run_id)))
+
+    async def run_log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0) -> LogChunk:
+        """A piece of a turn's log from an offset on, counted from the end if negative.
+
+        Where there is nothing after it yet, the answer waits up to `wait_s` (at most 30) for more. Raises as
+        `run_detail`.
+        """
+        return results.log_chunk(await self._result(lambda: results.log_call(run_id, turn, offset, wait_s)))
+
+    async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
+        """The change of a turn, or of the whole run (None). Raises as `run_detail`."""
+        return results.change(await self._result(lambda: results.diff_call(run_id, turn)), turn)
+
+    async def _result(self, make: Callable[[], Call]) -> Reply:
+        try:
+            call = make()
+        except ValueError as error:
+            raise NotSendableError(f"The request cannot be sent: {error}") from error
+        with results.offered():
+            return await self.budget.ask(self.priority, lambda: self._transport.exchange(call))
 
     async def _read(self, path: str, parse: Callable[[bytes], Answered], query: Query = ()) -> Answered:
         return parse((await self._transport.exchange(Call("GET", path, query))).body)

@@ -12,6 +12,7 @@ ApiError
     ├── NotAuthorizedError   401
     ├── ForbiddenError       403
     ├── NotFoundError        404
+    ├── NotOfferedError      404 or 405 of an extension that the service does not have
     ├── RateLimitedError     429, with its wait
     ├── RejectedError        any other 4xx that certainly had no effect
     ├── UncertainError       a 4xx that does not say whether it had
@@ -124,6 +125,12 @@ class NotFoundError(RefusedError):
     """404."""
 
     kind = "not_found"
+
+
+class NotOfferedError(RefusedError):
+    """The service has no such endpoint: it is an extension of the spec (docs/results.md)."""
+
+    kind = "not_offered"
 
 
 class RejectedError(RefusedError):

@@ -120,25 +120,57 @@ class OnboardProject:
         return _given(project_path=self.project_path) | identity
 
 
+@dataclass(frozen=True, slots=True)
+class CancelRun:
+    """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/results.md)."""
+
+    kind: ClassVar[ActionKind] = "run.cancel"
+    subject: ClassVar[str] = ""
+    """Empty: the call is idempotent."""
+    run_id: str
+
+    @property
+    def path(self) -> str:
+        """Below the base address.
+
+        Raises:
+            ValueError: The id would change the path.
+        """
+        return f"{run_path(self.run_id)}/cancel"
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body: empty."""
+        return {}
+
+
+def run_path(run_id: str) -> str:
+    """A run's own path, which is an extension of the spec.
+
+    Raises:
+        ValueError: The id would change the path.
+    """
+    return f"/external/runs/{agent_segment(run_id)}"
+
+
 def _given(**optional: Json) -> dict[str, Json]:
     return {name: value for name, value in optional.items() if value}
 
 
-WriteRequest = StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject
+WriteRequest = StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject | CancelRun
 
 
 def agent_segment(name: str) -> str:
-    """An agent's name as one path segment.
+    """An agent's name, or a run's id, as one path segment.
 
     Raises:
-        ValueError: The name is blank, `.` or `..`, or holds control characters; quoting does not make those safe.
+        ValueError: It is blank, `.` or `..`, or holds control characters; quoting does not make those safe.
     """
     if name.strip() in {"", ".", ".."} or any(category(c) == "Cc" for c in name):
-        raise ValueError(f"{name!r} cannot be an agent's name.")
+        raise ValueError(f"{name!r} cannot be a name in a path.")
     try:
         return quote(name, safe="")
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name!r} cannot be an agent's name.") from error
+        raise ValueError(f"{name!r} cannot be a name in a path.") from error
 
 
 MARK: Final = "{action}"
@@ -174,6 +206,8 @@ def request_of(action: Action) -> WriteRequest:
             return CreateOrganization(body["email"], body.get("offer_code"))
         case "gitlab.onboard":
             return OnboardProject(body.get("project_path"), body.get("project_id"))
+        case "run.cancel":
+            return CancelRun(unquote(action.path.split("/")[-2]))
 
 
 def asked_of(action: Action) -> WriteRequest:

@@ -54,6 +54,8 @@ class Reply:
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By name, in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Call:
     """JSON; None: no body."""
     expected: frozenset[int] = frozenset({200})
     """The statuses of success."""
+    patience_s: float = 0.0
+    """How much longer than usual the answer may take, because the service was asked to wait."""
 
 
 @dataclass(slots=True)
@@ -138,14 +142,14 @@ class Transport:
         except (ValueError, httpx.InvalidURL) as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         try:
-            async with asyncio.timeout(self.deadline_s):
+            async with asyncio.timeout(self.deadline_s + call.patience_s):
                 with _logged(call, request):
                     return await self._converse(call, request, Mask(token.reveal()))
         except _StoppedError as stopped:
             raise stopped.reason from None
         except TimeoutError as error:
             raise RequestTimeoutError(
-                f"No complete answer within {self.deadline_s:g} s.", surely_not_sent=not passage.begun
+                f"No complete answer within {self.deadline_s + call.patience_s:g} s.", surely_not_sent=not passage.begun
             ) from error
         # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
         # broken header's error quotes it, and a log would print what the service echoed.
@@ -191,7 +195,7 @@ class Transport:
                 raise await _failure(response, mask)
             if status not in call.expected:
                 raise UnusableAnswerError(_unexpected(response, mask), status=status)
-            return Reply(status, await _body(response, _MOST_BYTES, mask))
+            return Reply(status, await _body(response, _MOST_BYTES, mask), response.headers)
 
     async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
         if writes not in self._lanes:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from typing_extensions import TypeAliasType
 
 from app.api.errors import UnusableAnswerError
-from app.api.requests import Answer, ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
+from app.api.requests import Answer, CancelRun, ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from storage.records import (
     Execution,
     HealthReport,
@@ -78,10 +78,12 @@ _Plain = TypeAliasType(
 )  # NaN and Infinity are not JSON
 _Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Id = Annotated[str, Field(min_length=1, max_length=1_000)]
-_Body = TypeVar("_Body", bound="_WireModel")
+_Body = TypeVar("_Body", bound="WireModel")
 
 
-class _WireModel(BaseModel):
+class WireModel(BaseModel):
+    """An object of an answer: its known fields, and every other one as received."""
+
     # Input stays out of errors: a body may hold what must not reach a log.
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
     __pydantic_extra__: dict[str, _Plain]
@@ -95,7 +97,7 @@ class _WireModel(BaseModel):
 _STR: Final = frozenset({str})
 
 
-class _RepositoryBody(_WireModel):
+class _RepositoryBody(WireModel):
     """Spec 2.3."""
 
     platform: str
@@ -115,7 +117,7 @@ def _repository(platform: str, data: tuple[tuple[str, object], ...]) -> Reposito
     return Repository.of(platform, dict(data))
 
 
-class _RunBody(_WireModel):
+class _RunBody(WireModel):
     """Spec 2.4."""
 
     run_id: _Id
@@ -138,7 +140,7 @@ class _RunBody(_WireModel):
         )
 
 
-class _OddRunBody(_WireModel):
+class _OddRunBody(WireModel):
     """A run with an id, whatever else is unlike spec 2.4."""
 
     run_id: _Id | _Int64
@@ -188,7 +190,7 @@ class _WrittenRunBody(_OddRunBody):
     run_id: _Id
 
 
-class _RunListBody(_WireModel):
+class _RunListBody(WireModel):
     """Spec 2.5."""
 
     runs: list[Annotated[_RunBody | _OddRunBody | _Plain, Field(union_mode="left_to_right")]]
@@ -196,13 +198,13 @@ class _RunListBody(_WireModel):
     total_count: _Plain = None
 
 
-class _HealthBody(_WireModel):
+class _HealthBody(WireModel):
     """Spec 2.7."""
 
     code_hosting: dict[str, _Plain] | None = None
 
 
-class _OrganizationBody(_WireModel):
+class _OrganizationBody(WireModel):
     """Spec 2.2; the id alone is insisted on: with it, the creation is certain."""
 
     organization_id: _Id
@@ -211,7 +213,7 @@ class _OrganizationBody(_WireModel):
     parent_organization_id: str | None = None
 
 
-class _ExecutionBody(_WireModel):
+class _ExecutionBody(WireModel):
     """Spec 2.6; the id alone is insisted on."""
 
     agent_name: str | None = None
@@ -221,7 +223,7 @@ class _ExecutionBody(_WireModel):
     created_at: _Plain = None
 
 
-class _ProjectBody(_WireModel):
+class _ProjectBody(WireModel):
     """The answer to GitLab onboarding, by the design's decision (spec 4.6 names the endpoint only)."""
 
     success: bool
@@ -238,7 +240,7 @@ def run_page(body: bytes) -> RunPage:
     Raises:
         UnusableAnswerError: The body is not what spec 2.5 says.
     """
-    page = _read(_RunListBody, body)
+    page = read_body(_RunListBody, body)
     runs = tuple([run.record() for run in page.runs if isinstance(run, _RUN_BODIES)])
     total = page.total_count if type(page.total_count) is int and page.total_count in _COUNTS else None
     return RunPage(runs, page.next_token or None, total, dropped=len(page.runs) - len(runs))
@@ -250,7 +252,7 @@ def health_report(body: bytes) -> HealthReport:
     Raises:
         UnusableAnswerError: The body is not what spec 2.7 says.
     """
-    platforms = _read(_HealthBody, body).code_hosting or {}
+    platforms = read_body(_HealthBody, body).code_hosting or {}
     return HealthReport(tuple(_sample(name, found) for name, found in platforms.items() if found is not None))
 
 
@@ -268,17 +270,17 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
         UnusableAnswerError: The body is not what the spec says; the write has probably been carried out.
     """
     match request:
-        case StartRun() | ContinueRun():
-            run = _read(_WrittenRunBody, body, status)
+        case StartRun() | ContinueRun() | CancelRun():
+            run = read_body(_WrittenRunBody, body, status)
             return Answer(status, body.decode(), run=run.record())
         case StartAgent():
-            execution = _read(_ExecutionBody, body, status)
+            execution = read_body(_ExecutionBody, body, status)
             return Answer(status, body.decode(), execution=_execution(execution, request))
         case CreateOrganization():
-            organization = _read(_OrganizationBody, body, status)
+            organization = read_body(_OrganizationBody, body, status)
             return Answer(status, body.decode(), organization=_organization(organization))
         case _:
-            project = _read(_ProjectBody, body, status)
+            project = read_body(_ProjectBody, body, status)
             return Answer(status, body.decode(), project=_project(project, request.project_path))
 
 
@@ -315,7 +317,12 @@ def _project(body: _ProjectBody, asked_for: str | None) -> Project:
     )
 
 
-def _read(model: type[_Body], body: bytes, status: int | None = None) -> _Body:
+def read_body(model: type[_Body], body: bytes, status: int | None = None) -> _Body:
+    """A body as a model.
+
+    Raises:
+        UnusableAnswerError: It is not one.
+    """
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

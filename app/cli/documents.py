@@ -21,6 +21,7 @@ RESULT_KEYS: Final[Mapping[ActionKind, str]] = {
     "agent.start": "execution",
     "organization.create": "organization",
     "gitlab.onboard": "project",
+    "run.cancel": "run",
 }
 """The key of a write's document that holds what it created."""
 ID_KEYS: Final[Mapping[ActionKind, str]] = {
@@ -29,6 +30,7 @@ ID_KEYS: Final[Mapping[ActionKind, str]] = {
     "agent.start": "execution_id",
     "organization.create": "organization_id",
     "gitlab.onboard": "project_path",
+    "run.cancel": "run_id",
 }
 """The field that holds its id."""
 

@@ -28,6 +28,12 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "runwarden runs list --status failed --json | jq -r '.runs[].run_id' | xargs runwarden runs retry --yes",
     ),
     "runs wait": ("runwarden runs wait run_01J run_01K --timeout 1h",),
+    "runs view": ("runwarden runs view run_01J", "runwarden runs view run_01J --turn 2 --json"),
+    "runs log": (
+        "runwarden runs log run_01J --follow",
+        "runwarden runs log run_01J --turn 1 --all --raw > turn-1.log",
+    ),
+    "runs cancel": ("runwarden runs cancel run_01J",),
     "runs diff": (
         "runwarden runs diff run_01J --stat",
         "runwarden runs diff run_01J --turn 2 | git apply",

@@ -45,6 +45,7 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
     "forbidden": Exit.NOT_AUTHORIZED,
     "not_found": Exit.NOT_FOUND,
     "rejected": Exit.USAGE,
+    "not_offered": Exit.NOT_FOUND,
     "uncertain": Exit.UNREACHABLE,
     "rate_limited": Exit.RATE_LIMITED,
     "waited_too_long": Exit.TIMED_OUT,

@@ -42,7 +42,7 @@ _BAR: Final = 40
 
 
 @asynccontextmanager
-async def _opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
+async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
     """A run as the service has it now, or else as it was seen last, and where to ask what it did."""
     from app.results.source import Results
 
@@ -56,10 +56,10 @@ async def _opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[R
         detail = await engine.cache.detail(run.run_id)
         if detail is None:
             raise failed("not_found", f"The run {run_id} is not held here.", run_id=run_id)
-        yield Results(engine.settings), detail
+        yield Results(engine.settings, engine.extension), detail
 
 
-def _had(answer: T | Unavailable) -> T:
+def had(answer: T | Unavailable) -> T:
     """The answer.
 
     Raises:
@@ -86,8 +86,8 @@ async def diff(
     """
     if stat and name_only:
         raise click.UsageError("Give one of --stat and --name-only")
-    async with _opened(invocation, run_id) as (results, detail):
-        change = _had(await results.change(detail, turn))
+    async with opened(invocation, run_id) as (results, detail):
+        change = had(await results.change(detail, turn))
     output = invocation.output
     _tell_origin(output, change)
     if output.format is not Format.TABLE or stat:
@@ -109,8 +109,8 @@ async def diff(
 @async_command
 async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     """Print the review that a run wrote: the Markdown files that it added or changed, see `results.reviews`."""
-    async with _opened(invocation, run_id) as (results, detail):
-        reviews = _had(await results.reviews(detail, turn))
+    async with opened(invocation, run_id) as (results, detail):
+        reviews = had(await results.reviews(detail, turn))
     output = invocation.output
     if output.format is Format.JSON:
         output.print(output.json({"reviews": [_review_document(each) for each in reviews]}, indent=2))
@@ -143,8 +143,8 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
     from app.results.checkout import apply as apply_change
     from app.results.git import GitError
 
-    async with _opened(invocation, run_id) as (results, detail):
-        change = _had(await results.change(detail, turn))
+    async with opened(invocation, run_id) as (results, detail):
+        change = had(await results.change(detail, turn))
     _tell_origin(invocation.output, change)
     try:
         done = await apply_change(change, folder)
@@ -169,8 +169,8 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
     from app.results.checkout import check_out
     from app.results.git import GitError
 
-    async with _opened(invocation, run_id) as (results, detail):
-        history = _had(await results.history(detail))
+    async with opened(invocation, run_id) as (results, detail):
+        history = had(await results.history(detail))
         try:
             done = await check_out(history, detail.run.branch_name, folder)
         except GitError as error:

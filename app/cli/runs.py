@@ -14,6 +14,7 @@ from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format, Output
 from app.cli.run_changes import apply, checkout, diff, open_, review
 from app.cli.run_list import CACHED_HINT, export, list_runs
+from app.cli.run_results import cancel, log, view
 from app.cli.run_retry import retry
 from app.cli.run_start import continue_run, start
 from app.cli.run_wait import RunLookup, wait
@@ -31,7 +32,23 @@ def runs() -> None:
     """List, show, start, continue, retry, wait for and export runs, and take over what they did."""
 
 
-for command in (list_runs, export, start, continue_run, retry, wait, sync, diff, review, apply, checkout, open_):
+for command in (
+    list_runs,
+    export,
+    start,
+    continue_run,
+    retry,
+    wait,
+    sync,
+    view,
+    log,
+    diff,
+    review,
+    apply,
+    checkout,
+    open_,
+    cancel,
+):
     runs.add_command(command)
 
 

@@ -1,7 +1,7 @@
 """A write as a command: its options, its dry run, and how it is carried out and reported."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -17,9 +17,10 @@ from app.cli.output import Document, Format, Output
 from app.cli.run_wait import finish
 from app.cli.table import Column
 from app.cli.writes import carry_out, rehearse, tell
-from storage.records import ActionKind
+from storage.records import Action, ActionKind
 
 if TYPE_CHECKING:
+    from app.actions import Actions
     from app.api.requests import WriteRequest
     from app.engine import Engine
 
@@ -99,9 +100,15 @@ def submit(invocation: Invocation, request: "WriteRequest", options: WriteOption
 
 
 async def perform(
-    invocation: Invocation, engine: "Engine", request: "WriteRequest", options: WriteOptions
+    invocation: Invocation,
+    engine: "Engine",
+    request: "WriteRequest",
+    options: WriteOptions,
+    look: "Callable[[Actions, Action], Awaitable[Action]] | None" = None,
 ) -> Callable[[], int]:
     """As `submit`, with an engine from `Invocation.writer`; what is returned prints the outcome.
+
+    `look` finds out what became of an action whose outcome is unknown.
 
     It is called once the engine is closed: closing may add a warning.
     """
@@ -111,6 +118,8 @@ async def perform(
             return partial(tell, invocation, existing)
         return partial(tell_request, invocation.output, engine.client.base_url, request)
     action = await carry_out(engine, request, key=options.key, again=options.again)
+    if look is not None and action.state == "unknown":
+        action = await look(engine.actions, action)
     # From here on whatever goes wrong is told beside what became of the write.
     invocation.beside_error = write_document(action)
     return await finish(invocation, engine, action, options.patience)

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError
-from app.api.requests import OnboardProject
+from app.api.requests import CancelRun, OnboardProject
 from app.reconcile.candidates import FINDABLE, Send, request_sent
 from app.reconcile.reconciliation import Reconciliation
 from app.times import span
@@ -19,6 +19,7 @@ THINGS: Final[dict[ActionKind, str]] = {
     "agent.start": "an execution's id",
     "organization.create": "an organization's id",
     "gitlab.onboard": "a project's path",
+    "run.cancel": "a run's id",
 }
 WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
     "run.start": "Copy it from the Runs tab, or from: runwarden runs list",
@@ -29,6 +30,7 @@ WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
         " its id is in the new organization's settings."
     ),
     "gitlab.onboard": "Write it as group/project.",
+    "run.cancel": "It is the id of the run that was to be cancelled.",
 }
 """How a person finds out what was made (spec 4)."""
 _KNOWN: Final = 200
@@ -85,6 +87,9 @@ async def check_result_id(action: Action, result_id: str, reconciliation: Reconc
     if action.kind == "gitlab.onboard":
         _check_project(action, result_id)
         return
+    if action.kind == "run.cancel":
+        _check_cancelled(action, result_id)
+        return
     known = await _known_ids(action, reconciliation)
     form = IdForm.learnt(known)
     if form is None and action.kind == "organization.create":
@@ -114,6 +119,12 @@ def _check_project(action: Action, path: str) -> None:
     if path != sent if sent else "/" not in path:
         what = f": it was sent for {sent}" if sent else ""
         raise DoubtfulIdError(f"{path!r} is not the project's path{what}. {WHERE_TO_LOOK[action.kind]}")
+
+
+def _check_cancelled(action: Action, run_id: str) -> None:
+    request = request_sent(action)
+    if isinstance(request, CancelRun) and request.run_id != run_id:
+        raise DoubtfulIdError(f"{run_id!r} is not the run that was to be cancelled, {request.run_id}.")
 
 
 async def _known_ids(action: Action, reconciliation: Reconciliation) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-ActionKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard"]
+ActionKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard", "run.cancel"]
 
 ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown", "not_sent", "not_created"]
 """`prepared` and `sending` are in progress; `not_created` is a person's answer to `unknown`; all but these three are

@@ -7,10 +7,11 @@ from typing import Literal
 DateFilter = Literal["created", "updated", "ignored", "unknown"]
 """What `date_from` and `date_to` are compared with."""
 
-Habit = Literal["ignores_status", "endless"]
+Habit = Literal["ignores_status", "endless", "no_results"]
 """Seen at a time, and looked for again later.
 
 `ignores_status`: a list filtered by a status shows others. `endless`: the list without readable times never ends.
+`no_results`: it does not tell what a run did (docs/results.md).
 """
 
 

@@ -20,6 +20,7 @@ WHAT: Final = {
     "agent.start": "start agent",
     "organization.create": "create organization",
     "gitlab.onboard": "onboard project",
+    "run.cancel": "cancel run",
 }
 """Kinds in words; other kinds are shown as they are."""
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from app.api.requests import (
+    CancelRun,
     ContinueRun,
     CreateOrganization,
     OnboardProject,
@@ -127,6 +128,8 @@ def _parts(request: WriteRequest) -> tuple[str, ...]:
             return request.name, request.repository, request.branch_name or ""
         case CreateOrganization():
             return request.email, request.offer_code or ""
+        case CancelRun():
+            return (request.run_id,)
         case OnboardProject():
             return request.project_path or "", "" if request.project_id is None else str(request.project_id)
         case _:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 
 from app.api.requests import (
+    CancelRun,
     ContinueRun,
     CreateOrganization,
     Json,
@@ -55,6 +56,8 @@ def _arguments(request: WriteRequest) -> tuple[str, ...]:
             return "runs", "start", repository, *_work(request), "--", _words(request.instructions)
         case ContinueRun():
             return "runs", "continue", *_work(request), "--", request.run_id, _words(request.instructions)
+        case CancelRun():
+            return "runs", "cancel", "--", request.run_id
         case StartAgent():
             options = (f"--repository={request.repository}", *_branch(request), *_pairs("input", request.inputs))
             return "agents", "start", *options, "--", request.name

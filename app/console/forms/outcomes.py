@@ -15,6 +15,7 @@ _DONE: Final[dict[ActionKind, str]] = {
     "agent.start": "The agent's execution was accepted",
     "organization.create": "The organization was created",
     "gitlab.onboard": "The service took the project",
+    "run.cancel": "The run was cancelled",
 }
 _RESULT_NAMES: Final[dict[ActionKind, str]] = {
     "run.start": "run",
@@ -22,6 +23,7 @@ _RESULT_NAMES: Final[dict[ActionKind, str]] = {
     "agent.start": "execution",
     "organization.create": "organization",
     "gitlab.onboard": "project",
+    "run.cancel": "run",
 }
 _NEXT: Final[dict[ActionKind, str]] = {
     "run.start": "It is among the runs already; its status follows by itself.",
@@ -29,6 +31,7 @@ _NEXT: Final[dict[ActionKind, str]] = {
     "agent.start": "No endpoint reads an execution back; if the service lists it as a run, it shows up among them.",
     "organization.create": "The invitation to its administrator is on its way.",
     "gitlab.onboard": "Health shows GitLab once the service is connected to it.",
+    "run.cancel": "Its agent ends within a second or two, and nothing of it is pushed.",
 }
 _LOOK: Final[dict[ActionKind, str]] = {
     "run.start": "Look among the runs whether it appeared, then resolve this.",
@@ -39,6 +42,7 @@ _LOOK: Final[dict[ActionKind, str]] = {
         "no other organization can be created for this address. Sent again, it could exist twice."
     ),
     "gitlab.onboard": "Onboarding twice does no harm: resolve this as not created and send it again.",
+    "run.cancel": "Cancelling twice does no harm: send it again, or look at the run whether it has ended.",
 }
 _CURES: Final[dict[str, str]] = {
     "not_authorized": "The token is missing, unknown or has expired: give this profile a new one.",

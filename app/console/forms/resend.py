@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from app.api.requests import (
+    CancelRun,
     ContinueRun,
     CreateOrganization,
     Json,
@@ -67,6 +68,8 @@ async def _form(engine: Engine, request: WriteRequest) -> ActionForm:
             return OrganizationForm(engine)
         case OnboardProject():
             return OnboardForm(engine)
+        case CancelRun():
+            raise UnfaithfulError("Cancelling has no form; cancel the run again instead: that does no harm.")
 
 
 def _values(request: WriteRequest) -> Values:
@@ -94,6 +97,8 @@ def _values(request: WriteRequest) -> Values:
         case OnboardProject():
             number = None if request.project_id is None else str(request.project_id)
             values = {"project_path": request.project_path, "project_id": number}
+        case CancelRun():
+            values = {}
         case _:
             assert_never(request)
     return {key: text or "" for key, text in values.items()}

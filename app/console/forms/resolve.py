@@ -43,6 +43,7 @@ _THINGS: Final[dict[ActionKind, str]] = {
     "agent.start": "start of an agent",
     "organization.create": "creation of an organization",
     "gitlab.onboard": "onboarding of a GitLab project",
+    "run.cancel": "cancelling of a run",
 }
 _SHORTEST_ID: Final = 12
 _LINES: Final = 3
@@ -53,6 +54,7 @@ _ID_HINTS: Final[dict[ActionKind, str]] = {
     "agent.start": "The execution's id.",
     "organization.create": "The organization's id.",
     "gitlab.onboard": "The project's path.",
+    "run.cancel": "The run's id.",
 }
 
 

@@ -1,0 +1,133 @@
+"""The extension that tells what a run did (docs/results.md): its requests, and its answers as records."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from app.api.errors import NotFoundError, NotOfferedError, RefusedError, UnusableAnswerError
+from app.api.requests import run_path
+from app.api.transport import Call, Reply
+from app.api.wire import WireModel, read_body, timestamp
+from storage.records.results import Change, LogChunk, RunTurns, Turn
+
+_ABSENT: Final = frozenset({"run_not_found", "turn_not_found"})
+"""What a 404 of the extension says; any other one comes from a service that does not have it."""
+_NOT_OFFERED: Final = frozenset({404, 405, 501})
+_LONGEST: Final = 1 << 62
+_COMMIT_LENGTHS: Final = frozenset({40, 64})
+
+
+class _TurnBody(WireModel):
+    """Tolerant: a turn is shown with whatever of it can be read."""
+
+    number: int
+    instructions: str | None = None
+    caller: str | None = None
+    state: str = ""
+    started_at: str | None = None
+    ended_at: str | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    commit: str | None = None
+    summary: str | None = None
+    files: int | None = None
+    additions: int | None = None
+    deletions: int | None = None
+
+    def record(self) -> Turn:
+        """The turn as the rest of the program knows it."""
+        return Turn(
+            number=self.number,
+            state=self.state,
+            instructions=self.instructions,
+            caller=self.caller,
+            started_at=timestamp(self.started_at),
+            ended_at=timestamp(self.ended_at),
+            outcome=self.outcome,
+            reason=self.reason,
+            commit=_commit(self.commit),
+            summary=self.summary,
+            files=self.files,
+            additions=self.additions,
+            deletions=self.deletions,
+        )
+
+
+class _RunTurnsBody(WireModel):
+    run_id: str
+    turns: list[_TurnBody]
+
+
+@contextmanager
+def offered() -> Iterator[None]:
+    """Tell a service without the extension from one that has no such run or turn.
+
+    Raises:
+        NotOfferedError: The service does not have the extension.
+    """
+    try:
+        yield
+    except RefusedError as error:
+        if error.status not in _NOT_OFFERED or (isinstance(error, NotFoundError) and error.error_code in _ABSENT):
+            raise
+        message = "This service does not offer results of runs."
+        raise NotOfferedError(message, status=error.status, error_code=error.error_code) from error
+
+
+def turns_call(run_id: str) -> Call:
+    """The request for a run with its turns."""
+    return Call("GET", run_path(run_id))
+
+
+def run_turns(reply: Reply) -> RunTurns:
+    """A run's turns, oldest first.
+
+    Raises:
+        UnusableAnswerError: The answer cannot be read.
+    """
+    body = read_body(_RunTurnsBody, reply.body)
+    return RunTurns(body.run_id, tuple(sorted((turn.record() for turn in body.turns), key=lambda turn: turn.number)))
+
+
+def log_call(run_id: str, turn: int, offset: int, wait_s: int) -> Call:
+    """The request for a piece of a log, which waits so long for more."""
+    query = (("offset", str(offset)), ("wait", str(wait_s)))
+    return Call("GET", f"{run_path(run_id)}/turns/{turn}/log", query, patience_s=float(wait_s))
+
+
+def log_chunk(reply: Reply) -> LogChunk:
+    """A piece of a log.
+
+    Raises:
+        UnusableAnswerError: It does not say where it stands.
+    """
+    offset, following, size = (_number(reply, name) for name in ("Offset", "Next", "Size"))
+    is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
+    if following < offset:
+        raise UnusableAnswerError("The service's answer goes backwards in the log.")
+    return LogChunk(offset, following, size, is_ended, reply.body)
+
+
+def _number(reply: Reply, name: str) -> int:
+    text = reply.headers.get(f"Runwarden-Log-{name}", "")
+    if not (text.isascii() and text.isdecimal() and int(text[:20]) < _LONGEST):
+        raise UnusableAnswerError(f"The service's answer does not say where it stands in the log ({name}).")
+    return int(text)
+
+
+def diff_call(run_id: str, turn: int | None) -> Call:
+    """The request for a turn's change, or the whole run's."""
+    return Call("GET", run_path(run_id) + ("/diff" if turn is None else f"/turns/{turn}/diff"))
+
+
+def change(reply: Reply, turn: int | None) -> Change:
+    """A change; its files are in its patch."""
+    base, head = (_commit(reply.headers.get(f"Runwarden-{name}")) for name in ("Base", "Head"))
+    name = "merge base with the default branch" if turn is None else "the branch before the turn"
+    return Change(base, head, name if base else "", (), reply.body, source="service")
+
+
+def _commit(text: str | None) -> str | None:
+    """A commit's whole id; anything else counts as none: it becomes an argument of git's."""
+    is_id = text is not None and len(text) in _COMMIT_LENGTHS and all(c in "0123456789abcdef" for c in text)
+    return text if is_id else None

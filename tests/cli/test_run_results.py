@@ -1,0 +1,169 @@
+"""`runs view`, `runs log` and `runs cancel`, against the real service and against one that misbehaves."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import CommandLine, Inside
+from tests.fault_server import Drop, FaultServer, Received, Respond
+from tests.run_board import stamp
+from tests.service_process import RunningService, start_service
+from tests.waiting import eventually
+
+NOISY = """
+import pathlib, sys, time
+sys.stdout.buffer.write(b"plain\\x07\\x1b[2Jline \\x1b[31mred\\x1b[0m \\x1b[8mhidden\\n10%\\r20%\\rdone\\n")
+sys.stdout.flush()
+gate = pathlib.Path(__file__).with_suffix(".gate")
+while not gate.exists(): time.sleep(0.02)
+pathlib.Path("made.txt").write_text("made")
+"""
+
+
+@pytest.fixture(scope="module")
+def unboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service whose agents see a gate in the test's folder."""
+    running = start_service(tmp_path_factory.mktemp("unboxed"), settings='[execution]\nsandbox = "none"\n')
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def real(tmp_path: Path, unboxed: RunningService) -> CommandLine:
+    """A command line against it."""
+    return Inside(tmp_path, unboxed.base_url, unboxed.admin_token)
+
+
+def start(real: CommandLine, agent: str, *options: str) -> str:
+    made = real("agents", "start", agent, "-R", "acme/api", "--json", *options)
+    assert made.code == 0, made.out + made.err
+    return str(made.json()["execution"]["execution_id"])
+
+
+def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, unboxed: RunningService, tmp_path: Path) -> None:
+    """Lines come while it works, without a control that a terminal obeys; raw bytes are there for who asks for them."""
+    script = tmp_path / "noisy.py"
+    script.write_text(NOISY, "utf-8")
+    unboxed.admin("agent", "add", "noisy", "--argv", f"{{python}} {script}")
+    run_id = start(real, "noisy")
+    following = CommandLine(real.home, real.base_url, real.token).begin("runs", "log", run_id, "--follow")
+    eventually(lambda: "done" in real("runs", "log", run_id).out, "the agent has printed")
+    script.with_suffix(".gate").touch()
+    out, err = following.communicate(timeout=120)
+    plain, raw = real("runs", "log", run_id), real("runs", "log", run_id, "--json")
+    viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
+    none = real("runs", "view", run_id, "--turn", "9")
+
+    assert (following.returncode, "turn 1: completed" in err) == (0, True)
+    assert "plain␇␛[2Jline red hidden" in out
+    assert "\x1b" not in out
+    assert "\ndone\n" in out
+    assert "20%" not in out
+    assert plain.out == out
+    assert raw.json()["text"].splitlines() == out.splitlines()
+    assert (raw.json()["ended"], raw.json()["turn"]) == (True, 1)
+    assert "turn 1  completed" in viewed.out
+    assert (document["source"], document["turns"][0]["files"]) == ("service", 1)
+    assert document["turns"][0]["commit"]
+    assert none.code == 7
+
+
+def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
+    """Cancelling twice does no harm; the ledger has each; what follows ends with 1, and the view says who did it."""
+    run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")
+    eventually(lambda: "at work on turn 1" in real("runs", "log", run_id).out, "the agent works")
+    rehearsed = real("runs", "cancel", run_id, "--dry-run", "--json").json()
+    first, second = real("runs", "cancel", run_id, "--json"), real("runs", "cancel", run_id)
+    followed = real("runs", "log", run_id, "--follow")
+    listed = real("actions", "list", "--kind", "run.cancel", "--json").json()["actions"]
+    viewed = real("runs", "view", run_id)
+
+    assert rehearsed["request"]["url"].endswith(f"/external/runs/{run_id}/cancel")
+    assert (first.code, first.json()["state"], first.json()["run"]["status"]) == (0, "confirmed", "failed")
+    assert second.code == 0
+    assert [action["state"] for action in listed if action["result_id"] == run_id] == ["confirmed"] * 2
+    assert followed.code == 1
+    assert "turn 1: cancelled" in followed.err
+    assert "reason: cancelled by tests" in viewed.out
+
+
+RUN = {
+    "run_id": "run_1",
+    "status": "working",
+    "branch_name": "b",
+    "created_at": stamp(0),
+    "updated_at": stamp(1),
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+}
+
+
+def listing(turns: Any, cancel: Any) -> Callable[[Received], Any]:
+    """A service with one run, whose extension answers with these."""
+
+    def answer(request: Received) -> Any:
+        if request.method == "POST":
+            return cancel
+        if request.path.endswith("/external/runs"):
+            return Respond(200, {"runs": [RUN], "next_token": None, "page_size": 100, "total_count": 1})
+        return Respond(200, RUN | {"turns": turns}) if isinstance(turns, list) else turns
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "code"), [("cancelled", "confirmed", 0), ("completed", "not_created", 2), (None, "unknown", 6)]
+)
+def test_a_cancellation_without_an_answer_is_looked_up(
+    faulty: CommandLine, server: FaultServer, outcome: str | None, state: str, code: int
+) -> None:
+    """It took effect, it did not, or the run still works: then it stays unknown, and is not sent again."""
+    server.otherwise = listing([{"number": 1, "state": outcome or "working", "outcome": outcome}], Drop())
+    done = faulty("runs", "cancel", "run_1", "--json")
+
+    assert done.code == code, done.out
+    assert [request.method for request in server.requests].count("POST") == 1
+    assert done.json()["state"] == state
+
+
+@pytest.mark.parametrize("refusal", [Respond(404, {"message": "nothing here"}), Respond(405, {"message": "GET no"})])
+def test_a_service_without_results_says_so(faulty: CommandLine, server: FaultServer, refusal: Respond) -> None:
+    """Asked once a day, not at every command; cancelling is refused for certain."""
+    server.otherwise = listing(refusal, refusal)
+    first = faulty("runs", "log", "run_1")
+    asked = len([request for request in server.requests if request.path.endswith("/run_1")])
+    second, cancelled = faulty("runs", "log", "run_1"), faulty("runs", "cancel", "run_1", "--json")
+
+    assert (first.code, second.code, cancelled.code) == (7, 7, 7)
+    assert "does not tell what a run did" in first.err
+    assert (cancelled.json()["state"], cancelled.json()["error"]["kind"]) == ("rejected", "not_offered")
+    assert asked == 1
+    assert len([request for request in server.requests if request.path.endswith("/run_1")]) == 1
+
+
+def test_a_log_is_followed_through_a_fault_and_a_replacement(faulty: CommandLine, server: FaultServer) -> None:
+    """A broken connection is waited out; a log that became shorter is read on from its end, and that is said."""
+    place = {"Runwarden-Log-Size": "4", "Runwarden-Log-Ended": "false"}
+    pieces = [
+        Respond(200, b"one\n", place | {"Runwarden-Log-Offset": "0", "Runwarden-Log-Next": "4"}),
+        Drop(),
+        Respond(200, b"", place | {"Runwarden-Log-Offset": "2", "Runwarden-Log-Next": "2", "Runwarden-Log-Size": "2"}),
+        Respond(
+            200,
+            b"two",
+            {
+                "Runwarden-Log-Offset": "2",
+                "Runwarden-Log-Next": "5",
+                "Runwarden-Log-Size": "5",
+                "Runwarden-Log-Ended": "true",
+            },
+        ),
+    ]
+    turns = listing([{"number": 1, "state": "failed", "outcome": "failed"}], None)
+    server.otherwise = lambda request: pieces.pop(0) if request.path.endswith("/log") else turns(request)
+    done = faulty("runs", "log", "run_1", "--follow")
+
+    assert (done.code, done.out) == (1, "one\ntwo\n")
+    assert "Still following" in done.err
+    assert "replaced by a shorter one" in done.err

@@ -1,0 +1,170 @@
+"""The extension that tells what a run did (docs/results.md): what is asked and understood, and who does not have it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from app.api.client import Client
+from app.api.errors import (
+    ApiError,
+    ForbiddenError,
+    NotFoundError,
+    NotOfferedError,
+    NotSendableError,
+    RejectedError,
+    ServerFailedError,
+    UnusableAnswerError,
+)
+from app.api.requests import CancelRun
+from app.results.service import NOT_OFFERED, ServiceExtension
+from storage.records.results import LogChunk, Turn, Unavailable
+from tests.fault_server import FaultServer, Respond
+
+COMMIT = "4f1c" * 10
+TURNS = {"run_id": "run_1", "status": "failed", "turns": [{"number": 2, "state": "working"}, {"number": 1}]}
+PLACE = {
+    "Runwarden-Log-Offset": "5",
+    "Runwarden-Log-Next": "8",
+    "Runwarden-Log-Size": "9",
+    "Runwarden-Log-Ended": "true",
+}
+
+
+async def nothing() -> None:
+    """Before the first byte."""
+
+
+async def test_turns_come_in_order_with_what_is_known(client: Client, server: FaultServer) -> None:
+    """Unknown fields are ignored; what is no commit's id is none: git would be given it."""
+    first = {
+        "number": 1,
+        "instructions": "go",
+        "caller": "ci",
+        "state": "cancelled",
+        "outcome": "cancelled",
+        "started_at": "2026-05-01T12:00:00Z",
+        "commit": COMMIT,
+        "files": 2,
+        "mood": "fine",
+    }
+    server.script(Respond(200, TURNS | {"turns": [{"number": 2, "commit": "--upload-pack=x"}, first]}))
+    told = await client.run_detail("run 1/x")
+
+    assert server.requests[0].target == "/v1/external/runs/run%201%2Fx"
+    assert told.turns[0] == Turn(
+        1, "cancelled", "go", "ci", datetime(2026, 5, 1, 12, tzinfo=UTC), outcome="cancelled", commit=COMMIT, files=2
+    )
+    assert told.turns[1].commit is None
+
+
+async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: FaultServer) -> None:
+    """The log's place and the diff's commits are in headers; the bytes are as they came."""
+    server.script(
+        Respond(200, b"\xff\x1b\0", PLACE),
+        Respond(200, b"diff --git", {"Runwarden-Head": COMMIT, "Runwarden-Base": "main"}),
+        Respond(200, b""),
+    )
+    chunk = await client.run_log("run_1", 3, offset=-9, wait_s=7)
+    change, whole = await client.run_diff("run_1", 2), await client.run_diff("run_1")
+
+    assert chunk == LogChunk(5, 8, 9, ended=True, data=b"\xff\x1b\0")
+    assert (change.head, change.base, change.patch, change.source) == (COMMIT, None, b"diff --git", "service")
+    assert (whole.head, whole.patch) == (None, b"")
+    assert [request.target for request in server.requests] == [
+        "/v1/external/runs/run_1/turns/3/log?offset=-9&wait=7",
+        "/v1/external/runs/run_1/turns/2/diff",
+        "/v1/external/runs/run_1/diff",
+    ]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        PLACE | {"Runwarden-Log-Next": "4"},
+        PLACE | {"Runwarden-Log-Size": "-1"},
+        PLACE | {"Runwarden-Log-Size": "9" * 99},
+    ],
+)
+async def test_a_log_without_its_place_is_unusable(
+    client: Client, server: FaultServer, headers: dict[str, str]
+) -> None:
+    """Following it would never end, or skip lines."""
+    server.script(Respond(200, b"x", headers))
+
+    with pytest.raises(UnusableAnswerError):
+        await client.run_log("run_1", 1)
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "a\0b", "\ud800"])
+async def test_an_id_that_would_change_the_path_is_not_sent(client: Client, server: FaultServer, run_id: str) -> None:
+    """Neither asked about nor cancelled."""
+    with pytest.raises(NotSendableError):
+        await client.run_detail(run_id)
+    with pytest.raises(NotSendableError):
+        await client.send(CancelRun(run_id), before_first_byte=nothing)
+    assert server.requests == []
+
+
+REFUSALS = [
+    (404, "not_found", NotOfferedError),
+    (404, None, NotOfferedError),
+    (405, "method_not_allowed", NotOfferedError),
+    (501, None, NotOfferedError),
+    (404, "run_not_found", NotFoundError),
+    (404, "turn_not_found", NotFoundError),
+    (403, "insufficient_scope", ForbiddenError),
+    (410, "log_not_kept", RejectedError),
+    (500, "internal_error", ServerFailedError),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "kind"), REFUSALS)
+async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_there(
+    client: Client, server: FaultServer, status: int, code: str | None, kind: type[ApiError]
+) -> None:
+    """By the word that the extension's 404 has; for every request, cancelling included."""
+    server.otherwise = lambda _: Respond(status, {"message": "no", "error_code": code})
+    errors = []
+    for ask in (
+        client.run_detail("run_1"),
+        client.run_log("run_1", 1),
+        client.run_diff("run_1"),
+        client.send(CancelRun("run_1"), before_first_byte=nothing),
+    ):
+        with pytest.raises(ApiError) as caught:
+            await ask
+        errors.append(type(caught.value))
+
+    assert errors[:3] == [kind] * 3
+    assert errors[3] is kind
+
+
+async def test_a_service_without_it_is_left_in_peace_until_the_habit_is_forgotten(
+    client: Client, server: FaultServer
+) -> None:
+    """Asked once; other refusals are not remembered, and are reasons in words."""
+    missing: list[bool] = []
+
+    async def is_missing() -> bool:
+        return bool(missing)
+
+    async def note() -> None:
+        missing.append(True)
+
+    extension = ServiceExtension(client, is_missing, note)
+    server.script(
+        Respond(404, {"message": "no such run", "error_code": "run_not_found"}), Respond(405, {"message": "x"})
+    )
+    refused = await extension.turns("run_1")
+    answers = [await extension.turns("run_1"), await extension.log("run_1", 1), await extension.diff("run_1")]
+    missing.clear()
+    server.script(Respond(200, TURNS))
+    told = await extension.turns("run_1")
+
+    assert isinstance(refused, Unavailable)
+    assert "no such run" in refused.reason
+    assert answers == [NOT_OFFERED] * 3
+    assert len(server.requests) == 3
+    assert not isinstance(told, Unavailable)
+    assert [turn.number for turn in told.turns] == [1, 2]
