@@ -121,7 +121,13 @@ def diff_call(run_id: str, turn: int | None) -> Call:
 
 
 def change(reply: Reply, turn: int | None) -> Change:
-    """A change; its files are in its patch."""
+    """A change; its files are in its patch.
+
+    Raises:
+        UnusableAnswerError: It is no patch: something else is at home at this path.
+    """
+    if not reply.headers.get("Content-Type", "").startswith("text/plain"):
+        raise UnusableAnswerError("The service's answer is not a patch.", status=reply.status)
     base, head = (_commit(reply.headers.get(f"Runwarden-{name}")) for name in ("Base", "Head"))
     name = "merge base with the default branch" if turn is None else "the branch before the turn"
     return Change(base, head, name if base else "", (), reply.body, source="service")

@@ -31,7 +31,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "runs view": ("runwarden runs view run_01J", "runwarden runs view run_01J --turn 2 --json"),
     "runs log": (
         "runwarden runs log run_01J --follow",
-        "runwarden runs log run_01J --turn 1 --all --raw > turn-1.log",
+        "runwarden runs log run_01J --turn 1 --all --raw",
     ),
     "runs cancel": ("runwarden runs cancel run_01J",),
     "runs diff": (

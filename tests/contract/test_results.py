@@ -21,6 +21,7 @@ from storage.records.results import LogChunk, Turn, Unavailable
 from tests.fault_server import FaultServer, Respond
 
 COMMIT = "4f1c" * 10
+PATCH = {"Content-Type": "text/plain; charset=utf-8"}
 TURNS = {"run_id": "run_1", "status": "failed", "turns": [{"number": 2, "state": "working"}, {"number": 1}]}
 PLACE = {
     "Runwarden-Log-Offset": "5",
@@ -61,16 +62,20 @@ async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Fau
     """The log's place and the diff's commits are in headers; the bytes are as they came."""
     server.script(
         Respond(200, b"\xff\x1b\0", PLACE),
-        Respond(200, b"diff --git", {"Runwarden-Head": COMMIT, "Runwarden-Base": "main"}),
-        Respond(200, b""),
+        Respond(200, b"diff --git", PATCH | {"Runwarden-Head": COMMIT, "Runwarden-Base": "main"}),
+        Respond(200, b"", PATCH),
+        Respond(200, {"runs": []}),
     )
     chunk = await client.run_log("run_1", 3, offset=-9, wait_s=7)
     change, whole = await client.run_diff("run_1", 2), await client.run_diff("run_1")
 
+    with pytest.raises(UnusableAnswerError, match="not a patch"):
+        await client.run_diff("run_1")
+
     assert chunk == LogChunk(5, 8, 9, ended=True, data=b"\xff\x1b\0")
     assert (change.head, change.base, change.patch, change.source) == (COMMIT, None, b"diff --git", "service")
     assert (whole.head, whole.patch) == (None, b"")
-    assert [request.target for request in server.requests] == [
+    assert [request.target for request in server.requests[:3]] == [
         "/v1/external/runs/run_1/turns/3/log?offset=-9&wait=7",
         "/v1/external/runs/run_1/turns/2/diff",
         "/v1/external/runs/run_1/diff",
