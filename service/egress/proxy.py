@@ -17,6 +17,8 @@ _TLS_PORT: Final = 443
 _TOLD: Final = 50
 """Of refused hosts, in one turn's log."""
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
+"""All that the internet uses of IPv6."""
 Address = tuple[str, int]
 
 
@@ -39,6 +41,8 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
+        if ip not in _GLOBAL_UNICAST:
+            return False
     return ip.is_global and not ip.is_multicast
 
 

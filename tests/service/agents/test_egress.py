@@ -1,0 +1,209 @@
+"""The way out of the sandbox: hosts of the list over TLS, at public addresses; no other connection comes to be."""
+
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.egress import outside as outside_module
+from service.egress.proxy import EgressProxy, is_public, public_addresses
+from tests.service.certificates import make_certificate
+
+Make = Callable[..., Any]
+ALLOWED = "allowed.example"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Any]:
+    """A TLS server for `allowed.example` and `other.example`, on loopback, which counts who connected."""
+    made = TlsHost(tmp_path)
+    yield made
+    made.close()
+
+
+class TlsHost:
+    """The server."""
+
+    def __init__(self, folder: Path) -> None:
+        made = make_certificate(folder / "tls", f"DNS:{ALLOWED},DNS:other.example")
+        self.authority, context = made.file, made.server_context()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.reached = 0
+        threading.Thread(target=self._serve, args=(context,), daemon=True).start()
+
+    def _serve(self, context: ssl.SSLContext) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.reached += 1
+            with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+                secured.recv(4096)
+                secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.fixture
+def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make) -> Make:
+    """Let a shell script run with `allowed.example` on its list, which stands for the server on loopback."""
+    addresses = {ALLOWED: [("127.0.0.1", host.port)], "other.example": [("127.0.0.1", host.port)]}
+
+    class Proxy(EgressProxy):
+        def __init__(self, place: Path, allowed: Any, say: Any) -> None:
+            super().__init__(
+                place, allowed, say, lambda name, port: addresses.get(name) or public_addresses(name, port)
+            )
+
+    monkeypatch.setattr(outside_module, "EgressProxy", Proxy)
+    stage = rehearse()
+
+    def run(source: str, egress: tuple[str, ...] = (ALLOWED, "localhost.example")) -> Any:
+        settings = (
+            f"export CURL_CA_BUNDLE={host.authority} SSL_CERT_FILE={host.authority} GIT_SSL_CAINFO={host.authority}\n"
+        )
+        settings += f"export NODE_EXTRA_CA_CERTS={host.authority}\n"
+        agent = script(settings + source, egress=list(egress), readable=[str(host.authority)], idle_timeout_s=120)
+        return stage.turn(agent, "go")
+
+    return run
+
+
+PYTHON = "/usr/bin/python3 -c 'import urllib.request as u; print(u.urlopen(\"https://{0}/\", timeout=60).read())' 2>&1"
+FETCH = 'fetch("https://{0}/").then(r => r.text()).then(console.log, e => console.log("failed", e.cause || e))'
+CLIENTS = {
+    "curl": "curl -sS --max-time 60 https://{0}/ 2>&1",
+    "python": PYTHON,
+    "node": f"node -e '{FETCH}' 2>&1",
+    "git": "git ls-remote https://{0}/x.git 2>&1",
+}
+NEEDS = {"python": "/usr/bin/python3"}
+_ASKED = "process.exit(process.allowedNodeEnvironmentFlags.has('--use-env-proxy') ? 0 : 1)"
+KNOWS_PROXIES = shutil.which("node") is not None and subprocess.run(["node", "-e", _ASKED], check=False).returncode == 0
+
+
+def needs(client: str) -> None:
+    if shutil.which(NEEDS.get(client, client)) is None:
+        pytest.skip(f"{client} is not installed")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_host_that_is_not_on_the_list_is_not_reached(proxied: Make, host: TlsHost, client: str) -> None:
+    """By name and by address; what was refused stands in the log, with the line that would allow it."""
+    needs(client)
+    done = proxied(f"{CLIENTS[client].format('other.example')}; {CLIENTS[client].format('192.0.2.7')}")
+
+    assert host.reached == 0, done.log
+    assert "hello" not in done.log
+    if client != "node" or KNOWS_PROXIES:
+        assert 'egress: other.example was refused; to allow it, add it to the agent: egress = ["other.ex' in done.log
+        assert "egress: 192.0.2.7 was refused" in done.log
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost, client: str) -> None:
+    """Each client finds the proxy in its environment, and checks the host's certificate itself."""
+    needs(client)
+    if client == "node" and not KNOWS_PROXIES:
+        pytest.skip("fetch reads NODE_USE_ENV_PROXY from Node 22.21 on; an older one reaches nothing at all")
+    done = proxied(CLIENTS[client].format(ALLOWED))
+
+    assert host.reached == 1, done.log
+    assert client == "git" or "hello" in done.log
+
+
+# Speaks with the proxy itself: {0} is what it asks for, {1} the name that its TLS then names.
+SPEAKER = """
+exec /usr/bin/python3 - <<'END'
+import socket, ssl
+def ask(target, name, tls=True):
+    with socket.create_connection(("127.0.0.1", 3128), 60) as link:
+        link.sendall(f"CONNECT {{target}} HTTP/1.1\\r\\n\\r\\n".encode())
+        answer = link.recv(4096).split(b"\\r\\n")[0].decode()
+        if "200" not in answer: return answer
+        context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
+        if not tls:
+            link.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n"); return link.recv(100)
+        try:
+            with context.wrap_socket(link, server_hostname=name) as secured:
+                secured.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n"); return secured.recv(100)[:15]
+        except OSError as error: return "cut off"
+def dial(address):
+    try: socket.create_connection(address, 5).close()
+    except OSError as error: return "no connection"
+    return "connected"
+{0}
+END
+"""
+
+
+def test_another_name_in_the_tls_greeting_gets_no_connection(proxied: Make, host: TlsHost) -> None:
+    """A fronted host, no name at all, no TLS: nothing is dialled before the greeting was read."""
+    words = f'print(ask("{ALLOWED}:443", "other.example"), ask("{ALLOWED}:443", None), ask("{ALLOWED}:443", "", False))'
+    done = proxied(SPEAKER.format(words))
+
+    assert done.log.splitlines()[-1] == "cut off cut off b''", done.log
+    assert host.reached == 0
+    assert f"a connection to {ALLOWED} was refused: it asks for other.example" in done.log
+
+
+def test_nothing_else_leads_out(proxied: Make, host: TlsHost) -> None:
+    """Addresses, other ports, plain HTTP, and sockets of its own past the relay."""
+    targets = [f"127.0.0.1:{host.port}", "[::1]:443", "169.254.169.254:443", f"{ALLOWED}:22", "localhost:443", "x"]
+    words = (
+        f"for one in {targets}: print(ask(one, 'x'))\nprint(dial(('127.0.0.1', {host.port})), dial(('192.0.2.7', 443)))"
+    )
+    done = proxied(SPEAKER.format(words))
+    lines = [line for line in done.log.splitlines() if not line.startswith("egress: ")]
+
+    assert lines == ["HTTP/1.1 403 Forbidden"] * len(targets) + ["no connection no connection"], done.log
+    assert host.reached == 0
+
+
+PRIVATE = [
+    *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1"),
+    *("::1", "::", "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1"),
+    *("255.255.255.255", "198.18.0.1", "192.0.2.1", "fec0::1", "::7f00:1", "ff02::1", "fd00:ec2::254"),
+]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """An allowed name may be given any address by who runs its DNS."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    found = [(family, socket.SOCK_STREAM, 6, "", (address, 443)), (socket.AF_INET, 1, 6, "", ("9.9.9.9", 443))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    assert not is_public(address)
+    assert public_addresses("evil.example", 443) == [("9.9.9.9", 443)]
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "port", "expected"),
+    [
+        ("a.example", "a.example", 443, True),
+        ("a.example", "b.a.example", 443, False),
+        ("*.a.example", "b.a.example", 443, True),
+        ("*.a.example", "a.example", 443, False),
+        ("*.a.example", "evila.example", 443, False),
+        ("a.example:8443", "a.example", 8443, True),
+        ("a.example:8443", "a.example", 443, False),
+        ("a.example", "a.example", 80, False),
+    ],
+)
+def test_the_list_is_taken_literally(tmp_path: Path, entry: str, host: str, port: int, *, expected: bool) -> None:
+    """A name, or all below one; a port, or TLS's own."""
+    with EgressProxy(tmp_path / "door", [entry], lambda _: None) as proxy:
+        assert proxy.allows(host, port) is expected
