@@ -169,7 +169,7 @@ PRESETS: Final = {
         settings=json.dumps(
             {
                 "security": {"auth": {"selectedType": "gemini-api-key"}},
-                "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+                "general": {"enableAutoUpdate": False},
                 "privacy": {"usageStatisticsEnabled": False},
                 "telemetry": {"enabled": False},
             }

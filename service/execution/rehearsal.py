@@ -1,8 +1,11 @@
 """A rehearsal: one turn of an agent on a repository of the caller's, without a run and without a push."""
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.egress.outside import MemoryLedger
+from service.egress.usage import Usage
 from service.execution import agent as agent_process
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import Git
@@ -27,6 +30,8 @@ class Rehearsed:
     """What would have been committed."""
     reason: str | None = None
     """The kind of the failure."""
+    used: Sequence[tuple[str, Usage, int]] = ()
+    """Of a model: its name, the tokens, and millionths of a dollar, for each request."""
 
 
 class Rehearsal:
@@ -43,7 +48,7 @@ class Rehearsal:
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
         git = Git(workspace.git_home, self._settings.git_timeout_s, _identity(self._settings))
         log, secrets = io.BytesIO(), Secrets(of_environment(agent.secret_names))
-        failure = reason = None
+        failure, reason, ledger = None, None, MemoryLedger()
         diff, result = "", Result()
         try:
             snapshot = Mirror(self._folder.mirrors, self._url, git).fetch(_BRANCH)
@@ -52,7 +57,7 @@ class Rehearsal:
             workspace.create(task)
             base = workspace.check_out(git, snapshot, _BRANCH)
             kept = session_of(self._folder, run_id, agent), cache_of(self._folder, "rehearsal", agent)
-            command = AgentCommand(agent, workspace, snapshot.git_dir / "objects", self._sandbox, task, *kept)
+            command = AgentCommand(agent, workspace, snapshot.git_dir / "objects", self._sandbox, task, *kept, ledger)
             try:
                 agent_process.run(command, log, self._settings.agent, secrets, lambda: None)
             except (AgentFailedError, NoSandboxError) as error:
@@ -66,7 +71,7 @@ class Rehearsal:
             )
         finally:
             workspace.remove()
-        return Rehearsed(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason)
+        return Rehearsed(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, ledger.used)
 
 
 def _identity(settings: Execution) -> dict[str, str]:
