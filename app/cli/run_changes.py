@@ -9,7 +9,7 @@ import click
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Document, Format, Output
 from app.cli.run_wait import RunLookup
@@ -51,8 +51,11 @@ async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Re
         try:
             run = await lookup.current(run_id)
         except ApiError as error:
+            try:
+                run = await lookup.cached(run_id)
+            except CommandFailedError:
+                raise error from None
             invocation.output.note(f"{error.message} The run is as it was last seen.")
-            run = await lookup.cached(run_id)
         detail = await engine.cache.detail(run.run_id)
         if detail is None:
             raise failed("not_found", f"The run {run_id} is not held here.", run_id=run_id)
@@ -92,7 +95,8 @@ async def diff(
     _tell_origin(output, change)
     if output.format is not Format.TABLE or stat:
         documents = [_file_document(file) for file in change.files]
-        output.listing("files", documents, change.files, _FILES, more=_facts(change), empty="Nothing was changed.")
+        output.listing("files", documents, change.files, _FILES, more=_facts(change))
+        output.text(_total(change))
     elif name_only:
         for file in change.files:
             output.print(_quoted(file.path))
@@ -265,6 +269,12 @@ def _count(number: int | None) -> str:
     return "" if number is None else str(number)
 
 
+def _total(change: Change) -> str:
+    added = sum(file.additions or 0 for file in change.files)
+    removed = sum(file.deletions or 0 for file in change.files)
+    return f"{len(change.files)} files, {added} lines added, {removed} removed"
+
+
 def _bar(file: ChangedFile) -> str:
     if file.is_binary:
         return "binary"
@@ -292,7 +302,14 @@ def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
 
     patch = Patch(data)
     patch.read()
+    is_binary = False
     for number, kind in enumerate(patch.kinds):
+        if patch.line(number) == b"GIT binary patch":
+            is_binary = True
+            yield "(binary content, not shown)"
+        is_binary = is_binary and not patch.line(number).startswith(b"diff --git ")
+        if is_binary:
+            continue
         text = patch.line(number).decode(errors="replace").expandtabs(_TAB)
         tone = _TONES.get(chr(kind)) if colour else None
         safe = safe_text(text, limit=_LONGEST_LINE)

@@ -17,8 +17,8 @@ _ITEM: Final = re.compile(r"\s{0,12}(?:[-*+]|\d{1,3}[.)])\s+(.*)")
 _PLACE: Final = re.compile(
     r"(?<![\w/:.])`?([\w.@+-][\w.@+/-]{0,300}\.\w{1,12}):(\d{1,9})(?::\d+)?`?(?![\w/])(?:\s*[:\u2013\u2014-]\s*)?"
 )
-_LINE: Final = re.compile(r"\bline (\d{1,9})\b")
-_SEVERITY: Final = re.compile(r"\W{0,4}([A-Za-z]{3,9})\b")
+_LINE: Final = re.compile(r" ?\bline (\d{1,9})\b")
+_SEVERITY: Final = re.compile(r"[^\w`]{0,4}([A-Za-z]{3,9})\b[*_\]):]{0,4}")
 _WEIGHTS: Final[dict[str, Severity]] = {
     **dict.fromkeys(("blocker", "critical"), "blocker"),
     **dict.fromkeys(("major", "high", "error"), "major"),
@@ -43,7 +43,9 @@ def _findings(text: str) -> Iterator[Finding]:
         elif heading := _HEADING.match(line):
             path = _path(heading[2])
         elif place := _PLACE.search(line):
-            yield _finding(at, place[1], int(place[2]), line[: place.start()] + line[place.end() :])
+            before, after = line[: place.start()], line[place.end() :]
+            is_first = all(word.lower() in _WEIGHTS or word.isdecimal() for word in re.findall(r"\w+", before))
+            yield _finding(at, place[1], int(place[2]), before + after if is_first and after else line)
         elif path and (item := _ITEM.match(line)):
             number = _LINE.search(item[1])
             yield _finding(at, path, int(number[1]) if number else None, item[1])
@@ -69,5 +71,8 @@ def _path(heading: str) -> str:
 def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:
     item = _ITEM.match(rest)
     text = (item[1] if item else rest).strip()
-    weight = _SEVERITY.match(text)
-    return Finding(path, line, text, _WEIGHTS.get(weight[1].lower()) if weight else None, at)
+    said = _SEVERITY.match(text)
+    weight = _WEIGHTS.get(said[1].lower()) if said else None
+    if said and weight:  # It is told beside the text, and so is the line.
+        text = text[said.end() :]
+    return Finding(path, line, _LINE.sub("", text, count=1).strip(" :-\u2013\u2014") or rest.strip(), weight, at)

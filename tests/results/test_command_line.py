@@ -56,6 +56,7 @@ def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
         ["modified", "2", "2"],
         ["added", "1", "0"],
         ["added", "5", "0"],
+        ["3", "files,", "8"],
     ]
 
 

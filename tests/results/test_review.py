@@ -33,6 +33,7 @@ app/other.py:3: this is code
 def test_both_ways_of_writing_are_understood() -> None:
     """A path as a heading, and a path with its line; code is left alone."""
     found = [(each.path, each.line, each.severity, each.at) for each in findings(REVIEW)]
+    texts = [each.text for each in findings(REVIEW)]
 
     assert found == [
         ("README.md", 1, None, 2),
@@ -41,6 +42,8 @@ def test_both_ways_of_writing_are_understood() -> None:
         ("src/a-b.ts", 7, "blocker", 21),
         ("lib/x.c", 9, "note", 22),
     ]
+    assert texts[:3] == ["See README.md:1 for more.", "`eval`: `eval` of what a request says", "`todo`: no owner"]
+    assert texts[3:] == ["wrong", "lib/x.c:9"]
 
 
 @pytest.mark.parametrize("piece", ["", "#", "`", "a.", "- ", "x/", "- a.b:1\n", "[`a.b:"])
