@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "bot", "ended", "undelivered"]
+Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "bot", "undelivered", "ended"]
 Severity = Literal["critical", "decide", "look"]
 SEVERITIES: Final[Mapping[Kind, Severity]] = {
     "host": "critical",
@@ -72,7 +72,9 @@ class InboxItem:
     cure: str = ""
     """What to do about it, as a command."""
     subject: str = ""
-    """What it is about: a code host, an action, a decision, an automation."""
+    """What it is about: a code host, an action, a decision, an automation, a route."""
+    group: str = ""
+    """What all causes in its repository are marked under."""
     entries: tuple[InboxEntry, ...] = ()
     """What happened, newest first; of very many the newest."""
     newest: tuple[InboxEntry, ...] = ()

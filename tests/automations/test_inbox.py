@@ -40,6 +40,7 @@ def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, c
     assert (item["key"], item["title"], item["count"]) == ("failed:acme/api", "2 runs failed in acme/api", 2)
     assert item["cure"] == "runwarden runs show run_1"
     assert keys(cli) == keys(cli) == ["failed:acme/api"]
+    assert cli("inbox", "--json", RUNWARDEN_DATA_DIR="").json()["items"] == [item]
     assert cli("inbox", "done", "failed:acme/api", RUNWARDEN_DATA_DIR="").code == 0
     assert keys(cli) == []
     assert keys(cli, "--all") == ["failed:acme/api"]
@@ -58,6 +59,7 @@ def test_what_is_put_away_is_undone(service: Service, cli: CommandLine, how: tup
     assert keys(cli) == []
     assert cli("inbox", "undo", "--json", RUNWARDEN_DATA_DIR="").json() == {"keys": ["failed:acme/api"]}
     assert keys(cli) == ["failed:acme/api"]
+    assert cli("inbox", "undo", "--json", RUNWARDEN_DATA_DIR="").json() == {"keys": []}
     assert cli("inbox", "done", "nope", RUNWARDEN_DATA_DIR="").code == 7
 
 

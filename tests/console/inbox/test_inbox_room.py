@@ -1,91 +1,22 @@
 """The Inbox tab, over the real cache, ledger and state."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Final
+from datetime import datetime
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from app.automations.inbox import Inbox
-from app.config import STATE_FILE, data_folder
-from app.config.load import parse
 from app.console.inbox.sheets import snoozes
 from app.console.runs.run_screen import RunScreen
 from app.events import StateChangedElsewhere
 from storage.foreign_writes import ForeignWrites
 from storage.records import PollOutcome
-from storage.records.decision import Occurrence, Verdict
-from storage.state import State
-from tests.automations.conftest import rule
-from tests.console.conftest import MESSAGE, SMALL, WIDE, Disk, Scene, Staged
-from tests.console.scenes import engine_on, settings_for
+from storage.records.inbox import Mark
+from tests.console.conftest import MESSAGE, Disk, Staged
+from tests.console.inbox.conftest import fail, here, inbox, keys, state_of
+from tests.console.scenes import engine_on
 from tests.run_board import Board
 from widgets.frame.header_bar import HeaderBar
 from widgets.inbox import InboxTable
-
-RULES: Final = parse(
-    Path("/etc/config.toml"), rule(approval="true") + "\n" + rule(name='"nightly review"', on='{ every = "6h" }')
-).automations
-HOSTILE: Final = "fix/\x1b]52;c;eA==\x07[/nope]\u202egnp.exe"
-FAILED_ABOUT: Final = 22.0
-"""Minutes before now that the newest run of the scene failed."""
-
-
-@pytest.fixture(autouse=True)
-def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Actions get the same ids in every picture."""
-    monkeypatch.setattr("storage.ledger.entries.secrets.randbits", lambda bits: 7)
-
-
-def state_of(scene: Scene) -> State:
-    return scene.engine.usable_state()
-
-
-@asynccontextmanager
-async def inbox(
-    staged: Staged, size: tuple[int, int] = WIDE, *, automated: bool = True, **options: bool
-) -> AsyncIterator[Scene]:
-    """The tab, with something of each kind."""
-    async with staged(size, changed={"automations": RULES} if automated else {}, **options) as scene:
-        await unknown_outcome(scene)
-        if automated:
-            for each in RULES:
-                await state_of(scene).begin_rule(each.name, "as it is", scene.clock())
-            await state_of(scene).pause("nightly review", "5 failures in a row, the last one: no such agent")
-            occurrence = Occurrence("run_1:failed", scene.clock() - timedelta(minutes=3))
-            await state_of(scene).decide("r", occurrence, lambda _: Verdict("waiting"))
-        await scene.ring(StateChangedElsewhere())
-        await scene.press("7")
-        yield scene
-
-
-async def unknown_outcome(scene: Scene) -> None:
-    ledger = scene.engine.ledger
-    given = {"kind": "run.start", "subject": "acme/api", "key": "k", "path": "/runs", "body_json": "{}"}
-    action = await ledger.prepare(action_id=None, actor="console:ann", **given)
-    await ledger.sending(action.action_id)
-    await ledger.unknown(action.action_id, None)  # type: ignore[arg-type]
-
-
-def keys(scene: Scene) -> list[str]:
-    """What the list holds, from top to bottom."""
-    return [item.key for item in scene.app.session.inbox.items or ()]
-
-
-def here(scene: Scene) -> str:
-    item = scene.app.screen.query_one(InboxTable).item
-    return "" if item is None else item.key
-
-
-async def fail(scene: Scene, board: Board, run_id: str, **changed: object) -> None:
-    """Another run fails, now."""
-    scene.clock.move(minutes=1)
-    minutes = 600.0 + (scene.clock() - datetime.fromisoformat("2026-05-01T22:00:00+00:00")).total_seconds() / 60
-    board.put(run_id, "failed", created=minutes - 0.5, updated=minutes, **changed)
-    await scene.sync()
 
 
 async def test_what_waits_is_counted_everywhere_and_looking_changes_nothing(staged: Staged) -> None:
@@ -243,6 +174,26 @@ async def test_a_cause_is_one_item(staged: Staged, board: Board) -> None:
         assert titles["failed:acme/web:out-of-memory-gib"] == "2 runs failed in acme/web: Out of memory (4 GiB)"
         assert titles["failed:acme/web:no-such-branch"] == "A run failed in acme/web: No such branch"
 
+        box = Inbox.of(scene.engine)
+        ours = [item for item in await box.items() if item.group == "failed:acme/web"]
+        await box.done(ours[:2])
+        assert (await state_of(scene).marks()).keys().isdisjoint({"failed:acme/web"} - {item.key for item in ours[:2]})
+        await box.done([item for item in await box.items() if item.group == "failed:acme/web"])
+        # Now nothing of the repository is left: its notifications end as well.
+        assert "failed:acme/web" in await state_of(scene).marks()
+
+
+async def test_a_notification_that_is_acknowledged_is_done(staged: Staged, board: Board) -> None:
+    """By its repository's key, whatever the causes; what fails later is news."""
+    async with inbox(staged, automated=False) as scene:
+        data = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
+        await fail(scene, board, "run_new1", repository=data, failure_reason="No such branch")
+        await state_of(scene).mark({"failed:acme/web": Mark(done_until=scene.clock())}, scene.clock())
+        await scene.ring(StateChangedElsewhere())
+        assert not any(key.startswith("failed:acme/web") for key in keys(scene))
+        await fail(scene, board, "run_new2", repository=data, failure_reason="No such branch")
+        assert "failed:acme/web:no-such-branch" in keys(scene)
+
 
 async def test_a_read_only_profile_has_an_inbox(staged: Staged) -> None:
     """It writes to nothing but our own state."""
@@ -262,56 +213,6 @@ def test_snoozes_are_by_the_local_clock(monkeypatch: pytest.MonkeyPatch) -> None
         untils = [until.isoformat() for _, until in snoozes(datetime.fromisoformat(now))]
 
         assert untils[1:] == [tomorrow, monday]
-
-
-SIZES = pytest.mark.parametrize("size", [SMALL, (120, 32), WIDE], ids=["80x24", "120x32", "140x40"])
-
-
-@SIZES
-async def test_picture_of_a_full_one(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
-    """With two marked."""
-    async with inbox(staged, size) as scene:
-        await scene.press("j", "x", "x")
-        assert scene.app.export_screenshot() == picture
-
-
-@SIZES
-async def test_picture_of_an_empty_one(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
-    """After everything was dealt with."""
-    async with inbox(staged, size) as scene:
-        await scene.press("X", "e")
-        assert keys(scene) == []
-        assert scene.app.export_screenshot() == picture
-
-
-@SIZES
-async def test_picture_of_a_hostile_name(
-    staged: Staged, picture: SnapshotAssertion, board: Board, size: tuple[int, int]
-) -> None:
-    """What a terminal would obey keeps to its own cells."""
-    async with inbox(staged, size, automated=False) as scene:
-        data = {"platform": "github", "data": {"owner": "acme\x1b[2J", "repo": "re\u200bpo[b]"}}
-        why = "\x1b[31mdied[/red]" * 20
-        await fail(scene, board, "run_new", branch_name=HOSTILE, repository=data, failure_reason=why)
-        scene.app.screen.query_one(InboxTable).seek(next(key for key in keys(scene) if "\x1b" in key))
-        await scene.settle()
-        assert scene.app.export_screenshot() == picture
-
-
-@SIZES
-async def test_picture_of_a_broken_state(
-    staged: Staged, picture: SnapshotAssertion, board: Board, tmp_path: Path, size: tuple[int, int]
-) -> None:
-    """What waits is shown; that nothing can be put away is said, and no key does."""
-    settings = settings_for(board.base_url, tmp_path)
-    folder = data_folder(settings, settings.profile())
-    folder.mkdir(mode=0o700, parents=True)
-    (folder / STATE_FILE).write_bytes(b"not a database" * 100)
-    async with staged(size) as scene:
-        await scene.press("7", "e")
-        assert keys(scene)
-        assert scene.toasts[-1] == "Nothing can be put away: see below."
-        assert scene.app.export_screenshot() == picture
 
 
 async def test_a_disk_that_fails_is_said(staged: Staged, disk: Disk) -> None:

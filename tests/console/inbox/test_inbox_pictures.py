@@ -1,0 +1,65 @@
+"""The Inbox tab as it looks."""
+
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from storage.errors import DatabaseDamagedError
+from storage.state import State
+from storage.state.opening import DAMAGE_CURE
+from tests.console.conftest import SMALL, WIDE, Staged
+from tests.console.inbox.conftest import HOSTILE, fail, inbox, keys
+from tests.run_board import Board
+from widgets.inbox import InboxTable
+
+SIZES = pytest.mark.parametrize("size", [SMALL, (120, 32), WIDE], ids=["80x24", "120x32", "140x40"])
+
+
+@SIZES
+async def test_picture_of_a_full_one(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+    """With two marked."""
+    async with inbox(staged, size) as scene:
+        await scene.press("j", "x", "x")
+        assert scene.app.export_screenshot() == picture
+
+
+@SIZES
+async def test_picture_of_an_empty_one(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+    """After everything was dealt with."""
+    async with inbox(staged, size) as scene:
+        await scene.press("X", "e")
+        assert keys(scene) == []
+        assert scene.app.export_screenshot() == picture
+
+
+@SIZES
+async def test_picture_of_a_hostile_name(
+    staged: Staged, picture: SnapshotAssertion, board: Board, size: tuple[int, int]
+) -> None:
+    """What a terminal would obey keeps to its own cells."""
+    async with inbox(staged, size, automated=False) as scene:
+        data = {"platform": "github", "data": {"owner": "acme\x1b[2J", "repo": "re\u200bpo[b]"}}
+        why = "\x1b[31mdied[/red]" * 20
+        await fail(scene, board, "run_new", branch_name=HOSTILE, repository=data, failure_reason=why)
+        scene.app.screen.query_one(InboxTable).seek(next(key for key in keys(scene) if "\x1b" in key))
+        await scene.settle()
+        assert scene.app.export_screenshot() == picture
+
+
+@SIZES
+async def test_picture_of_a_broken_state(
+    staged: Staged, picture: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    """What waits is shown; that nothing can be put away is said, and no key does."""
+
+    def fail(*_: object, **__: object) -> None:
+        path = Path("~/.local/share/runwarden/acme-prod/state.sqlite3")
+        raise DatabaseDamagedError(f"{path} is not a database. {DAMAGE_CURE}", path=path)
+
+    monkeypatch.setattr(State, "open", fail)
+    async with staged(size) as scene:
+        await scene.press("7", "e")
+        assert keys(scene)
+        assert scene.toasts[-1] == "Nothing can be put away: see below."
+        assert scene.app.export_screenshot() == picture
