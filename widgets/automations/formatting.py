@@ -56,7 +56,7 @@ class RuleView:
     upcoming: tuple[datetime, ...] = ()
     """Its next times; empty: it waits for something to happen."""
     journal: tuple[Decision, ...] = ()
-    """Newest first."""
+    """Those of the strip, newest first."""
     waiting: int = 0
     """How many of its decisions wait for a person."""
     warnings: tuple[SafeText, ...] = ()

@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from app.text import SafeText
+from storage.records.decision import Decision
 from widgets.automations.formatting import STRIP, RuleView, journal_lines
 from widgets.badges import STYLES, Badge
 from widgets.clickable import ClickableLine
@@ -65,6 +66,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
+        self._journal: tuple[Decision, ...] = ()
         self._written: tuple[SafeText, ...] = ()
         self._painted: tuple[Content, Content] | None = None
         self._now: datetime | None = None
@@ -75,9 +77,10 @@ class RulePane(FactPane[RuleView], can_focus=True):
         yield Static(id="rule-journal", markup=False)
         yield Static(id="rule-written", markup=False)
 
-    def show_written(self, lines: tuple[SafeText, ...]) -> None:
-        """Show the rule's table as the configuration has it; empty: it is not known."""
-        self._written = lines
+    def show_more(self, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime) -> None:
+        """Show the rule's whole journal, and its table as the configuration has it; empty: it is not known."""
+        self._journal, self._written = journal, written
+        self._paint(now)
 
     def on_resize(self) -> None:
         """Break the journal's lines again."""
@@ -91,11 +94,9 @@ class RulePane(FactPane[RuleView], can_focus=True):
 
     def _paint(self, now: datetime) -> None:
         self._now = now
-        if self._item is None:
-            return
-        journal = journal_lines(self._item.journal, now, self.scrollable_content_region.width - 4)
+        journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4)
         nothing = Content.styled("Nothing has set it off yet.", STYLES["quiet"])
-        parts = _titled("Journal", journal if self._item.journal else nothing), _written(self._written)
+        parts = _titled("Journal", journal if self._journal else nothing), _written(self._written)
         if parts != self._painted:
             self._painted = parts
             for name, part in zip(("#rule-journal", "#rule-written"), parts, strict=True):

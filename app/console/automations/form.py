@@ -19,12 +19,12 @@ from app.config import ConfigError, Settings, data_folder
 from app.config.automation_tables import AutomationTables, read_rule, save_table
 from app.console.automations.loaders import RulesFile, view_of
 from app.console.automations.replay_sheet import ReplaySheet
-from app.console.automations.sheets import ChoicePicker
 from app.console.coalesced_task import CoalescedTask, Start
 from app.console.forms.drafts import Drafts, named
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.forms.instructions import EditorError, edit
+from app.console.inbox.sheets import ChoiceSheet
 from app.console.session import CURE_S, guarded
 from app.engine import Engine
 from app.rules.rule import Rule
@@ -196,15 +196,13 @@ class AutomationForm(ModalScreen[str | None]):
                 self._editor.take_focus()
 
         settings, now = self._file.settings, self._engine.clock()
-        read = [(table, _read(table, settings, ())) for table in recipes(settings)]
+        read = [(_read(table, settings, ()), table) for table in recipes(settings)]
         choices = [
-            (table, Content.assemble((rule.name, "bold"), f"\n{sentence(rule, now)}"))
-            for table, rule in read
+            (Content.assemble((rule.name, "bold"), f"\n   {sentence(rule, now)}"), table)
+            for rule, table in read
             if isinstance(rule, Rule)
         ]
-        self.app.push_screen(
-            ChoicePicker("Begin with a recipe", "They replace what is typed; ctrl+z undoes it", choices), fill
-        )
+        self.app.push_screen(ChoiceSheet("Begin with a recipe; ctrl+z undoes it", choices), fill)
 
     async def action_replay(self) -> None:
         """Show what it would have done."""

@@ -18,7 +18,7 @@ from app.rules.sentence import limits, sentence, warnings
 from app.text import SafeText, safe_block, safe_text
 from storage.records.decision import Decision, RuleState
 from storage.state import State
-from widgets.automations.formatting import RuleView
+from widgets.automations.formatting import STRIP, RuleView
 from widgets.automations.table import Status
 from widgets.badges import Badge
 
@@ -92,7 +92,7 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
     bot = process_of(await state.lease_owner(LEASE, now))
     views = []
     for rule in rules:
-        journal = await state.journal(rule.name, limit=JOURNAL)
+        journal = await state.journal(rule.name, limit=STRIP)
         count = sum(decision.rule == rule.name for decision in waiting)
         views.append(view_of(rule, states.get(rule.name), rules, now, journal=journal, waiting=count))
     at_work = Badge("●", "a bot is at work:", "good"), safe_text(f"process {bot}")

@@ -18,7 +18,8 @@ from app.automations.runner import fingerprint
 from app.config import ConfigError
 from app.config.automation_tables import read_tables, save_table, with_enabled
 from app.console.automations.loaders import Automations, RulesFile
-from app.console.automations.sheets import ApprovalsSheet, ChoicePicker, ConfirmSheet
+from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
+from app.console.inbox.sheets import ChoiceSheet
 from app.console.session import CURE_S, Session
 from app.rules.rule import OnRun, OnStuck, Rule
 from app.text import safe_text
@@ -90,7 +91,7 @@ class RuleActions:
             StorageError: The state cannot be read or written.
         """
         if name == "approvals":
-            self._push(ApprovalsSheet(self._session, self._approvals, self._settle), lambda _: self._changed())
+            self.show_approvals()
         elif name == "new":
             await self._edit(None)
         elif rule is not None:
@@ -102,6 +103,10 @@ class RuleActions:
                 "set_off": self._set_off,
                 "copy": self._copy,
             }[name](rule)
+
+    def show_approvals(self, first: int | None = None) -> None:
+        """Show what waits for approval, beginning with the decision of this number."""
+        self._push(ApprovalsSheet(self._session, self._approvals, self._settle, first), lambda _: self._changed())
 
     async def saved(self, what: str) -> None:
         """Say what was written, and have a bot that is at work go by it.
@@ -191,8 +196,7 @@ class RuleActions:
             if run_id is not None:
                 self._run(partial(self._confirm, rule, run_id))
 
-        choices = [(run.run_id, self._line(run)) for run in runs]
-        self._push(ChoicePicker("On which run?", "The newest that the rule is about", choices), picked)
+        self._push(ChoiceSheet("On which run?", [(self._line(run), run.run_id) for run in runs]), picked)
 
     def _line(self, run: Run) -> Content:
         badge, when = run_badge(run.status), started(run.created_at, self._session.run_now())

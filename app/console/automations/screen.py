@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from textual import on
@@ -11,13 +11,13 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.widget import Widget
 
-from app.console.automations.loaders import Automations, RulesFile, read_automations
+from app.console.automations.loaders import JOURNAL, Automations, RulesFile, read_automations
 from app.console.automations.rule_actions import RULE_BINDINGS, RuleActions
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
 from app.console.session import Session
 from app.console.troubles import UNREADABLE, storage_notice
-from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged, StateChangedElsewhere
+from app.events import Event, StateChangedElsewhere
 from app.rules.rule import Rule
 from app.text import safe_text
 from storage.errors import StorageError
@@ -26,6 +26,7 @@ from widgets.automations.table import RulePane, RuleTable, StatusLine
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
 
+READ_EVERY: Final = timedelta(seconds=15)
 READING: Final = Notice("◌", "Reading the automations…", tone="busy")
 NONE_YET: Final = Notice(
     "○",
@@ -53,6 +54,7 @@ class RulesScreen(BaseScreen):
         self.file = file or RulesFile(session.settings)
         self._trouble: Notice | None = None
         """What is wrong with the state or the configuration: it concerns this tab alone."""
+        self._read_at = session.clock()
         self._reader = CoalescedTask(self._read, self.run_worker)
         self.rule_actions = RuleActions(session, self.file, self._push, self.run_worker, self._reader.ask)
 
@@ -65,8 +67,14 @@ class RulesScreen(BaseScreen):
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again what may have changed."""
-        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
+        """Read again what another process decided; behind another screen that waits until this one is on show."""
+        if isinstance(event, StateChangedElsewhere) and self.is_current:
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Move the ages; a bot that died and a file that was edited ring no bell."""
+        self.query_one(RulePane).tick(now)
+        if now - self._read_at >= READ_EVERY:
             self._reader.ask()
 
     def trouble(self) -> Notice | None:
@@ -108,6 +116,7 @@ class RulesScreen(BaseScreen):
     async def _read(self) -> None:
         session = self.session
         engine = await session.opened()
+        self._read_at = session.clock()
         settings, name = await asyncio.to_thread(self.file.read), session.profile.name
         problem = self.file.problem
         try:
@@ -125,14 +134,14 @@ class RulesScreen(BaseScreen):
         self.show_trouble()
         self.refresh_bindings()
 
-    async def written(self) -> None:
-        """Show the rule in focus as it is written."""
-        if (view := self.view) is not None:
-            lines = await asyncio.to_thread(self.file.written, view.key)
-            if self.view is not None and self.view.key == view.key:
-                pane = self.query_one(RulePane)
-                pane.show_written(lines)
-                pane.tick(self.session.clock())
+    async def read_more(self) -> None:
+        """Show the journal of the rule in focus, and how it is written."""
+        if (view := self.view) is None or self.session.engine is None:
+            return
+        journal = await self.session.engine.usable_state().journal(view.key, limit=JOURNAL)
+        written = await asyncio.to_thread(self.file.written, view.key)
+        if self.view is not None and self.view.key == view.key:
+            self.query_one(RulePane).show_more(journal, written, self.session.clock())
 
 
 class AutomationsScreen(RulesScreen):
@@ -155,6 +164,8 @@ class AutomationsScreen(RulesScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._table = RuleTable(session.clock())
+        self._place = ""
+        """Where to go once the rules were read."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Whether a bot is at work, the rules, and one of them."""
@@ -182,11 +193,21 @@ class AutomationsScreen(RulesScreen):
         self._table.refresh(layout=True)
         if found is not None:
             self.query_one(StatusLine).show(found.status if views else None)
+            place, self._place = self._place, ""
+            if any(place == str(decision.decision_id) for decision in found.waiting):
+                self.rule_actions.show_approvals(int(place))
+            elif place:
+                self._table.seek(place)
 
     def tick(self, now: datetime) -> None:
         """Move the ages."""
+        super().tick(now)
         self._table.tick(now)
-        self.query_one(RulePane).tick(now)
+
+    def go_to(self, place: str) -> None:
+        """Put the cursor on the rule of this name, or show the approval of this number."""
+        self._place = place
+        self._reader.ask()
 
     def action_pane(self) -> None:
         """Show or hide the rule beside the table."""
@@ -196,7 +217,7 @@ class AutomationsScreen(RulesScreen):
     def _highlighted(self) -> None:
         pane = self.query_one(RulePane)
         pane.show(self._table.item, self.session.clock())
-        self.run_worker(self.written, exclusive=True, group="written")
+        self.run_worker(self.read_more, exclusive=True, group="more")
         self.refresh_bindings()
 
     @on(LineTable.Chosen)
@@ -244,11 +265,7 @@ class RuleScreen(RulesScreen):
         views = found.views if found is not None else ()
         self._view = next((view for view in views if view.key == self._view.key), self._view)
         self.query_one(RulePane).show(self._view, self.session.clock())
-        self.run_worker(self.written, exclusive=True, group="written")
-
-    def tick(self, now: datetime) -> None:
-        """Move the ages."""
-        self.query_one(RulePane).tick(now)
+        self.run_worker(self.read_more, exclusive=True, group="more")
 
     def action_back(self) -> None:
         """Go back to the automations."""

@@ -1,4 +1,4 @@
-"""Sheets of the Automations tab: what would be done before it is done, what waits for approval, and choices."""
+"""Sheets of the Automations tab: what would be done before it is done, and what waits for approval."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
@@ -8,12 +8,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
+from textual.widgets import Static
 
 from app.automations.by_hand import Preview
 from app.console.session import Session
-from app.console.sheet import Options, PickerScreen, Sheet, clicked
+from app.console.sheet import Sheet, clicked
 from app.text import SafeText, safe_block, safe_text
 from widgets.automations.approvals import Approval, ApprovalCard
 from widgets.automations.formatting import request_of
@@ -94,12 +93,14 @@ class ApprovalsSheet(Sheet[None]):
         session: Session,
         waiting: Callable[[], Awaitable[Sequence[Approval]]],
         settle: Callable[[Approval, bool], Awaitable[None]],
+        first: int | None,
     ) -> None:
-        """Prepare; `waiting` reads what waits, and `settle` approves or rejects."""
+        """Prepare; `waiting` reads what waits, `settle` approves or rejects, and `first` is the card to begin with."""
         super().__init__()
         self._session = session
         self._waiting = waiting
         self._settle = settle
+        self._first = first
 
     def compose(self) -> ComposeResult:
         """A card each."""
@@ -154,38 +155,13 @@ class ApprovalsSheet(Sheet[None]):
         if not waiting:
             self.dismiss(None)
             return
-        held = self.focused.approval.decision if isinstance(self.focused, ApprovalCard) else None
+        held = self.focused.approval.decision.decision_id if isinstance(self.focused, ApprovalCard) else self._first
         now, page = self._session.clock(), self.query_one(VerticalScroll)
         await page.remove_children()
         cards = [ApprovalCard(each, now) for each in waiting]
         await page.mount_all(cards)
-        next((card for card in cards if card.approval.decision == held), cards[0]).focus()
+        next((card for card in cards if card.approval.decision.decision_id == held), cards[0]).focus()
 
     def _tick(self) -> None:
         for card in self.query(ApprovalCard):
             card.tick(self._session.clock())
-
-
-class ChoicePicker(PickerScreen[str]):
-    """Closes with what was chosen: a run to set a rule off on, or a template."""
-
-    BINDINGS: ClassVar[list[BindingType]] = []
-
-    def __init__(self, title: str, hint: str, choices: Sequence[tuple[str, Content]]) -> None:
-        """Prepare; each choice is what the picker closes with, and how it reads."""
-        super().__init__()
-        self.TITLE_TEXT = title
-        self.HINT = f"{hint} · enter chooses"
-        self._choices = choices
-
-    def compose_choice(self) -> ComposeResult:
-        """A choice each."""
-        yield Options(*(Option(content) for _, content in self._choices))
-
-    def on_mount(self) -> None:
-        """The keys go to the list."""
-        self.query_one(Options).focus()
-
-    @on(OptionList.OptionSelected)
-    def _picked(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._choices[event.option_index][0])

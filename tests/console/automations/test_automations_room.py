@@ -1,5 +1,6 @@
 """The Automations tab, over the real engine, the real state and a configuration file."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from textual.widgets import TextArea
 
 from app.console.automations.form import recipes
 from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
+from app.console.messages import GoToTab
 from app.events import StateChangedElsewhere
 from tests.console.automations.conftest import (
     ONE,
@@ -86,6 +88,9 @@ async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Conf
         await scene.ring(StateChangedElsewhere())
         assert "a bot is at work: process 4711" in scene.text
         assert "in quiet hours" in scene.text
+
+        await scene.tick(seconds=31)
+        assert "no bot is running" in scene.text
         await other.close()
 
 
@@ -152,6 +157,18 @@ async def test_an_approval_is_answered_twice(
         ((outcome, reason),) = await outcomes(scene)
         assert (outcome, reason[: len(expected[1])]) == expected
         assert isinstance(scene.app.screen, ApprovalsSheet) == (outcome == "waiting")
+
+
+async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, configured: Configured) -> None:
+    """By the rule's name, and by the decision's number, as the inbox knows them."""
+    async with staged(changed=configured(f"{ONE}\n{TIMED}")) as scene:
+        number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        scene.app.post_message(GoToTab("automations", "nightly"))
+        await scene.settle()
+        assert re.search("automation +nightly", scene.text)
+
+        scene.app.post_message(GoToTab("automations", str(number)))
+        await scene.shows("Waiting for approval", "POST /external/runs")
 
 
 async def test_an_approval_that_is_over_is_not_answered(staged: Staged, configured: Configured) -> None:
@@ -288,7 +305,7 @@ async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, conf
         assert "second chance" in scene.text
 
 
-@pytest.mark.parametrize("way", ["5", "5 enter", "5 A", "5 A A", "5 n", "5 H"])
+@pytest.mark.parametrize("way", ["5", "5 enter", "5 A", "5 A A", "5 E", "5 H"])
 async def test_no_key_ends_the_console_while_our_files_fail(
     staged: Staged, configured: Configured, disk: Disk, way: str
 ) -> None:
