@@ -6,6 +6,7 @@ programs (diff.external, textconv, filters, hooks) that git would run.
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -43,6 +44,8 @@ _FETCHING: Final = (
     *("-c", "fetch.bundleURI="),
 )
 _SSH: Final = "-oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15 -oServerAliveCountMax=2"
+_OLDEST: Final = (2, 31)
+"""The first git that takes configuration from variables, by which filters are turned off."""
 _GRACE_S: Final = 2.0
 _SHOWN: Final = 300
 _CHUNK: Final = 65_536
@@ -99,6 +102,7 @@ class Git:
         Raises:
             GitError: It failed.
         """
+        await self._require(folder)
         environment = fetching(self.env) | {"GIT_LFS_SKIP_SMUDGE": "1", "GIT_OPTIONAL_LOCKS": "0"}
         start = ["git", *_FETCHING, "-C", str(folder)]
         # Fails where there is none.
@@ -107,6 +111,12 @@ class Git:
             names = (await self._run(listing, environment, folder, b"", _CHUNK)).decode(errors="surrogateescape")
             environment |= _without_filters(names.split("\0"), environment)
         return await self._run([*start, *arguments], environment, folder, given, self.most_bytes)
+
+    async def _require(self, folder: Path) -> None:
+        said = (await self._run(["git", "version"], reading(self.env), folder, b"", _CHUNK)).decode(errors="replace")
+        found = re.search(r"(\d+)\.(\d+)", said)
+        if found and (int(found[1]), int(found[2])) < _OLDEST:
+            raise GitError(f"{safe_text(said.strip())} would run filters of the checkout: git 2.31 or newer is needed.")
 
     async def _ssh(self, git_dir: Path, environment: Mapping[str, str]) -> str:
         if own := environment.get("GIT_SSH_COMMAND"):

@@ -7,7 +7,7 @@ import pytest
 
 from app.results.checkout import apply, check_out
 from app.results.diff import Patch
-from app.results.git import GitError
+from app.results.git import Git, GitError
 from storage.records.results import Change
 from tests.results.repository import Origin, git, repositories, run_detail
 
@@ -120,6 +120,14 @@ async def test_a_folder_without_a_checkout_is_told(tmp_path: Path) -> None:
         await apply(as_change(added("x", "x")), tmp_path)
     with pytest.raises(GitError, match="no folder"):
         await apply(as_change(added("x", "x")), tmp_path / "none")
+
+
+async def test_a_git_that_cannot_turn_filters_off_is_not_used(checkout: Path, tmp_path: Path) -> None:
+    """It would run them; the message says which version would not."""
+    (tmp_path / "git").write_text("#!/bin/sh\necho git version 2.30.2\n")
+    (tmp_path / "git").chmod(0o755)
+    with pytest.raises(GitError, match=r"git version 2\.30\.2 .* 2\.31 or newer"):
+        await apply(as_change(added("x", "x")), checkout, Git(env={"PATH": str(tmp_path)}))
 
 
 async def test_nothing_that_a_configuration_or_a_change_names_is_executed(

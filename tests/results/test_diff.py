@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.results.diff import HEADER, HUNK, Patch, as_name, files_of, unquoted
 from storage.records.results import ChangedFile
@@ -126,6 +128,42 @@ def test_only_as_much_is_read_as_is_shown() -> None:
     assert len(patch.line(4)) == 4_096
     assert (patch.kinds[0], patch.kinds[3], patch.file_at(50)) == (HEADER, HUNK, 0)
     assert patch.changed_files()[0].additions == 100_001
+
+
+PIECES = [
+    *(
+        b"diff --git a/x b/x\n",
+        b'diff --git "a/\\n" "b/\\n"\n',
+        b"--- a/x\n",
+        b"+++ b/x\n",
+        b"@@ -1,2 +1,2 @@ f\n",
+        b"\\ No\n",
+    ),
+    *(
+        b"GIT binary patch\n",
+        b"literal 3\n",
+        b"rename from x\n",
+        b"index 0000..1111 120000\n",
+        b"+a\n",
+        b"-a\n",
+        b" a\n",
+    ),
+    *(b"\n", b"\r", b"\0", b"\xff", b"@@ -0,0 +1,999999999 @@\n", b"new file mode 160000\n", b"--- /dev/null\n"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30))
+def test_no_bytes_are_too_odd_for_a_patch(pieces: list[bytes]) -> None:
+    """Every byte is on one line, every hunk within its file, and every file has its facts."""
+    data = b"".join(pieces)
+    patch = Patch(data)
+    files = patch.changed_files()
+
+    assert b"\n".join(patch.line(n) for n in range(len(patch.kinds))) == data.removesuffix(b"\n")
+    assert len(files) == len(patch.files)
+    for file in patch.files:
+        assert all(file.line <= hunk.line < hunk.end <= file.end for hunk in file.hunks)
+        assert all(patch.file_at(number) == patch.files.index(file) for number in range(file.line, file.end))
 
 
 def test_quoted_names_are_those_of_c() -> None:

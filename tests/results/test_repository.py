@@ -160,6 +160,24 @@ async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: Ru
     assert str(caught.value).isprintable()
 
 
+async def test_many_fetches_leave_few_packs(
+    origin: Origin, found: RunRepositories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was fetched is still there, pinned commits and contents included."""
+    monkeypatch.setattr("app.results.mirror._MOST_PACKS", 2)
+    mirror = found.mirror(run_detail().run.repository)
+    for number in range(1, 4):
+        origin.commit("agent/x", {"a.txt": b"%d" % number}, mark=f"run_1 turn {number}")
+        before = await found.change(run_detail(), number)
+    await found.turns(run_detail())
+    packs = list((mirror.git_dir / "objects/pack").glob("*.pack"))
+    origin.bare.rename(origin.bare.with_name("away"))
+
+    assert len(packs) <= 2
+    assert (await found.change(run_detail(), 3)).patch == before.patch
+    assert [file.path for file in (await found.change(run_detail(), 1)).files] == ["a.txt"]
+
+
 async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -> None:
     """Each waits for the other; a lock that a killed one left is freed."""
     origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
