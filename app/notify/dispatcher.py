@@ -51,7 +51,8 @@ class Dispatcher:
         """
         now = self.clock()
         if self._since is None:
-            self._since = (await self.state.begin_rule(OWN, repr(sorted(self.notify.on)), now)).since
+            asked = repr((sorted(self.notify.on), self._tells_own))
+            self._since = (await self.state.begin_rule(OWN, asked, now)).since
         news = await self.reader.read(now, self._since)
         self.heard(news.changes)
         if self._tells_own:
@@ -92,7 +93,8 @@ class Dispatcher:
 
     async def _claim(self, found: Plan, at: Situation) -> None:
         """Keep consoles from telling them as well, and their end; only now: what is claimed must not be lost."""
-        told = [each.key for each in self._shared(at.waiting) if found.settled.get(each.key) == "told"]
+        own = (each.key for each in self._shared(at.waiting) if each.key not in at.elsewhere)
+        told = [key for key in own if found.settled.get(key) == "told"]
         ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in told]
         if told:
             await self.cache.following.claim([*told, *ends], at=at.now)

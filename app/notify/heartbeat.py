@@ -9,6 +9,7 @@ from typing import Protocol
 from app.api.heartbeat import beat
 from app.config import NotifySettings
 from app.notify.delivery import Say
+from storage.errors import StorageError
 
 
 class Watched(Protocol):
@@ -39,9 +40,9 @@ class Heartbeat:
             await asyncio.sleep(self.settings().heartbeat_every.total_seconds())
 
     async def beat(self) -> None:
-        """Beat once, if there is an address and all is well."""
+        """Beat once, if there is an address and all is well; nothing is raised."""
         address = self.env.get(self.settings().heartbeat_env or "", "")
-        if not address or not all([await one.is_well() for one in self.watched]):
+        if not address or not await self._is_well():
             return
         trouble = await beat(address)
         outcome = "taken" if trouble is None else "failed"
@@ -49,3 +50,10 @@ class Heartbeat:
         if trouble != self._trouble:
             self._trouble = trouble
             self.say(f"heartbeat_{outcome}", message=trouble)
+
+    async def _is_well(self) -> bool:
+        try:
+            return all([await one.is_well() for one in self.watched])
+        except StorageError:
+            # The bots say so themselves; what cannot be read is not well.
+            return False

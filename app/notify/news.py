@@ -24,8 +24,6 @@ from storage.records.following import StatusChange, StuckRun, Watermark
 
 LATEST: Final = timedelta(days=1)
 """What changed longer ago, while no bot was at work, is not told any more."""
-SKEW: Final = timedelta(minutes=5)
-"""The service's clock may be behind ours by as much before something new looks old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class NewsReader:
             StorageError: Cache or ledger cannot be read.
         """
         ahead = await self.cache.run_clock_ahead()
-        earliest = max(since - SKEW, now - LATEST)
+        earliest = max(since, now - LATEST)
         found = await self.cache.following.changes(self._watermark or Watermark(), since=earliest + ahead)
         for change in found.changes:
             if change.new == "completed":

@@ -56,7 +56,9 @@ def rendered(delivery: Delivery, route: NotifyRoute, profile: str, markup: Marku
     values = {name: escaped(value) for name, value in values_of(delivery, profile).items()}
     # What times out may have been delivered: by its number people see that it is the same.
     number = "" if "{id}" in f"{route.title}{route.text}" else " [{id}]"
-    needs_a_person = delivery.message.phase != "over" and (route.repeat or route.escalate_after)
+    needs_a_person = (
+        delivery.delivery_id and delivery.message.phase != "over" and (route.repeat or route.escalate_after)
+    )
     cure = " · runwarden notify ack {id}" if needs_a_person and not route.text else ""
     title, text = route.title or "{title}", f"{route.text or '{body}'}{cure}{number}"
     return fill(title, values), fill(text, values)

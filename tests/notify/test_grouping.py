@@ -1,12 +1,14 @@
 """Grouping and inhibition: a storm is one message with its recovery, and one cause is told once."""
 
 import re
+from datetime import timedelta
 
 import pytest
 
 from app.automations.telling import Telling
 from app.rules.rule import DoNotify
 from storage.records.decision import Decision, Occurrence
+from tests.notify.conftest import outward
 from tests.notify.desk import TO_ALL, Desk
 
 
@@ -126,7 +128,7 @@ async def test_while_the_link_is_down_nothing_is_said_to_be_over(desk: Desk) -> 
 async def test_history_is_not_told(desk: Desk) -> None:
     """What failed before the bot was there, and what is so old that a bot that was away does not tell it."""
     await desk.world.run("run_1", "failed")
-    desk.world.pass_(minutes=10)
+    desk.world.pass_(seconds=10)
     dispatcher = desk.dispatcher()
     await dispatcher.look()
     assert await desk.pass_(dispatcher, minutes=10) == []
@@ -144,3 +146,54 @@ async def test_without_a_route_it_is_said_once_and_told_when_there_is_one(desk: 
     assert [line["title"] for line in desk.said if line["event"] == "unrouted"] == ["Run failed: acme/api"]
 
     assert await desk.pass_(desk.dispatcher(), minutes=1) == ["Run failed: acme/api"]
+
+
+async def test_rules_that_are_added_tell_nothing_of_before(desk: Desk) -> None:
+    """A reload looks forward only, as with any rule."""
+    dispatcher = await desk.began("")
+    await desk.world.run("run_1", "failed")
+    assert await desk.pass_(dispatcher, minutes=1) == []
+
+    dispatcher = desk.dispatcher()
+    assert await desk.pass_(dispatcher, looks=2, minutes=1) == []
+    await desk.world.run("run_2", "failed")
+    assert await desk.pass_(dispatcher, looks=2, minutes=1) == ["Run failed: acme/api"]
+
+
+SHARED = '[notify]\ncommand = ["true"]\n'
+
+
+@pytest.mark.parametrize("first", ["console", "bot"])
+async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(desk: Desk, first: str) -> None:
+    """Whichever comes first, with its recovery."""
+    bot, console = await desk.began(SHARED), await desk.world.watch(command=("true",))
+    await desk.world.health(github="unreachable")
+    desk.world.pass_(minutes=2)
+    await desk.world.health(github="unreachable")
+    told: dict[str, list[str]] = {"console": [], "bot": []}
+    for _ in range(2):
+        for who in (first, "bot", "console"):
+            if who == "bot":
+                told["bot"] += await desk.pass_(bot, looks=2, seconds=30)
+            else:
+                told["console"] += outward(await console.look())
+        for _ in range(3):
+            await desk.world.health(github="ok")
+            desk.world.pass_(minutes=1)
+
+    other = "bot" if first == "console" else "console"
+    assert told == {first: ["Code host github is unreachable", "Code host github is well again"], other: []}
+
+
+async def test_in_quiet_hours_the_channels_of_notify_wait(desk: Desk) -> None:
+    """What is still so when they end is told then, and its recovery waits as well; other routes do not."""
+    now = desk.world.now.astimezone()
+    hours = f"{now:%H:%M}-{now + timedelta(hours=2):%H:%M}"
+    quiet = await desk.began(f'{SHARED}quiet = "{hours}"')
+    for run, repository in (("run_1", "acme/api"), ("run_2", "acme/web")):
+        await desk.world.run(run, "failed", repository=repository)
+    assert await desk.pass_(quiet, looks=3, minutes=20) == []
+    await desk.world.run("run_1", "completed")
+    assert "unrouted" not in [line["event"] for line in desk.said]
+
+    assert await desk.pass_(quiet, looks=2, hours=1) == ["Run failed: acme/web"]

@@ -11,6 +11,7 @@ from app.config.load import parse
 from app.config.notify import DEFAULT_ROUTE
 from app.notify.routing import routes_of
 from storage.records.alert import Alert
+from tests.service_process import ROOT
 
 NIGHT = datetime(2026, 5, 1, 3).astimezone()
 FAILED = Alert(
@@ -51,6 +52,17 @@ def test_severity_kind_repository_and_hour_choose(
     notify = parse(Path("/c.toml"), ROUTES + RULES).notify
 
     assert routes_of(replace(FAILED, **change), notify, NIGHT + timedelta(hours=hour - 3)) == routes  # type: ignore[arg-type] # fields by name
+
+
+def test_what_the_document_shows_is_read() -> None:
+    """The section on notifications of docs/automations.md."""
+    page = (ROOT / "docs" / "automations.md").read_text().partition("## Notifications")[2]
+    notify = parse(Path("/c.toml"), page.partition("```toml\n")[2].partition("```")[0]).notify
+
+    assert [(route.name, route.escalate_to, route.fallback) for route in notify.routes] == [
+        ("oncall", "lead", "lead"),
+        ("lead", "", ""),
+    ]
 
 
 def test_without_rules_everything_goes_over_the_channels_of_notify() -> None:
