@@ -1,10 +1,10 @@
 """The section `[notify]`: of what to tell, over which routes, and how long to wait for more of the same."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, TypeVar, get_args
+from typing import Final, get_args
 
 from app.config.settings import Markup, NotifyRoute, NotifyRule, NotifySettings, QuietHours
 from app.config.table import Table
@@ -21,10 +21,10 @@ SEVERITIES: Final[tuple[Level, ...]] = get_args(Level)
 DEFAULT_ROUTE: Final = "default"
 NO_TIME: Final = timedelta(0)
 SHORTEST_REPEAT: Final = timedelta(minutes=1)
+SHORTEST_BEAT: Final = timedelta(seconds=10)
 LONGEST: Final = timedelta(days=7)
 """Nothing is repeated after so long, and nothing waits longer."""
 _LONGEST_HOLD_S: Final = 3_600.0
-Word = TypeVar("Word", bound=str)
 
 
 def read_notify(table: Table) -> NotifySettings:
@@ -45,11 +45,10 @@ def read_notify(table: Table) -> NotifySettings:
         hold_s=table.number("hold_s", base.hold_s, least=0, most=_LONGEST_HOLD_S),
         routes=routes,
         rules=tuple(_rule(rule, names) for rule in table.tables("rules")),
-        group_wait=_duration(table, "group_wait", base.group_wait) or NO_TIME,
-        group_interval=_duration(table, "group_interval", base.group_interval) or NO_TIME,
+        group_wait=table.parsed("group_wait", _between(NO_TIME), base.group_wait),
+        group_interval=table.parsed("group_interval", _between(NO_TIME), base.group_interval),
         heartbeat_env=table.text("heartbeat_env", base.heartbeat_env),
-        heartbeat_every=_duration(table, "heartbeat_every", base.heartbeat_every, least=timedelta(seconds=10))
-        or base.heartbeat_every,
+        heartbeat_every=table.parsed("heartbeat_every", _between(SHORTEST_BEAT), base.heartbeat_every),
     )
     table.finish()
     _check_placeholders(table, "command", notify.command)
@@ -74,11 +73,11 @@ def _route(name: str, table: Table) -> NotifyRoute:
         urls_file=None if file is None else table.source.file.parent / Path(file).expanduser(),
         title=table.text("title", ""),
         text=table.text("text", ""),
-        markup=_word(table, "markup", get_args(Markup), "text"),
-        repeat=_duration(table, "repeat", None, least=SHORTEST_REPEAT),
-        escalate_after=_duration(table, "escalate_after", None),
+        markup=table.word("markup", get_args(Markup), "text"),
+        repeat=table.parsed("repeat", _between(SHORTEST_REPEAT), None),
+        escalate_after=table.parsed("escalate_after", _between(NO_TIME), None),
         escalate_to=table.text("escalate_to", ""),
-        give_up=_duration(table, "give_up", NotifyRoute("").give_up, least=SHORTEST_REPEAT) or LONGEST,
+        give_up=table.parsed("give_up", _between(SHORTEST_REPEAT), NotifyRoute("").give_up),
         fallback=table.text("fallback", ""),
     )
     table.finish()
@@ -95,9 +94,9 @@ def _rule(table: Table, names: Collection[str]) -> NotifyRule:
     key = "routes" if "routes" in table.values else "route"
     rule = NotifyRule(
         routes=table.texts("routes", ()) if key == "routes" else (table.required_text("route"),),
-        severity=_word(table, "severity", SEVERITIES, "information"),
-        kinds=_texts(table, "kind"),
-        repositories=_texts(table, "repository"),
+        severity=table.word("severity", SEVERITIES, "information"),
+        kinds=table.one_or_more("kind"),
+        repositories=table.one_or_more("repository"),
         hours=_hours(table, "hours"),
     )
     table.finish()
@@ -135,39 +134,17 @@ def _check_placeholders(table: Table, key: str, texts: tuple[str, ...]) -> None:
             table.fail(key, f"there is no placeholder {{{name}}}.", f"There are: {known}.")
 
 
-def _texts(table: Table, key: str) -> tuple[str, ...]:
-    if isinstance(table.values.get(key), list):
-        return table.texts(key, ())
-    one = table.optional_text(key)
-    return () if one is None else (one,)
+def _between(least: timedelta) -> Callable[[str], timedelta]:
+    """Reads a duration of at least so much, and at most `LONGEST`."""
 
-
-def _word(table: Table, key: str, words: tuple[Word, ...], default: Word) -> Word:
-    text = table.text(key, default)
-    found = next((word for word in words if word == text), None)
-    if found is None:
-        table.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
-    return found
-
-
-def _duration(table: Table, key: str, default: timedelta | None, least: timedelta = NO_TIME) -> timedelta | None:
-    text = table.optional_text(key)
-    if text is None:
-        return default
-    try:
+    def read(text: str) -> timedelta:
         found = parse_duration(text)
-    except ValueError as error:
-        table.fail(key, f"{str(error).rstrip('.')}.", "Correct it, or remove the key.")
-    if not least <= found <= LONGEST:
-        table.fail(key, f"{text} is out of range.", f"Use {least.total_seconds():g}s to {LONGEST.days}d.")
-    return found
+        if not least <= found <= LONGEST:
+            raise ValueError(f"{text} is out of range: write {least.total_seconds():g}s to {LONGEST.days}d")
+        return found
+
+    return read
 
 
 def _hours(table: Table, key: str) -> QuietHours | None:
-    text = table.text(key, "")
-    if not text.strip():
-        return None
-    try:
-        return QuietHours.parse(text)
-    except ValueError as error:
-        table.fail(key, f"{error}.", "Correct the hours, or remove the key.")
+    return table.parsed(key, QuietHours.parse, None) if table.text(key, "").strip() else None

@@ -1,6 +1,6 @@
 """A TOML table, read key by key with its type checked; an unknown key is a mistake, reported with its line."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar, cast
@@ -65,6 +65,8 @@ def dotted(path: KeyPath) -> str:
 
 
 Kind = TypeVar("Kind")
+Value = TypeVar("Value")
+Word = TypeVar("Word", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,31 @@ class Table:
         if key in self.values and (not (texts or may_be_empty) or len(texts) != len(values)):
             self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
         return texts if key in self.values else default
+
+    def one_or_more(self, key: str) -> tuple[str, ...]:
+        """A string, or a list of strings; empty if the key is absent."""
+        if isinstance(self.values.get(key), list):
+            return self.texts(key, ())
+        one = self.optional_text(key)
+        return () if one is None else (one,)
+
+    def word(self, key: str, words: tuple[Word, ...], default: Word) -> Word:
+        """One of these words."""
+        text = self.text(key, default)
+        found = next((word for word in words if word == text), None)
+        if found is None:
+            self.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
+        return found
+
+    def parsed(self, key: str, read: Callable[[str], Value], default: Value) -> Value:
+        """What a function makes of a string; its `ValueError` says what is wrong."""
+        text = self.optional_text(key)
+        if text is None:
+            return default
+        try:
+            return read(text)
+        except ValueError as error:
+            self.fail(key, f"{str(error).rstrip('.')}.", "Correct it, or remove the key.")
 
     def table(self, key: str) -> "Table":
         """A nested table; empty if the key is absent."""

@@ -35,7 +35,6 @@ from app.times import parse_duration
 from storage.records import Repository
 
 T = TypeVar("T")
-Word = TypeVar("Word", bound=str)
 
 OVERLAPS: Final[tuple[Overlap, ...]] = get_args(Overlap)
 NOTHING: Final = timedelta(0)
@@ -76,13 +75,13 @@ def _rule(table: Table) -> Rule:
         do=_one_of(table, "do", RESPONSES),
         profile=table.optional_text("profile"),
         is_on=table.flag("enabled", default=True),
-        overlap=_word(table, "overlap", OVERLAPS, "skip"),
-        catch_up=_duration(table, "catch_up", DEFAULT_CATCH_UP),
+        overlap=table.word("overlap", OVERLAPS, "skip"),
+        catch_up=table.parsed("catch_up", parse_duration, DEFAULT_CATCH_UP),
         pause_after=table.whole("pause_after", DEFAULT_PAUSE_AFTER, least=0, most=MOST),
         limit=_limit(table.table("limit")),
-        quiet=_read(table, "quiet", QuietHours.parse, None),
+        quiet=table.parsed("quiet", QuietHours.parse, None),
         needs_approval=table.flag("approval", default=False),
-        approval_expires=_duration(table, "approval_expires", APPROVAL_EXPIRES),
+        approval_expires=table.parsed("approval_expires", parse_duration, APPROVAL_EXPIRES),
     )
     table.finish()
     _check(table, rule)
@@ -112,7 +111,9 @@ def _one_of(table: Table, key: str, readers: dict[str, Callable[[Table], T]]) ->
 
 
 def _schedule(table: Table) -> OnSchedule:
-    on = OnSchedule(table.required_text("schedule"), table.text("timezone", "UTC"), _duration(table, "jitter", NOTHING))
+    on = OnSchedule(
+        table.required_text("schedule"), table.text("timezone", "UTC"), table.parsed("jitter", parse_duration, NOTHING)
+    )
     try:
         check_schedule(on, datetime.now(UTC))
     except ValueError as error:
@@ -121,7 +122,7 @@ def _schedule(table: Table) -> OnSchedule:
 
 
 def _interval(table: Table) -> OnInterval:
-    every = _duration(table, "every", NOTHING)
+    every = table.parsed("every", parse_duration, NOTHING)
     if every < SHORTEST_INTERVAL:
         table.fail("every", "this is too often.", "Use 1m or more.")
     return OnInterval(every)
@@ -138,25 +139,18 @@ def _run(table: Table) -> OnRun | OnStuck:
 
 def _scope(table: Table) -> Scope:
     metadata = table.table("metadata")
-    labels = tuple((name, _globs(metadata, name)) for name in metadata.values)
-    return Scope(_globs(table, "repository"), _globs(table, "branch"), labels)
-
-
-def _globs(table: Table, key: str) -> tuple[str, ...]:
-    if isinstance(table.values.get(key), list):
-        return table.texts(key, ())
-    one = table.optional_text(key)
-    return () if one is None else (one,)
+    labels = tuple((name, metadata.one_or_more(name)) for name in metadata.values)
+    return Scope(table.one_or_more("repository"), table.one_or_more("branch"), labels)
 
 
 def _health(table: Table) -> OnHealth:
-    is_over = _word(table, "health", ("not ok", "recovered"), "not ok") == "recovered"
-    return OnHealth(is_over, _duration(table, "for", NOTHING), _globs(table, "platform"))
+    is_over = table.word("health", ("not ok", "recovered"), "not ok") == "recovered"
+    return OnHealth(is_over, table.parsed("for", parse_duration, NOTHING), table.one_or_more("platform"))
 
 
 def _action(table: Table) -> OnUnknownAction:
-    _word(table, "action", ("unknown",), "unknown")
-    return OnUnknownAction(_duration(table, "older", NOTHING))
+    table.word("action", ("unknown",), "unknown")
+    return OnUnknownAction(table.parsed("older", parse_duration, NOTHING))
 
 
 TRIGGERS: Final[dict[str, Callable[[Table], Trigger]]] = {
@@ -181,7 +175,7 @@ def _agent(table: Table) -> DoAgent:
 def _repository(table: Table) -> str:
     text = table.required_text("repository")
     if not names_in(text):
-        _read(table, "repository", Repository.parse, None)
+        table.parsed("repository", Repository.parse, None)
     return text
 
 
@@ -217,25 +211,3 @@ def _limit(table: Table) -> Limit:
     )
     table.finish()
     return limit
-
-
-def _word(table: Table, key: str, words: tuple[Word, ...], default: Word) -> Word:
-    text = table.text(key, default)
-    found = next((word for word in words if word == text), None)
-    if found is None:
-        table.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
-    return found
-
-
-def _duration(table: Table, key: str, default: timedelta) -> timedelta:
-    return _read(table, key, parse_duration, default)
-
-
-def _read(table: Table, key: str, read: Callable[[str], T], default: T | None) -> T:
-    text = table.optional_text(key)
-    if text is None:
-        return default  # type: ignore[return-value]
-    try:
-        return read(text)
-    except ValueError as error:
-        table.fail(key, f"{str(error).rstrip('.')}.", "Correct it, or remove the key.")
