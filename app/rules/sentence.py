@@ -1,14 +1,16 @@
 """A rule in plain sentences: what sets it off, what it does, what holds it back, and what is odd about it."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from itertools import islice, takewhile
 from typing import Any, Final
 
 from cronsim import CronSim
 
 from app.rules.fire_times import fire_times
-from app.rules.policy import is_quiet
+from app.rules.policy import is_quiet, lasts
 from app.rules.rule import (
     DoAgent,
     DoCommand,
@@ -33,8 +35,13 @@ _OVERLAPS: Final[Mapping[Overlap, str]] = {
     "queue": "one waits while its last run is active",
     "allow": "also while its last run is active",
 }
-_LOOKED_AT: Final = 400
-"""Fire times that are looked at for what never happens: more than a year of days."""
+_LOOKED_AT: Final = 1_500
+"""Fire times that are looked at for what never happens, within a year: more than a day of minutes."""
+STATUSES: Final = ("queued", "working", "completed", "failed")
+"""Of a run, as the API specifies them."""
+SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
+HEALTH_KEPT: Final = timedelta(days=35)
+_YEAR, _DAY, _HOUR = timedelta(days=400), timedelta(days=1), timedelta(hours=1)
 _SHOWN: Final = 60
 """Characters of a text that a sentence quotes."""
 
@@ -64,14 +71,12 @@ def limits(rule: Rule) -> str:
 
 def warnings(rule: Rule, rules: Sequence[Rule], now: datetime) -> Iterator[str]:
     """What is probably not meant: a rule that can never act, or rules that set each other off."""
-    if isinstance(rule.on, OnSchedule):
-        times = [at for at, _ in zip(fire_times(rule.on, rule.name, now), range(_LOOKED_AT), strict=False)]
-        if times and all(is_quiet(rule, at) for at in times):
-            yield "It never acts: its quiet hours cover every one of its times."
-        elif len(_of_a_day(times)) > rule.limit.per_day:
-            yield f"It comes {len(_of_a_day(times))} times a day, and limit.per_day is {rule.limit.per_day}."
-    elif isinstance(rule.on, OnInterval) and timedelta(days=1) // rule.on.every > rule.limit.per_day:
-        yield f"It comes {timedelta(days=1) // rule.on.every} times a day, and limit.per_day is {rule.limit.per_day}."
+    yield from _of_times(rule, now)
+    yield from _of_trigger(rule)
+    if rule.catch_up < SHORTEST_CATCH_UP and not lasts(rule):
+        yield f"It may never act: catch_up is {_duration(rule.catch_up)}, and what happened is often noticed later."
+    if rule.needs_approval and rule.approval_expires < SHORTEST_CATCH_UP:
+        yield f"It can hardly be approved in time: approval_expires is {_duration(rule.approval_expires)}."
     fed = [other.name for other in rules if other.is_on and _feeds(rule, other)]
     if rule.name in fed:
         yield f"It can set itself off; limit.per_conversation ({rule.limit.per_conversation}) ends that."
@@ -80,8 +85,38 @@ def warnings(rule: Rule, rules: Sequence[Rule], now: datetime) -> Iterator[str]:
             yield f"It and {other.name!r} can set each other off; limit.per_conversation ends that."
 
 
-def _of_a_day(times: Sequence[datetime]) -> list[datetime]:
-    return [at for at in times if at - times[0] < timedelta(days=1)]
+def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
+    match rule.on:
+        case OnSchedule():
+            year = takewhile(lambda at: at < now + _YEAR, fire_times(rule.on, rule.name, now))
+            times = list(islice(year, _LOOKED_AT))
+        case OnInterval(every):
+            times = [now + n * every for n in range(1, _LOOKED_AT)]
+        case _:
+            return
+    if times and all(is_quiet(rule, at) for at in times):
+        yield "It never acts: its quiet hours cover every one of its times."
+    for span_of, most, word in ((_DAY, rule.limit.per_day, "day"), (_HOUR, rule.limit.per_hour, "hour")):
+        if (count := _most_within(times, span_of)) > most:
+            yield f"It comes {count} times {'an' if word == 'hour' else 'a'} {word}, and limit.per_{word} is {most}."
+            return
+
+
+def _most_within(times: Sequence[datetime], span_of: timedelta) -> int:
+    """How many of the first times come within such a stretch of time."""
+    return max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)
+
+
+def _of_trigger(rule: Rule) -> Iterator[str]:
+    match rule.on:
+        case OnRun(to, was):
+            for status in filter(None, (to, was)):
+                if status not in STATUSES:
+                    yield f"{status!r} is not a status that the API specifies: {', '.join(STATUSES)}."
+            if to == was:
+                yield "It never acts: no run changes to the status that it has."
+        case OnHealth(lasting=lasting) if lasting >= HEALTH_KEPT:
+            yield f"It never acts: only {HEALTH_KEPT.days} days of the code hosts' past are kept."
 
 
 def _feeds(rule: Rule, other: Rule) -> bool:
