@@ -82,7 +82,7 @@ class TextView(CursorView):
         & > .text-view--code { background: $panel 60%; }
         & > .text-view--keyword { color: $primary; text-style: bold; }
         & > .text-view--string { color: $success; }
-        & > .text-view--comment { color: $foreground 60%; text-style: italic; }
+        & > .text-view--comment { color: $foreground 70%; text-style: italic; }
         & > .text-view--number { color: $warning; }
         & > .text-view--function { color: $accent; }
         & > .text-view--accent { color: $accent; text-style: bold; }

@@ -5,7 +5,16 @@ Imports nothing slow, such as pydantic: it is loaded before the first painted sc
 
 from app.config.environment import Choice
 from app.config.load import load
-from app.config.paths import CACHE_FILE, LEDGER_FILE, STATE_FILE, config_path, data_folder, example_text, mirrors_folder
+from app.config.paths import (
+    CACHE_FILE,
+    LEDGER_FILE,
+    STATE_FILE,
+    config_path,
+    data_folder,
+    data_root,
+    example_text,
+    mirrors_folder,
+)
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
     Command,
@@ -46,6 +55,7 @@ __all__ = [
     "ViewSettings",
     "config_path",
     "data_folder",
+    "data_root",
     "example_text",
     "load",
     "mirrors_folder",

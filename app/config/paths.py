@@ -32,12 +32,12 @@ def data_folder(settings: Settings, profile: Profile) -> Path:
     slug = re.sub(r"[^a-z0-9]+", "-", profile.name.lower()).strip("-")[:_SLUG_LENGTH] or "profile"
     # The name counts as well: `Acme` and `acme` have the same slug.
     identity = profile.base_url if slug == profile.name else f"{profile.base_url}\n{profile.name}"
-    return _data_dir(settings) / f"{slug}-{sha256(identity.encode()).hexdigest()[:8]}"
+    return data_root(settings) / f"{slug}-{sha256(identity.encode()).hexdigest()[:8]}"
 
 
 def mirrors_folder(settings: Settings) -> Path:
     """The folder of the repositories that were fetched, which all profiles share; its files may be deleted."""
-    return _data_dir(settings) / "repositories"
+    return data_root(settings) / "repositories"
 
 
 def example_text() -> str:
@@ -51,7 +51,8 @@ def example_text() -> str:
     return (Path(__file__).parents[2] / _EXAMPLE).read_text(encoding="utf-8")
 
 
-def _data_dir(settings: Settings) -> Path:
+def data_root(settings: Settings) -> Path:
+    """The folder above all profiles' data."""
     if settings.data_dir is not None:
         return settings.data_dir
     from platformdirs import user_data_path

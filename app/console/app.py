@@ -22,7 +22,7 @@ from app.console.profiles.switching import BETWEEN, OpenEngine, ProfileSwitching
 from app.console.screens import screens_of
 from app.console.session import Session
 from app.console.terminal.terminal import Terminal, title_of
-from app.console.themes import Uncoloured, begin_with_theme
+from app.console.themes import begin_with_theme
 from storage.errors import StorageError
 from widgets.follow import FollowStrip
 from widgets.frame.bars import TabBar
@@ -119,10 +119,7 @@ class RunwardenApp(BaseApp[None]):
             self.add_mode(name, self._tab_screens[name])
 
     def _take_settings(self) -> None:
-        begin_with_theme(self, self.settings.console.theme)
-        if self.no_color:
-            # In place of Textual's own, which makes grey of colours: grey is one, too.
-            self._filters[-1] = Uncoloured()
+        begin_with_theme(self, self.settings)
         if self.settings.keys:
             self.set_keymap(self.settings.keys)
         if any(command.key for command in self.settings.commands):
@@ -182,7 +179,7 @@ class RunwardenApp(BaseApp[None]):
     @on(GoToTab)
     @on(TabBar.Picked)
     async def _go_to_tab(self, message: GoToTab | TabBar.Picked) -> None:
-        await self.action_tab(message.name, message.place if isinstance(message, GoToTab) else "")
+        await self.action_tab(message.name, message.place if isinstance(message, GoToTab) else None)
 
     @on(HeaderBar.UnknownClicked)
     async def action_unknown(self) -> None:
@@ -201,7 +198,7 @@ class RunwardenApp(BaseApp[None]):
         if self.following is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList(self.session, self.following), self._show_run)
 
-    async def action_tab(self, name: str, place: str = "") -> None:
+    async def action_tab(self, name: str, place: str | None = None) -> None:
         """Go to a tab, once the engine that it needs is there, and to a place in it."""
         if name == OVERVIEW and self.profiles is None:
             self.action_profiles()
@@ -210,7 +207,7 @@ class RunwardenApp(BaseApp[None]):
             self.session.notify(self.session.not_open)
             return
         await self.switch_mode(name)
-        if place and isinstance(self.screen, BaseScreen):
+        if place is not None and isinstance(self.screen, BaseScreen):
             self.screen.go_to(place)
 
     @on(HeaderBar.ProfileClicked)

@@ -28,8 +28,8 @@ class GoToTab(Message):
     """Show another tab, and a place in it."""
 
     name: str
-    place: str = ""
-    """The key of what the cursor goes to; empty: it stays."""
+    place: str | None = None
+    """The key of what the cursor goes to, or of the runs a line of the query language; None: all stays."""
 
 
 @dataclass

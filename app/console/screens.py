@@ -77,6 +77,28 @@ _SCREENS: Final[dict[str, Callable[[Session], Screen[Any]]]] = {
 }
 
 
+def screen_types() -> dict[str, type[Screen[Any]]]:
+    """The class of each tab's screen; imports them all."""
+    from app.console.activity.screen import ActivityScreen
+    from app.console.automations.screen import AutomationsScreen
+    from app.console.health.screen import HealthScreen
+    from app.console.inbox.screen import InboxScreen
+    from app.console.insights.screen import InsightsScreen
+    from app.console.organizations.screen import OrganizationsScreen
+    from app.console.runs.screen import RunsScreen
+
+    kinds = (
+        RunsScreen,
+        HealthScreen,
+        OrganizationsScreen,
+        InsightsScreen,
+        AutomationsScreen,
+        ActivityScreen,
+        InboxScreen,
+    )
+    return {kind.TAB: kind for kind in kinds}
+
+
 def _overview(session: Session, profile_engines: "ProfileEngines | None") -> Screen[Any]:
     from app.console.profiles.screen import ProfilesScreen
 

@@ -10,6 +10,9 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
+from app.config import Settings
+from app.console.user_preferences import read
+
 PLAIN = Style.from_color(RichColor.default(), RichColor.default())
 BLACK = (0, 0, 0)
 
@@ -87,13 +90,17 @@ THEMES: Final = (
 )
 
 
-def begin_with_theme(app: App[Any], name: str) -> None:
-    """Give the app its themes, and this one before its first picture."""
+def begin_with_theme(app: App[Any], settings: Settings) -> None:
+    """Give the app its themes, and before its first picture the one that was chosen last, or is configured."""
+    name = read(settings).theme_over(settings.console.theme)
     for theme in THEMES:
         app.register_theme(theme)
     # Setting it the ordinary way would parse every style sheet twice before the first picture.
     app.set_reactive(App.theme, configured_theme(name, no_color=app.no_color, system=app.console.color_system))
     app.stylesheet.set_variables(app.get_css_variables())
+    if app.no_color:
+        # In place of Textual's own, which makes grey of colours: grey is one, too.
+        app._filters[-1] = Uncoloured()  # noqa: SLF001 — Textual has no other way to take its own filter's place
 
 
 def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:

@@ -34,7 +34,7 @@ async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
 async def test_the_palette_does_what_it_names(staged: Staged) -> None:
     """`:` and a few letters go to a room, or change the theme."""
     async with staged() as scene:
-        for name in ("Theme: runwarden-light", "Next view"):
+        for name in ("Theme runwarden-light", "Next view"):
             await scene.pilot.press("colon")
             await scene.pilot.pause()
             scene.app.screen.query_one(Input).value = name

@@ -81,10 +81,11 @@ def _bindings() -> Iterator[tuple[str, Binding]]:
         for module in pkgutil.walk_packages(package.__path__, f"{root}."):
             importlib.import_module(module.name)
     for kind in dict.fromkeys(_descendants(DOMNode)):
-        yield from ((kind.__name__, binding) for binding in _bindings_of(kind))
+        yield from ((kind.__name__, binding) for binding in bindings_of(kind))
 
 
-def _bindings_of(kind: type[DOMNode]) -> Iterator[Binding]:
+def bindings_of(kind: type[DOMNode]) -> Iterator[Binding]:
+    """The bindings of a class of ours, its parents' included."""
     taken: set[str] = set()
     for holder in kind.__mro__:
         if holder.__module__.startswith(_ROOTS):

@@ -1,37 +1,30 @@
-"""The command palette: every key's action by name, and the themes."""
+"""The command palette: every key's action by name, what can be jumped to, and the themes."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from app.console.base_screen import TABS, BaseScreen
-from app.console.fuzzy import fuzzy
+from app.console.fuzzy import Match, fuzzy
 from app.console.key_actions import key_actions
+from app.console.keys.destinations import MOVES, Command, destinations, matching_runs
+from app.console.user_preferences import UserPreferences, keep, read
 from app.text import safe_text
+from widgets.badges import STYLES
 
 OWN: Final = "own_command"
 """The action behind the user's own commands, which are listed by their names."""
 HERE: Final = frozenset({"palette", *(tab.title for tab in TABS)})
 """What is open already, or has a better name here."""
-MOVES: Final = frozenset(
-    {"move", "page", "first", "last", "sideways", "up", "down", "top", "bottom", "scroll_up", "scroll_down"}
-)
-"""Actions that only move the cursor: they are not looked for by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One line of the palette."""
-
-    name: str
-    help: str
-    run: Callable[[], Awaitable[object] | object]
+LEAST_TO_FIND: Final = 3
+"""Letters before runs are looked for."""
+RECENT_SCORE: Final = 50.0
 
 
 class ConsolePalette(CommandPalette):
@@ -47,22 +40,55 @@ class ConsolePalette(CommandPalette):
 
 
 class ConsoleCommands(Provider):
-    """What can be done on the screen that the palette was opened on."""
+    """What can be done on the screen that the palette was opened on, and where it leads; the recent first."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._destinations: tuple[Command, ...] = ()
+        self._recent: tuple[str, ...] = ()
+
+    async def startup(self) -> None:
+        """Read what there is to jump to."""
+        if isinstance(self.screen, BaseScreen):
+            self._recent = read(self.screen.session.settings).recent
+            self._destinations = await self.screen.session.guard(destinations, self.screen) or ()
 
     async def discover(self) -> Hits:
-        """Everything but the themes, while nothing is typed."""
-        for command in (*self._key_actions(), *self._own(), *self._tabs()):
-            yield DiscoveryHit(Content(command.name), command.run, command.name, _as_help(command.help))
+        """What was chosen lately, then what this screen does, while nothing is typed."""
+        known = {command.name: command for command in self._every()}
+        recent = [known[name] for name in self._recent if name in known]
+        rest = (*self._key_actions(), *self._own(), *self._tabs())
+        for command in (*recent, *(each for each in rest if each not in recent)):
+            yield DiscoveryHit(_line(Content(command.name), command), self._remembering(command), command.name)
 
     async def search(self, query: str) -> Hits:
-        """What matches, best first."""
-        for command in (*self._key_actions(), *self._own(), *self._tabs(), *self._themes()):
-            if (match := fuzzy(query, command.name)) is not None:
-                # Content, not a string: the palette reads that as markup.
-                name = Content(command.name)
-                for at in match.found:
-                    name = name.stylize(self.match_style or "bold", at, at + 1)
-                yield Hit(match.score, name, command.run, command.name, _as_help(command.help))
+        """What matches, best first; of equals what was chosen lately."""
+        runs: tuple[Command, ...] = ()
+        if isinstance(self.screen, BaseScreen) and len(query.strip()) >= LEAST_TO_FIND:
+            runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
+        for command in (*self._every(), *runs):
+            # A run was found by what it is about as well.
+            match = fuzzy(query, command.name) or (Match(0.0, ()) if command in runs else None)
+            if match is None:
+                continue
+            # Content, not a string: the palette reads that as markup.
+            name = Content(command.name)
+            for at in match.found:
+                name = name.stylize(self.match_style or "bold", at, at + 1)
+            lately = RECENT_SCORE if command.name in self._recent else 0.0
+            yield Hit(match.score + lately, _line(name, command), self._remembering(command), command.name)
+
+    def _every(self) -> Iterator[Command]:
+        yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations, *self._themes())
+
+    def _remembering(self, command: Command) -> Callable[[], Awaitable[object] | object]:
+        """Do it, and put it first the next time."""
+
+        def run() -> Awaitable[object] | object:
+            self._keep(lambda known: known.with_recent(command.name))
+            return command.run()
+
+        return run
 
     def _key_actions(self) -> Iterator[Command]:
         seen: set[str] = set()
@@ -94,13 +120,19 @@ class ConsoleCommands(Provider):
 
     def _themes(self) -> Iterator[Command]:
         for name in sorted(self.app.available_themes):
-            yield Command(
-                f"Theme: {name}",
-                "Until the console is closed; the configuration sets it for good.",
-                partial(setattr, self.app, "theme", name),
-            )
+            yield Command(f"Theme {name}", "kept for the next start", partial(self._take_theme, name))
+
+    def _take_theme(self, name: str) -> None:
+        self.app.theme = name
+        if isinstance(self.screen, BaseScreen):
+            configured = self.screen.session.settings.console.theme
+            self._keep(lambda known: known.with_theme(name, configured))
+
+    def _keep(self, change: Callable[[UserPreferences], UserPreferences]) -> None:
+        if isinstance(self.screen, BaseScreen):
+            self.screen.run_worker(partial(keep, self.screen.session.settings, change))
 
 
-def _as_help(text: str) -> str:
-    # The palette reads a string as markup, and content as it is.
-    return cast("str", Content(text))
+def _line(name: Content, command: Command) -> Content:
+    """A command on one line: its name, then its key or what it is."""
+    return Content.assemble(name, (f"  {command.help}", f"not bold {STYLES['quiet']}")) if command.help else name

@@ -178,6 +178,14 @@ class QueryController:
         """Show a view, in the current order unless it has its own."""
         self.show(TableQuery.of(view, self.now.sort))
 
+    def show_query(self, line: str) -> None:
+        """Show a line: as the view that has it, otherwise among all runs."""
+        view = next((view for view in self.views if view.query.split() == line.split()), None)
+        if view is not None:
+            self.show_view(view)
+        else:
+            self.show(TableQuery(line=line, sort=self.now.sort))
+
     @property
     def view_index(self) -> int:
         """The place of the current view among all; 0 if it is gone."""

@@ -125,6 +125,10 @@ class RunsScreen(BaseScreen):
         row = self.table.row
         return row.run_id if row else None
 
+    def go_to(self, place: str) -> None:
+        """Show the runs that a query matches."""
+        self.query_controller.show_query(place)
+
     # What it hears from the engine and the clock
 
     def engine_changed(self, event: "Event") -> None:

@@ -1,0 +1,79 @@
+"""What the console remembers of its user, whatever the profile: the theme, and what was chosen in the palette."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from app.atomic_file import alone, replacing
+from app.config import Settings, data_root
+
+FILE: Final = "console.json"
+VERSION: Final = 1
+MOST_RECENT: Final = 12
+"""Names of the palette."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserPreferences:
+    """Everything that is remembered."""
+
+    theme: str = ""
+    """Chosen in the palette. Empty: the configured one."""
+    configured: str = ""
+    """The configured theme when it was chosen: another one that is configured later takes its place."""
+    recent: tuple[str, ...] = ()
+    """What was chosen in the palette, the last one first."""
+
+    def theme_over(self, configured: str) -> str:
+        """The theme to begin with."""
+        return self.theme if self.theme and self.configured == configured else configured
+
+    def with_theme(self, theme: str, configured: str) -> "UserPreferences":
+        """Remember a theme."""
+        return replace(self, theme=theme, configured=configured)
+
+    def with_recent(self, name: str) -> "UserPreferences":
+        """Remember what was chosen."""
+        return replace(self, recent=(name, *(other for other in self.recent if other != name))[:MOST_RECENT])
+
+
+def read(settings: Settings) -> UserPreferences:
+    """Read the preferences; none where the file is missing or damaged."""
+    return _read(data_root(settings) / FILE)
+
+
+async def keep(settings: Settings, change: Callable[[UserPreferences], UserPreferences]) -> None:
+    """Change what the file says now. It is comfort only: where it cannot be written, the choice lasts until the end."""
+    await asyncio.to_thread(_change, data_root(settings) / FILE, change)
+
+
+def _change(path: Path, change: Callable[[UserPreferences], UserPreferences]) -> None:
+    try:
+        with alone(path.parent):
+            before = _read(path)
+            if (after := change(before)) != before:
+                document = {
+                    "version": VERSION,
+                    "theme": after.theme,
+                    "configured": after.configured,
+                    "recent": after.recent,
+                }
+                with replacing(path) as file:
+                    json.dump(document, file, indent=1)
+    except OSError:
+        return
+
+
+def _read(path: Path) -> UserPreferences:
+    try:
+        document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if document["version"] != VERSION:
+            return UserPreferences()
+        return UserPreferences(
+            str(document["theme"]), str(document["configured"]), tuple(str(name) for name in document["recent"])
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return UserPreferences()
