@@ -59,7 +59,8 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
         # Packages are hoisted beside the one that needs them: the outermost folder holds all of them.
         yield Path(*real.parts[: real.parts.index(_NODE_MODULES) + 1])
     else:
-        yield real
+        # A Python needs the library beside it.
+        yield real.parent.parent if real.name.startswith("python") else real
     interpreter = _interpreter(real, search)
     if interpreter is not None and depth < _DEEPEST:
         yield from _trees(interpreter, search, depth + 1)

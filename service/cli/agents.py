@@ -1,13 +1,16 @@
 """`agent`: the commands that execute turns."""
 
 import shlex
+import tempfile
 import tomllib
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from service.cli.output import AdminContext, admin_command, elsewhere_option
 from service.clock import now_micros
+from service.settings import DataFolder, Execution
 from service.setup import AgentEntry, SetupError, find_organization, put_agent
 from service.store import agents
 from service.store.agents import Agent
@@ -24,6 +27,9 @@ class _Inline(click.ParamType[Any]):
 
 
 INLINE: Final = _Inline()
+_QUESTION: Final = "This is a check of your installation. Answer with one short sentence, and change no file."
+_SHOWN: Final = 3000
+"""Of the log, where it failed."""
 
 
 @click.group("agent")
@@ -90,6 +96,48 @@ def list_all(admin: AdminContext) -> None:
     admin.show(
         {"agents": [_document(agent, owner) for owner, agent in found]}, [_line(agent, owner) for owner, agent in found]
     )
+
+
+@agent.command("check")
+@click.argument("name")
+@click.option("--org", "slug", help="The organization whose agent it is; the one for all if left out.")
+@admin_command
+def check(admin: AdminContext, name: str, slug: str | None) -> None:
+    """Run an agent once on a scratch repository, and say what is missing; this asks its model for one answer."""
+    from service.agents.check import missing
+
+    with admin.read() as connection:
+        owner = None if slug is None else find_organization(connection, slug).id
+        found = agents.by_name(connection, owner or "", name)
+    if found is None:
+        raise SetupError(f"there is no agent {name!r}; list them with: runwarden service agent list")
+    faults = list(missing(found.argv, found.options, found.environment, admin.folder.root))
+    document: dict[str, Any] = {"name": name, "missing": faults}
+    if not faults:
+        document |= _rehearsed(found, admin.folder.settings().execution)
+        faults = [document["failure"]] if document["failure"] else []
+    lines = [f"{name}: {fault}" for fault in faults] or [f"{name}: works; it says: {document['summary'] or 'nothing'}"]
+    admin.show(document, [*lines, *document.get("log", "").splitlines()] if faults else lines)
+    if faults:
+        raise SystemExit(1)
+
+
+def _rehearsed(one: Agent, settings: Execution) -> dict[str, Any]:
+    from service.execution.rehearsal import Rehearsal, scratch_repository
+    from service.execution.sandbox import find
+
+    with tempfile.TemporaryDirectory(prefix="runwarden-check-") as place:
+        folder = DataFolder(Path(place))
+        folder.create()
+        url = scratch_repository(folder.root / "scratch.git", settings)
+        done = Rehearsal(folder, settings, find(settings), url).turn(one, _QUESTION)
+    return {
+        "failure": done.failure,
+        "reason": done.reason,
+        "summary": done.result.summary,
+        "tokens": sum(usage.tokens for _, usage, _ in done.used),
+        "log": done.log[-_SHOWN:],
+    }
 
 
 @agent.command("remove")

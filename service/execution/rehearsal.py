@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from service.egress.outside import MemoryLedger
 from service.egress.usage import Usage
@@ -32,6 +33,16 @@ class Rehearsed:
     """The kind of the failure."""
     used: Sequence[tuple[str, Usage, int]] = ()
     """Of a model: its name, the tokens, and millionths of a dollar, for each request."""
+
+
+def scratch_repository(place: Path, settings: Execution) -> str:
+    """Make a bare repository with one file, and return its address."""
+    git = Git(place.parent, settings.git_timeout_s, _identity(settings))
+    git("init", "--quiet", "--bare", "--initial-branch=main", "--", str(place))
+    blob = git.feed("# A scratch repository\n", "hash-object", "-w", "--stdin", git_dir=place).strip()
+    tree = git.feed(f"100644 blob {blob}\tREADME.md\n", "mktree", git_dir=place).strip()
+    git("update-ref", "refs/heads/main", git("commit-tree", tree, "-m", "First commit", git_dir=place), git_dir=place)
+    return str(place)
 
 
 class Rehearsal:

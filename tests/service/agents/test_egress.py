@@ -5,6 +5,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -122,9 +123,9 @@ def test_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost, client: str
     assert client == "git" or "hello" in done.log
 
 
-# Speaks with the proxy itself: {0} is what it asks for, {1} the name that its TLS then names.
+# Speaks with the proxy itself, and dials past it.
 SPEAKER = """
-exec /usr/bin/python3 - <<'END'
+exec {python} - <<'END'
 import socket, ssl
 def ask(target, name, tls=True):
     with socket.create_connection(("127.0.0.1", 3128), 60) as link:
@@ -142,7 +143,7 @@ def dial(address):
     try: socket.create_connection(address, 5).close()
     except OSError as error: return "no connection"
     return "connected"
-{0}
+{words}
 END
 """
 
@@ -150,7 +151,7 @@ END
 def test_another_name_in_the_tls_greeting_gets_no_connection(proxied: Make, host: TlsHost) -> None:
     """A fronted host, no name at all, no TLS: nothing is dialled before the greeting was read."""
     words = f'print(ask("{ALLOWED}:443", "other.example"), ask("{ALLOWED}:443", None), ask("{ALLOWED}:443", "", False))'
-    done = proxied(SPEAKER.format(words))
+    done = proxied(SPEAKER.format(python=Path(sys.executable).resolve(), words=words))
 
     assert done.log.splitlines()[-1] == "cut off cut off b''", done.log
     assert host.reached == 0
@@ -163,7 +164,7 @@ def test_nothing_else_leads_out(proxied: Make, host: TlsHost) -> None:
     words = (
         f"for one in {targets}: print(ask(one, 'x'))\nprint(dial(('127.0.0.1', {host.port})), dial(('192.0.2.7', 443)))"
     )
-    done = proxied(SPEAKER.format(words))
+    done = proxied(SPEAKER.format(python=Path(sys.executable).resolve(), words=words))
     lines = [line for line in done.log.splitlines() if not line.startswith("egress: ")]
 
     assert lines == ["HTTP/1.1 403 Forbidden"] * len(targets) + ["no connection no connection"], done.log

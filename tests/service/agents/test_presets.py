@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from service.agents.options import AgentOptions
 from service.agents.presets import PRESETS
+from service.cli import main
 from service.execution.rehearsal import Rehearsal
 from service.store.agents import Agent
 from tests.service.agents.model_server import ModelServer
@@ -61,11 +63,10 @@ def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
                 pytest.skip(f"RUNWARDEN_TEST_AGENTS names no folder with {program}")
             monkeypatch.setenv("PATH", f"{REAL}{os.pathsep}{os.environ['PATH']}")
             return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        if not Path("/usr/bin/python3").exists():
-            pytest.skip("the stand-in needs /usr/bin/python3")
         package = tmp_path / "npm" / "lib" / "node_modules" / "made" / program
         package.parent.mkdir(parents=True)
-        shutil.copy(STUB, package)
+        _, _, source = STUB.read_text("utf-8").partition("\n")
+        package.write_text(f"#!{Path(sys.executable).resolve()}\n{source}", "utf-8")
         package.chmod(0o755)
         folder = tmp_path / "npm" / "bin"
         folder.mkdir()
@@ -177,3 +178,23 @@ def test_a_preset_without_a_key_is_refused_by_apply(tmp_path: Path, preset: str)
 
     with pytest.raises(AssertionError, match="it needs a key: model = "):
         command(tmp_path / "data", "apply", str(file), "--elsewhere")
+
+
+@pytest.mark.parametrize("installed", ["stub"], indirect=True)
+def test_check_runs_an_agent_on_a_scratch_repository(
+    installed: Callable[[str], str], server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it works, or what is missing, with status 1."""
+    installed("claude-code")
+    monkeypatch.setenv("MODEL_KEY", KEY)
+    data, model = tmp_path / "data", f'{{ provider = "anthropic", key_env = "MODEL_KEY", base_url = "{server.url}" }}'
+    command(data, "agent", "add", "helper", "--preset", "claude-code", "--model", model)
+    works = command(data, "agent", "check", "helper")
+    monkeypatch.delenv("MODEL_KEY")
+    given = ["agent", "check", "helper", "--data-dir", str(data)]
+    lacks = CliRunner(catch_exceptions=False).invoke(main, given)
+
+    assert (works["failure"], works["missing"], works["summary"]) == (None, [], "Noted.")
+    assert works["tokens"] > 0
+    assert lacks.exit_code == 1
+    assert "helper: the variable MODEL_KEY is not set" in lacks.stdout
