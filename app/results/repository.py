@@ -128,6 +128,8 @@ class RunRepositories:
         number = pull_number(detail.run.raw_json)
         if number and (commit := await mirror.pull_head(number)):
             return commit, f"The branch {branch} is gone: this is pull request {number}."
+        if not detail.is_final:
+            raise GitError(f"The repository has no branch {branch} yet: the run has pushed nothing.")
         raise GitError(f"The repository has no branch {branch}, and nothing of it was kept.")
 
     async def turns(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> RunTurns:

@@ -87,8 +87,10 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
     git(origin.bare, "update-ref", "refs/pull/7/head", commit)
     git(origin.bare, "branch", "--quiet", "-D", "agent/x")
     git(origin.bare, "config", "uploadpack.allowAnySHA1InWant", "false")
-    with pytest.raises(GitError, match="no branch agent/x"):
+    with pytest.raises(GitError, match="no branch agent/x, and nothing of it was kept"):
         await found.change(run_detail())
+    with pytest.raises(GitError, match="no branch agent/x yet"):
+        await found.change(run_detail("agent/x", ("working", 0)))
     by_number = await found.change(run_detail(raw_json='{"pull_request": {"number": 7}}'))
     by_commit = await found.change(run_detail(), told={1: commit})
 
