@@ -1,7 +1,7 @@
 """Taking a run's change over: applied to a checkout, or its branch checked out beside one.
 
-What a run wrote is a stranger's. Nothing of it is executed here, be it a hook, a filter or a monitor, and nothing is
-written outside of the checkout.
+What a run wrote is not trusted: no hook, filter or monitor is executed here, and nothing is written outside of the
+checkout.
 """
 
 import asyncio

@@ -53,7 +53,7 @@ class FilePatch:
     deletions: int = 0
     is_binary: bool = False
     names: dict[str, str] = field(default_factory=dict)
-    """By the header's line they were read in."""
+    """By the header line that gives the name."""
     facts: dict[str, str] = field(default_factory=dict)
 
     @property

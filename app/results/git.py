@@ -69,7 +69,7 @@ class Git:
     """Runs git; a command that is cancelled, silent or too slow is killed with all that it started."""
 
     quiet_s: float = 60.0
-    """Seconds without a word after which a server counts as silent."""
+    """Seconds without output after which a server counts as silent."""
     deadline_s: float = 900.0
     most_bytes: int = 256 << 20
     env: Mapping[str, str] | None = None
@@ -85,7 +85,7 @@ class Git:
         return await self._run(argv, reading(self.env), git_dir, given, self.most_bytes if most is None else most)
 
     async def fetch(self, git_dir: Path, *arguments: str, given: bytes = b"") -> bytes:
-        """Run a command that reaches a remote repository, as the person would, but without asking anybody anything.
+        """Run a command that reaches a remote repository, with the person's configuration, but without any question.
 
         Raises:
             GitError: It failed, or the server was silent for too long.
@@ -97,7 +97,7 @@ class Git:
         return await self._run(argv, environment, git_dir, given, self.most_bytes)
 
     async def work(self, folder: Path, *arguments: str, given: bytes = b"") -> bytes:
-        """Run a command in a checkout as the person would, but without its hooks, filters and monitors.
+        """Run a command in a checkout with the person's configuration, but without hooks, filters and monitors.
 
         Raises:
             GitError: It failed.
@@ -155,7 +155,7 @@ class Git:
 
 
 class _Conversation:
-    """Reads both streams of a process; every word puts off the moment when it counts as silent."""
+    """Reads both streams of a process; any output restarts the time after which it counts as silent."""
 
     def __init__(self, process: asyncio.subprocess.Process, quiet_s: float, most: int) -> None:
         self._process = process

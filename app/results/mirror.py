@@ -241,7 +241,7 @@ class Mirror:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Keep other processes from changing the mirror; what one that was killed left locked is freed."""
+        """Keep other processes from changing the mirror, and remove the lock files of one that was killed."""
         self._lock_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock_file.open("a") as lock:
             while True:

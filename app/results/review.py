@@ -1,4 +1,4 @@
-"""Findings in a review's Markdown: which file, which line, how heavy; pure, and content with what it does not know.
+"""Findings in a review's Markdown: file, line and severity. Pure; what it does not recognize stays prose.
 
 Two ways of writing are understood: a heading that is a path with items `**major** … line 7: text` below it, as the
 reviewer that ships writes, and `path:line: text` anywhere outside of code.

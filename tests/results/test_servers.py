@@ -160,8 +160,23 @@ async def test_a_reader_who_leaves_ends_the_fetch(silent: int, tmp_path: Path) -
     eventually(lambda: not waiting_for(silent), "no process is left")
 
 
+async def test_ssh_asks_no_questions_and_keeps_the_persons_own_command(tmp_path: Path) -> None:
+    """The command of the environment or of the configuration gets the options that forbid questions and waiting."""
+    ssh, told = tmp_path / "ssh", tmp_path / "told"
+    ssh.write_text(f'#!/bin/sh\necho "$@" > {told}\nexit 1\n')
+    ssh.chmod(0o755)
+    git(tmp_path, "config", "--file", str(tmp_path / "gitconfig"), "core.sshCommand", f"{ssh} -F mine")
+    own = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for env in ({"GIT_SSH_COMMAND": f"{ssh} -F mine"}, {"GIT_CONFIG_GLOBAL": str(tmp_path / "gitconfig")}):
+        with pytest.raises(GitError):
+            await repositories(tmp_path / "data", "git@127.0.0.1:x.git", env=own | env).change(run_detail())
+
+        assert told.read_text().startswith("-F mine -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15")
+        told.unlink()
+
+
 async def test_an_endless_answer_is_cut(origin: Origin) -> None:
-    """What came of it is kept for whom it is enough."""
+    """The beginning is kept."""
     with pytest.raises(TooLargeError) as caught:
         await Git().read(origin.bare, "log", "-p", "main", most=100)
 
