@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError
-from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
+from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
 from app.notify.channels import run_program
 from app.rules.placeholders import filled, filled_argument
-from app.rules.rule import DoAgent, DoCommand, DoContinue, DoNotify, DoRetry, DoStart, Rule
+from app.rules.rule import DoAgent, DoCancel, DoCommand, DoContinue, DoNotify, DoRetry, DoStart, Rule
 from app.times import rfc3339
 from storage.cache import Cache
 from storage.records import Action, Repository
@@ -94,6 +94,8 @@ class Acting:
                 return ContinueRun(
                     run.run.run_id, filled(instructions, facts), run.run.repository, None, {MARK: rule.name}
                 )
+            case DoCancel():
+                return _cancellation(facts["run.id"])
             case DoRetry():
                 first = await self.actions.ledger.last_turn(facts["run.id"])
                 if first is None:
@@ -148,6 +150,15 @@ def _of_trouble(trouble: str | None) -> Result:
 def _again(request: WriteRequest, rule: Rule) -> WriteRequest:
     if isinstance(request, StartRun | ContinueRun):
         return replace(request, metadata={**request.metadata, MARK: rule.name})
+    return request
+
+
+def _cancellation(run_id: str) -> CancelRun:
+    request = CancelRun(run_id)
+    try:
+        request.path  # noqa: B018 — an id that would change the path is refused here
+    except ValueError as error:
+        raise CannotActError(f"run {run_id!r} cannot be addressed: {error}") from error
     return request
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from app.rules.rule import (
     DoAgent,
+    DoCancel,
     DoCommand,
     DoContinue,
     DoNotify,
@@ -55,7 +56,7 @@ def texts_of(do: Response) -> Iterator[str]:
             yield from (title, text)
         case DoCommand(argv):
             yield from argv
-        case DoRetry():
+        case DoRetry() | DoCancel():
             pass
 
 

@@ -1,6 +1,6 @@
 """Reading rules: the `[[automations]]` tables of the configuration, each mistake with its line and its cure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar, get_args
 
@@ -13,6 +13,7 @@ from app.rules.rule import (
     DEFAULT_CATCH_UP,
     DEFAULT_PAUSE_AFTER,
     DoAgent,
+    DoCancel,
     DoCommand,
     DoContinue,
     DoNotify,
@@ -42,6 +43,7 @@ SHORTEST_INTERVAL: Final = timedelta(minutes=1)
 LONGEST_NAME: Final = 100
 MOST: Final = 10_000
 """The highest limit that can be written."""
+_OF_A_RUN: Final[Mapping[type, str]] = {DoContinue: "continue", DoRetry: "retry", DoCancel: "cancel"}
 _NEEDS_A_RUN: Final = "Use it with on.run, or choose another response."
 
 
@@ -89,8 +91,8 @@ def _rule(table: Table) -> Rule:
 
 
 def _check(table: Table, rule: Rule) -> None:
-    if isinstance(rule.do, DoContinue | DoRetry) and not isinstance(rule.on, OnRun | OnStuck):
-        word = "continue" if isinstance(rule.do, DoContinue) else "retry"
+    word = _OF_A_RUN.get(type(rule.do))
+    if word is not None and not isinstance(rule.on, OnRun | OnStuck):
         table.fail("do", f"{word} needs a run that set the rule off.", _NEEDS_A_RUN)
     known = known_to(rule.on)
     for name in (name for text in texts_of(rule.do) for name in names_in(text)):
@@ -179,10 +181,13 @@ def _repository(table: Table) -> str:
     return text
 
 
-def _retry(table: Table) -> DoRetry:
-    if not table.flag("retry", default=True):
-        table.fail("retry", "this must be true.", "Write retry = true.")
-    return DoRetry()
+def _flagged(key: str, response: Response) -> Callable[[Table], Response]:
+    def read(table: Table) -> Response:
+        if not table.flag(key, default=True):
+            table.fail(key, "this must be true.", f"Write {key} = true.")
+        return response
+
+    return read
 
 
 def _command(table: Table) -> DoCommand:
@@ -196,7 +201,8 @@ RESPONSES: Final[dict[str, Callable[[Table], Response]]] = {
     "start": _start,
     "agent": _agent,
     "continue": lambda table: DoContinue(table.required_text("continue")),
-    "retry": _retry,
+    "retry": _flagged("retry", DoRetry()),
+    "cancel": _flagged("cancel", DoCancel()),
     "notify": lambda table: DoNotify(table.required_text("notify"), table.text("title", ""), table.text("text", "")),
     "command": _command,
 }

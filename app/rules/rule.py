@@ -114,6 +114,11 @@ class DoRetry:
 
 
 @dataclass(frozen=True, slots=True)
+class DoCancel:
+    """Cancel the run that set the rule off, where the service offers that."""
+
+
+@dataclass(frozen=True, slots=True)
 class DoNotify:
     """Tell people."""
 
@@ -131,7 +136,7 @@ class DoCommand:
     argv: tuple[str, ...]
 
 
-Response = DoStart | DoAgent | DoContinue | DoRetry | DoNotify | DoCommand
+Response = DoStart | DoAgent | DoContinue | DoRetry | DoCancel | DoNotify | DoCommand
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from app.rules.fire_times import fire_times
 from app.rules.policy import is_quiet, lasts
 from app.rules.rule import (
     DoAgent,
+    DoCancel,
     DoCommand,
     DoContinue,
     DoNotify,
@@ -29,6 +30,7 @@ from app.rules.rule import (
     Scope,
 )
 from app.times import span
+from storage.records import FINAL_STATUSES
 
 _OVERLAPS: Final[Mapping[Overlap, str]] = {
     "skip": "not while its last run is active",
@@ -108,6 +110,8 @@ def _most_within(times: Sequence[datetime], span_of: timedelta) -> int:
 
 
 def _of_trigger(rule: Rule) -> Iterator[str]:
+    if isinstance(rule.do, DoCancel) and isinstance(rule.on, OnRun) and rule.on.to in FINAL_STATUSES:
+        yield "It never cancels anything: the run has ended."
     match rule.on:
         case OnRun(to, was):
             for status in filter(None, (to, was)):
@@ -127,7 +131,7 @@ def _feeds(rule: Rule, other: Rule) -> bool:
     match rule.do:
         case DoStart(_, repository) | DoAgent(_, repository):
             return "{" in repository or not repositories or any(fnmatchcase(repository, glob) for glob in repositories)
-        case DoContinue() | DoRetry():
+        case DoContinue() | DoRetry() | DoCancel():
             return True
         case _:
             return False
@@ -173,6 +177,7 @@ _THEN: Final[Mapping[type, Callable[[Any], str]]] = {
     DoAgent: lambda do: f"start the agent {do.agent} on {do.repository}",
     DoContinue: lambda do: f"continue it: {_quoted(do.instructions)}",
     DoRetry: lambda _: "start it again with its own instructions",
+    DoCancel: lambda _: "cancel it",
     DoNotify: lambda do: f"notify {do.route}",
     DoCommand: lambda do: f"run {' '.join(do.argv)}",
 }

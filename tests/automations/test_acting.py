@@ -27,12 +27,16 @@ class Service:
     def __init__(self, server: FaultServer) -> None:
         self.runs: list[dict[str, object]] = []
         self.posted: list[Received] = []
+        self.to_post: Respond | None = None
+        """What writes are answered with; None: a new run."""
         server.otherwise = self.answer
         self.base_url = server.base_url
 
     def answer(self, request: Received) -> Respond:
         if request.method == "POST":
             self.posted.append(request)
+            if self.to_post is not None:
+                return self.to_post
             return Respond(201, {**RUN, "run_id": "run_2", "status": "queued"})
         if "health" in request.path:
             return Respond(200, {"code_hosting": {}})
@@ -109,6 +113,29 @@ async def test_a_run_of_unknown_instructions_is_not_retried(service: Service, tm
     assert service.posted == []
     assert said.outcomes()[-1][0] == "failed"
     assert "not started from this machine" in str(said.outcomes()[-1][1])
+
+
+@pytest.mark.parametrize(
+    ("run_id", "answer", "outcome", "reason"),
+    [
+        ("run_1", None, "done", None),
+        ("run_1", Respond(404, {"message": "Not Found"}), "failed", "does not offer"),
+        ("..", None, "failed", "cannot be addressed"),
+    ],
+)
+async def test_a_run_is_cancelled_where_the_service_offers_that(
+    service: Service, tmp_path: Path, run_id: str, answer: Respond | None, outcome: str, reason: str | None
+) -> None:
+    """Once, through the ledger; where it does not, and of a run whose id is no name, the journal says so."""
+    service.to_post, RUN["run_id"] = answer, run_id
+    try:
+        said = await fail_once(service, configured(service, tmp_path, automation("{ cancel = true }")))
+    finally:
+        RUN["run_id"] = "run_1"
+
+    assert [request.path for request in service.posted] == ["/v1/external/runs/run_1/cancel"] * (run_id == "run_1")
+    last_outcome, last_reason = said.outcomes()[-1]
+    assert (last_outcome, (reason or "") in (last_reason or "")) == (outcome, True)
 
 
 async def test_a_read_only_profile_sends_nothing(service: Service, tmp_path: Path) -> None:
