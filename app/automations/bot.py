@@ -38,7 +38,7 @@ LEASE_S: Final = 30.0
 STANDBY_S: Final = 5.0
 """How often a bot without the lease checks whether it may work, and one whose files fail tries again."""
 FORGET_EVERY: Final = timedelta(days=1)
-RETRY_EVERY_S: Final = 5.0
+RETRY_EVERY_S: Final = 10.0
 """How often to look for messages whose next attempt is due."""
 
 Say = Callable[..., None]

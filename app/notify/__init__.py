@@ -1,1 +1,1 @@
-"""Notifications of what changed: each told once, by one process, through the channels the user chose."""
+"""Notifications: what changed is told in few messages, over the routes that the user chose, until one of them took it."""

@@ -12,7 +12,7 @@ from app.notify.escalation import plan
 from app.notify.news import News, NewsReader
 from app.notify.situation import Situation
 from storage.cache import Cache
-from storage.records.alert import Alert, Plan
+from storage.records.alert import Alert, Plan, Told
 from storage.records.following import StatusChange
 from storage.state import State
 
@@ -60,7 +60,10 @@ class Dispatcher:
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
         while True:
             basis = await self.state.newest_delivery()
-            at = await self._situation(now, news)
+            waiting, told = await self.state.waiting_alerts(), await self.state.told()
+            if not waiting and not told:
+                return False
+            at = await self._situation(now, news, waiting, told)
             found = plan(at, notify)
             # Else another process was faster, as a command of cron's may be: what it said is not said again.
             if await self.state.apply_plan(found, now, basis):
@@ -74,13 +77,14 @@ class Dispatcher:
         notify = self.notify
         return bool(notify.rules or notify.desktop or notify.command)
 
-    async def _situation(self, now: datetime, news: News) -> Situation:
-        waiting = await self.state.waiting_alerts()
+    async def _situation(
+        self, now: datetime, news: News, waiting: tuple[Alert, ...], told: tuple[Told, ...]
+    ) -> Situation:
         return Situation(
             now=now,
             present=news.present,
             waiting=waiting,
-            told=await self.state.told(),
+            told=told,
             last_made=await self.state.last_made(),
             marks=await self.state.marks(),
             silences=await self.state.active_silences(now),

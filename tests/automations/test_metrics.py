@@ -1,10 +1,11 @@
 """Metrics: figures that no name of the service can break or blow up."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.automations.metrics import MOST_VALUES, Snapshot, exposition
+from app.automations.metrics import DURATIONS, MOST_VALUES, RunCounts, Snapshot, exposition
+from storage.records.following import StatusChange
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -19,3 +20,21 @@ def test_hostile_names_neither_break_a_scrape_nor_grow_without_bound() -> None:
     counted = {sample.labels["status"]: sample.value for sample in families["runwarden_runs"].samples}
     assert counted["a?b"] == 500
     assert (len(counted), sum(counted.values())) == (MOST_VALUES + 1, 1_500)
+
+
+def test_runs_that_end_are_counted_by_how_long_they_took() -> None:
+    """As a histogram that adds up, in the first bucket that holds them; changes are counted by both statuses."""
+    counts = RunCounts()
+    for took_s, new in ((30, "completed"), (61, "completed"), (90_000, "completed"), (5, "failed")):
+        began = NOW - timedelta(seconds=took_s)
+        counts.add([StatusChange("run_1", "acme/api", "x", "working", new, NOW, began, is_pinned=False, is_final=True)])
+    counts.add([StatusChange("run_1", "acme/api", "x", None, "queued", NOW, NOW, is_pinned=False, is_final=False)])
+    one = Snapshot("acme", NOW, {}, 0, (), (), 0, {}, {}, {}, is_working=True, counts=counts)
+
+    families = {each.name: each for each in text_string_to_metric_families(exposition([one]).decode())}
+
+    durations = {(s.name.removeprefix(DURATIONS), s.labels.get("le"), s.labels["status"]): s.value for s in families[DURATIONS].samples}
+    assert [durations["_bucket", le, "completed"] for le in ("60.0", "300.0", "43200.0", "+Inf")] == [1, 2, 2, 3]
+    assert (durations["_count", None, "completed"], durations["_sum", None, "completed"]) == (3, 90_091)
+    transitions = {(s.labels["from"], s.labels["to"]): s.value for s in families["runwarden_run_transitions"].samples}
+    assert transitions == {("working", "completed"): 3, ("working", "failed"): 1, ("new", "queued"): 1}
