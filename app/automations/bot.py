@@ -28,6 +28,7 @@ from app.token import EnvToken
 from storage.errors import StorageError
 from storage.lease import Lease
 from storage.records.decision import Decision, Occurrence
+from storage.records.following import StatusChange
 from storage.state import State
 
 log = logging.getLogger(__name__)
@@ -111,8 +112,10 @@ class Bot:
             CannotActError: It needs a run, and this one is not held.
             StorageError: A file cannot be read or written.
         """
-        engine, runner, _ = self._opened()
+        engine, runner, dispatcher = self._opened()
         await runner.set_off(rule, await occurrence_asked_for(engine, rule, run_id))
+        await dispatcher.look()
+        await dispatcher.postman.deliver()
 
     async def snapshot(self) -> Snapshot:
         """The figures now.
@@ -208,12 +211,8 @@ class Bot:
         return self.engine, self._runner, self._dispatcher
 
     def _make(self, engine: Engine, state: State) -> None:
-        notify, name = self.settings.notify, self.profile.name
         self._runner = runner_of(self.settings, engine, state, self._journal)
-        reader = NewsReader(engine.cache, engine.ledger, incidents_of(self.settings, engine), notify, name)
-        self._dispatcher = Dispatcher(
-            state, engine.cache, reader, notify, name, engine.clock, self.say, self.counts.add
-        )
+        self._dispatcher = dispatcher_of(self.settings, engine, state, self.say, self.counts.add)
 
     async def _may_work(self) -> bool:
         if self._lease is None:
@@ -250,6 +249,15 @@ def runner_of(settings: Settings, engine: Engine, state: State, journal: Callabl
         journal=journal,
         clock=engine.clock,
     )
+
+
+def dispatcher_of(
+    settings: Settings, engine: Engine, state: State, say: Say, heard: Callable[[Sequence[StatusChange]], None]
+) -> Dispatcher:
+    """What tells people of an engine's profile, as these settings have it."""
+    notify, name = settings.notify, engine.profile.name
+    reader = NewsReader(engine.cache, engine.ledger, incidents_of(settings, engine), notify, name)
+    return Dispatcher(state, engine.cache, reader, notify, name, engine.clock, say, heard)
 
 
 def incidents_of(settings: Settings, engine: Engine) -> IncidentReader:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from app.automations.acting import CannotActError, facts_of
-from app.automations.bot import occurrence_asked_for, runner_of
+from app.automations.bot import dispatcher_of, occurrence_asked_for, runner_of
 from app.config import Settings
 from app.engine import Engine
 from app.rules.placeholders import filled, filled_argument
@@ -73,6 +73,11 @@ class ByHand:
         seen: list[Decision] = []
         runner = runner_of(self.settings, self.engine, self.state, seen.append)
         await runner.set_off(rule, await occurrence_asked_for(self.engine, rule, run_id))
+        if isinstance(rule.do, DoNotify):
+            # Without a bot at work nothing else would deliver it.
+            dispatcher = dispatcher_of(self.settings, self.engine, self.state, lambda *_, **__: None, lambda _: None)
+            await dispatcher.look()
+            await dispatcher.postman.deliver()
         return seen[-1] if seen else None
 
 

@@ -1,1 +1,1 @@
-"""Notifications: what changed is told in few messages, over the routes that the user chose, until one of them took it."""
+"""Notifications: what changed is told in few messages, over the routes that the user chose, until one took it."""

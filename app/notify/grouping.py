@@ -82,6 +82,8 @@ def _is_of(told: Told, alert: Alert) -> bool:
 
 
 def _is_due(batch: str, route: str, alerts: Sequence[Alert], at: Situation, notify: NotifySettings) -> bool:
+    if any(":asked:" in each.key for each in alerts):
+        return True  # A person waits for it.
     waits_since = min(each.entered_at or at.now for each in alerts)
     last = at.last_made.get((route, batch))
     return at.now >= waits_since + notify.group_wait and (last is None or at.now >= last + notify.group_interval)

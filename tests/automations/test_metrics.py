@@ -33,7 +33,10 @@ def test_runs_that_end_are_counted_by_how_long_they_took() -> None:
 
     families = {each.name: each for each in text_string_to_metric_families(exposition([one]).decode())}
 
-    durations = {(s.name.removeprefix(DURATIONS), s.labels.get("le"), s.labels["status"]): s.value for s in families[DURATIONS].samples}
+    durations = {
+        (s.name.removeprefix(DURATIONS), s.labels.get("le"), s.labels["status"]): s.value
+        for s in families[DURATIONS].samples
+    }
     assert [durations["_bucket", le, "completed"] for le in ("60.0", "300.0", "43200.0", "+Inf")] == [1, 2, 2, 3]
     assert (durations["_count", None, "completed"], durations["_sum", None, "completed"]) == (3, 90_091)
     transitions = {(s.labels["from"], s.labels["to"]): s.value for s in families["runwarden_run_transitions"].samples}

@@ -47,10 +47,14 @@ def test_what_fails_is_told_acknowledged_and_silenced(service: Service, cli: Com
 
 
 def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: CommandLine) -> None:
-    """Without rules, only automations do."""
-    assert told(service, cli, automation('{ notify = "oncall", title = "Look" }')) == [
-        "Look -> fix/x · run_1 · acme [1]"
-    ]
+    """Without rules, only automations do; what a person sets off is told at once."""
+    text = automation('{ notify = "oncall", title = "Look" }')
+    assert told(service, cli, text) == ["Look -> fix/x · run_1 · acme [1]"]
+
+    for _ in range(2):
+        assert cli("automations", "run", "r", "--run", "run_1", **RUN_HERE).code == 0
+    lines = (cli.home / "out").read_text().splitlines()
+    assert lines == [f"Look -> fix/x · run_1 · acme [{number}]" for number in (1, 2, 3)]
 
 
 async def test_what_was_not_delivered_is_in_the_inbox(service: Service, cli: CommandLine) -> None:
