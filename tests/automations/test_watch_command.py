@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.automations.by_hand import hand_over
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.cli.conftest import CommandLine
 from tests.waiting import eventually
@@ -64,7 +65,7 @@ def test_it_works_reloads_and_ends_as_asked(service: Service, cli: CommandLine) 
             bot.send_signal(signal.SIGHUP)
             assert "config.toml:" in str(line(bot, "reload_refused")["message"])
             config.write_text(good + automation('{ notify = "default" }').replace('"r"', '"s"'))
-            bot.send_signal(signal.SIGHUP)
+            assert hand_over(bot.pid), "as the console does it"
             assert line(bot, "reloaded")["automations"] == ["r", "s"]
             bot.send_signal(signal.SIGTERM)
             assert line(bot, "stopped")

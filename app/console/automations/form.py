@@ -36,6 +36,9 @@ from widgets.forms.dialog import FormButton, FormDialog, Phase
 from widgets.forms.pages import RequestPreview
 
 DRAFT_AFTER_S: Final = 0.5
+ROOM_FOR_ALL: Final = 76
+DISPENSABLE: Final = frozenset({"editor", "fresh"})
+"""Buttons that narrower forms leave to their keys."""
 _ROUTE: Final = re.compile(r'notify = "(\w+)"')
 _NEW: Final = """\
 [[automations]]
@@ -146,6 +149,7 @@ class AutomationForm(ModalScreen[str | None]):
         """From the text to what would be written; then write it."""
         if self._phase == "preview":
             self._enter("sending")
+            self._dialog.sending(safe_text("Writing…"))
             self.run_worker(self._save())
             return
         await self._check()
@@ -223,7 +227,7 @@ class AutomationForm(ModalScreen[str | None]):
 
     def _enter(self, phase: Phase) -> None:
         self._phase = phase
-        self._dialog.enter(phase)
+        self._dialog.enter(phase, frozenset() if self.size.width >= ROOM_FOR_ALL else DISPENSABLE)
         if phase == "editing":
             self._editor.take_focus()
         elif phase == "preview":

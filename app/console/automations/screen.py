@@ -138,7 +138,10 @@ class RulesScreen(BaseScreen):
         """Show the journal of the rule in focus, and how it is written."""
         if (view := self.view) is None or self.session.engine is None:
             return
-        journal = await self.session.engine.usable_state().journal(view.key, limit=JOURNAL)
+        try:
+            journal = await self.session.engine.usable_state().journal(view.key, limit=JOURNAL)
+        except StorageError:
+            return  # The reader of the rules says it.
         written = await asyncio.to_thread(self.file.written, view.key)
         if self.view is not None and self.view.key == view.key:
             self.query_one(RulePane).show_more(journal, written, self.session.clock())
