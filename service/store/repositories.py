@@ -7,7 +7,8 @@ import sqlalchemy as sa
 
 from service import ids
 from service.store.database import insert_new, one_at_a_time
-from service.store.schema import columns_of, default_branches, repositories
+from service.store.runs import InactiveOrganizationError
+from service.store.schema import columns_of, default_branches, organizations, repositories
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,12 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
 
     Raises:
         ValueError: Another repository of the organization has the name.
+        InactiveOrganizationError: The organization was deleted a moment ago.
     """
     begin_change(connection, organization_id)
+    there = sa.select(organizations.c.id).where(organizations.c.id == organization_id)
+    if connection.execute(there.with_for_update(read=True, key_share=True)).first() is None:
+        raise InactiveOrganizationError(organization_id)
     mine = repositories.c.organization_id == organization_id
     same = sa.and_(
         mine, repositories.c.platform == repository.platform, repositories.c.path_key == repository.path.lower()

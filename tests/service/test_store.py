@@ -233,6 +233,15 @@ def test_two_who_continue_at_once_make_one_turn(database: Database) -> None:
         assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
 
 
+def test_a_repository_of_an_organization_that_was_just_deleted_is_refused(database: Database) -> None:
+    """As a run of it is, instead of breaking on a constraint."""
+    owner = organization(database)
+    with database.write() as connection:
+        connection.execute(sa.text("DELETE FROM organizations"))
+        with pytest.raises(runs.InactiveOrganizationError):
+            repositories.put(connection, owner, Repository("api", "github", "acme/api", "/tmp/api.git"), NOW)
+
+
 def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Database) -> None:
     """10,000 and more are counted once in a while, in proportion to their number; below that, each time."""
     now = [0.0]
