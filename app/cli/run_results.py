@@ -67,7 +67,8 @@ def _turn_document(turn: Turn) -> dict[str, object]:
 
 
 def _tell_turn(output: Output, turn: Turn) -> None:
-    changed = "" if turn.files is None else f"{turn.files} files +{turn.additions or 0} -{turn.deletions or 0}"
+    files = "1 file" if turn.files == 1 else f"{turn.files} files"
+    changed = "" if turn.files is None else f"{files} +{turn.additions or 0} -{turn.deletions or 0}"
     caller = f"by {turn.caller}" if turn.caller else ""
     head = (f"turn {turn.number}", turn.state, rfc3339(turn.started_at) or "", _took(turn), caller, changed)
     output.text("")
