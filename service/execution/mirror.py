@@ -29,6 +29,11 @@ class Snapshot:
     branches: dict[str, str]
     """Branch name to commit: of the turn's branch and the default branch, where they exist."""
 
+    @property
+    def default(self) -> str | None:
+        """The default branch's commit."""
+        return self.branches.get(self.default_branch or "")
+
 
 class Mirror:
     """The mirror of one repository address."""

@@ -163,7 +163,8 @@ class TurnExecution:
     def settle(self, run_id: str, number: int, outcome: TurnOutcome) -> None:
         """Record the end of a turn, once."""
         with self._database.write() as connection:
-            turns.end(connection, run_id, number, outcome, self._clock())
+            if not turns.end(connection, run_id, number, outcome, self._clock()) and outcome.commit_sha:
+                turns.note_pushed(connection, run_id, number, outcome)
         self._claimed.pop((run_id, number), None)
         _log.info("%s turn %d %s%s", run_id, number, outcome.status, f": {outcome.failure}" if outcome.failure else "")
 
@@ -203,7 +204,8 @@ class TurnExecution:
         done = _own_commit(attempt, snapshot) if attempt.turn.attempt > 1 else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
-            change = _patches(attempt, snapshot).keep_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
+            patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
+            change = patches.keep_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
             return _completed(attempt, done[0], done[1], change)
         task = _task(attempt, snapshot)
         attempt.workspace.create(task)
@@ -261,7 +263,7 @@ class TurnExecution:
             return _completed(attempt, None, result.summary)
         if name := attempt.secrets.named_in(attempt.workspace.changed(attempt.git, base, commit)):
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
-        patches = _patches(attempt, snapshot)
+        patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
         change = patches.keep(attempt.workspace.ours, base, commit, *self._diffs(attempt))
         with self._database.read() as connection:
             if not turns.holds(connection, attempt.turn):
@@ -310,11 +312,6 @@ def _task(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
             for past in attempt.conversation
         ],
     }
-
-
-def _patches(attempt: Attempt, snapshot: Snapshot) -> Patches:
-    default = snapshot.branches.get(snapshot.default_branch or "")
-    return Patches(attempt.git, attempt.secrets.mask, default)
 
 
 def _completed(attempt: Attempt, commit: str | None, summary: str | None, change: Change | None = None) -> TurnOutcome:

@@ -119,6 +119,14 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     return changed.rowcount > 0
 
 
+def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:
+    """Say of a turn that was cancelled while its commit was on its way that the commit is there; it stays cancelled."""
+    late = {name: value for name, value in asdict(outcome).items() if name not in {"attempt", "status", "failure"}}
+    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), turns.c.failure.startswith(CANCELLED))
+    failure = turns.c.failure + "; its change had been pushed already"
+    connection.execute(sa.update(turns).where(*_is(run_id, number), *is_late).values(late | {"failure": failure}))
+
+
 def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> bool:
     """End a run's open turn as failed, wherever it is; False when it had none. What works on it is interrupted."""
     query = sa.select(turns.c.number).where(turns.c.run_id == run_id, turns.c.status.notin_(run_store.FINAL))

@@ -263,6 +263,25 @@ def test_a_cancelled_turn_is_not_taken_up_again_after_kill_9(postgres_url: str, 
     assert b"attempt 2" not in log
 
 
+def test_a_push_that_was_under_way_is_told_of(start: Callable[..., Api], tmp_path: Path) -> None:
+    """The repository takes its time with a push; what was cancelled then stays so, and shows what landed."""
+    api = start(settings=SETTINGS)
+    repository = api.service.repositories["acme/api"]
+    hook = repository / "hooks" / "pre-receive"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/pushing\nwhile [ ! -e {tmp_path}/gate ]; do sleep 0.02; done\n")
+    hook.chmod(0o755)
+    run_id = api.start("write it")
+    eventually((tmp_path / "pushing").exists, "the push is under way")
+    assert api.post(f"/external/runs/{run_id}/cancel", {}).status_code == 202
+    (tmp_path / "gate").touch()
+    eventually(lambda: api.get(f"/external/runs/{run_id}").json()["turns"][0]["commit"], "the commit is noted")
+    turn = api.get(f"/external/runs/{run_id}").json()["turns"][0]
+
+    assert (turn["outcome"], turn["files"]) == ("cancelled", 1)
+    assert turn["reason"] == "cancelled by tests; its change had been pushed already"
+    assert turn["commit"] == git("rev-parse", api.run(run_id)["branch_name"], cwd=repository)
+
+
 def test_the_reason_of_a_failure_is_in_plain_words(start: Callable[..., Api], tmp_path: Path) -> None:
     """An exit status, a time limit, a refused push, a command that is not there; none names the data folder."""
     api = start(settings=SETTINGS)
