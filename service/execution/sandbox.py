@@ -1,6 +1,5 @@
 """The sandbox: bubblewrap shows the agent a read-only system and its own workspace, nothing else."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -107,8 +106,7 @@ class Sandbox:
         for path, place in writable.items():
             mounts += ["--bind", str(path), place]
         for name in view.hidden:
-            nothing = workspace.nothing if (workspace.tree / name).is_dir() else Path(os.devnull)
-            mounts += ["--ro-bind", str(nothing), f"{INSIDE.tree}/{name}"]
+            mounts += ["--ro-bind", str(workspace.nothing_like(name)), f"{INSIDE.tree}/{name}"]
         if view.doors is not None:
             mounts += ["--ro-bind", str(view.doors), _DOORS]
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.

@@ -55,8 +55,7 @@ class Workspace:
         """Of the agent's program, for it to read."""
         self.doors = root / "doors"
         """The sockets that lead out of the sandbox; made where there are any."""
-        self.nothing = root / "nothing"
-        """An empty folder, shown in place of one that the agent must not read."""
+        self._nothing = root / "nothing"
         self.left_behind: tuple[str, ...] = ()
         """Patterns of what the agent's program writes for itself: never committed."""
         self.ours = root / "commit.git"
@@ -64,19 +63,24 @@ class Workspace:
 
     def create(self, task: dict[str, Any]) -> None:
         """Make the folders and write the task down."""
-        for folder in (
-            self.tree,
-            self.home,
-            self.git_home,
-            self.nothing,
-            self.temporary,
-            self.shared,
-            self.result_file.parent,
-        ):
+        folders = (self.tree, self.home, self.git_home, self.temporary, self.shared, self.result_file.parent)
+        for folder in (*folders, self._nothing / "folder"):
             folder.mkdir(mode=0o700, parents=True)
         self.task_file.write_text(json.dumps(task), "utf-8")
         self.conversation_file.write_text(json.dumps(task["conversation"], indent=1), "utf-8")
         self.instructions_file.write_bytes(f"{task['instructions']}\n".encode("utf-8", "replace"))
+
+    def nothing_like(self, name: str) -> Path:
+        """Return what is shown in place of a file or folder of the checkout that the agent must not read.
+
+        Not a device, which could not be opened there: programs end at files that they cannot read or parse.
+        """
+        if (self.tree / name).is_dir():
+            return self._nothing / "folder"
+        # An empty object in YAML, too: an empty file is a mistake to some.
+        empty = self._nothing / ("file.json" if name.endswith((".json", ".jsonc", ".yml", ".yaml")) else "file")
+        empty.write_text("{}\n" if empty.suffix else "", "utf-8")
+        return empty
 
     def check_out(self, git: Git, snapshot: Snapshot, branch: str) -> str | None:
         """Fill the checkout from the branch, else from the default branch; return its commit, None when empty."""
