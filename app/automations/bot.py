@@ -145,6 +145,7 @@ class Bot:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look())
             tasks.create_task(self._deliver())
+            tasks.create_task(self._keep_lease())
 
     async def _look(self) -> None:
         engine, *_ = self._opened()
@@ -168,6 +169,14 @@ class Bot:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, wait_s)):
                     await self._rang.wait()
+
+    async def _keep_lease(self) -> None:
+        # Beside the looks: a program that runs for long must not let another bot in.
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            if self._is_working and self._lease is not None:
+                with suppress(StorageError):
+                    await self._lease.acquire(LEASE, self._owner, LEASE_S)
 
     async def _deliver(self) -> None:
         # Beside the looks: a server that does not answer keeps no rule waiting.

@@ -1,6 +1,7 @@
 """Observing: what cache and ledger hold that may set a rule off."""
 
 import json
+import logging
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,6 +13,10 @@ from storage.cache import Cache
 from storage.ledger import Ledger
 from storage.records.following import Watermark
 
+log = logging.getLogger(__name__)
+
+MOST_CHANGES: Final = 20_000
+"""Changes of status that are decided on at a time, the newest; a team's days of suspend are fewer."""
 LOOK_BACK: Final = timedelta(days=31)
 """Runs that are first seen, and are older than this, are history."""
 
@@ -87,7 +92,9 @@ class Observer:
         if self._file != self.cache.opened:
             self._file, self._watermark = self.cache.opened, Watermark()
         ahead = await self.cache.run_clock_ahead()
-        found = await self.cache.following.changes(self._watermark, since=now + ahead - LOOK_BACK)
+        found = await self.cache.following.changes(self._watermark, since=now + ahead - LOOK_BACK, limit=MOST_CHANGES)
+        if len(found.changes) >= MOST_CHANGES:
+            log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
         return Seen(
             now,
             found.changes,

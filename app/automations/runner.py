@@ -72,6 +72,8 @@ class Runner:
     _mine: set[int] = field(default_factory=set)
     """Decisions that this process acts on, or will again."""
     _tried_at: dict[int, datetime] = field(default_factory=dict)
+    _unentered: dict[int, Result] = field(default_factory=dict)
+    """What was done, and could not be entered yet."""
     _ledger_version: int | None = None
     """What of the ledger was learnt already."""
     _has_unknown: bool = True
@@ -112,7 +114,8 @@ class Runner:
 
     async def _begin(self, now: datetime) -> None:
         for rule in self.rules:
-            if rule.name not in self._states:
+            state = self._states.get(rule.name)
+            if state is None or state.since > now + SKEW:
                 self._states[rule.name] = await self.state.begin_rule(rule.name, fingerprint(rule), now)
 
     async def _look(self, rule: Rule, seen: Seen) -> None:
@@ -191,10 +194,13 @@ class Runner:
         except StorageError as error:
             # Of this rule's write alone: the other rules go on.
             result = Result("failed", str(error), may_repeat=True)
+        # Entering it may fail where the disk is full: it is not done a second time for that.
+        self._unentered[decision.decision_id] = result
         await self._settle(rule, decision, result)
 
     async def _settle(self, rule: Rule, decision: Decision, result: Result) -> None:
         if result.may_repeat and self.clock() - decision.decided_at < rule.catch_up:
+            self._unentered.pop(decision.decision_id, None)
             return
         settled = await self.state.settle(
             replace(
@@ -208,6 +214,7 @@ class Runner:
         self._has_unknown = self._has_unknown or result.outcome == "unknown"
         self._mine.discard(decision.decision_id)
         self._tried_at.pop(decision.decision_id, None)
+        self._unentered.pop(decision.decision_id, None)
         self.journal(settled)
         failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})
         if rule.pause_after and failures >= rule.pause_after:
@@ -263,6 +270,9 @@ class Runner:
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Try again what certainly was not sent; what no ledger vouches for is not repeated."""
+        if (result := self._unentered.get(decision.decision_id)) is not None:
+            await self._settle(rule, decision, result)
+            return
         tried_at = self._tried_at.get(decision.decision_id)
         if tried_at is not None and now - tried_at < RETRY_AFTER:
             return

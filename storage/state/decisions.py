@@ -10,6 +10,7 @@ from typing import Any, Final
 from storage.database import immediate, snapshot
 from storage.ledger.owner import Owner, is_dead, this_process
 from storage.records.decision import ACTED_OUTCOMES, OPEN_OUTCOMES, Decision, Occurrence, Outcome, Past, Verdict
+from storage.state.rules import AHEAD
 from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
@@ -58,10 +59,12 @@ def _past(connection: sqlite3.Connection, rule: str, conversation: str, active_r
         query = f"SELECT count(*) FROM decisions WHERE rule = ? AND {condition}"
         return int(connection.execute(query, (rule, *values)).fetchone()[0])
 
+    lately = "decided_us > ? AND decided_us <= ?"
     held = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
     return Past(
-        last_hour=count(f"outcome IN ({_ACTED}) AND decided_us > ?", to_us(now - timedelta(hours=1))),
-        last_day=count(f"outcome IN ({_ACTED}) AND decided_us > ?", to_us(now - timedelta(days=1))),
+        # What was decided by a clock that was ahead counts to no limit of today.
+        last_hour=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(hours=1)), to_us(now + AHEAD)),
+        last_day=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(days=1)), to_us(now + AHEAD)),
         in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
         active_run=active_run,
         has_queued=count("outcome = 'queued'") > 0,

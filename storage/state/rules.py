@@ -1,13 +1,15 @@
 """What is remembered of the rules themselves: since when they are as they are, and whether they are paused."""
 
 import sqlite3
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from storage.database import immediate
 from storage.records.decision import BY_HAND, RuleState
 from storage.values import from_us, sqlite_text, to_us
 
+AHEAD: Final = timedelta(minutes=5)
+"""How far in the future a rule may have begun, for clocks that differ a little."""
 _COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"
 
 
@@ -18,9 +20,11 @@ def begin(connection: sqlite3.Connection, rule: str, fingerprint: str, now: date
     """
     with immediate(connection):
         held = connection.execute(f"SELECT {_COLUMNS} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
-        if held is not None and held[1] == fingerprint:
+        # One that began by a clock that was ahead would wait for that time.
+        if held is not None and held[1] == fingerprint and held[2] <= to_us(now + AHEAD):
             return _state(held)
-        paused = held[4] if held is not None and (held[4] or "").startswith(BY_HAND) else None
+        stays = held is not None and (held[1] == fingerprint or (held[4] or "").startswith(BY_HAND))
+        paused = held[4] if held is not None and stays else None
         connection.execute(
             f"INSERT OR REPLACE INTO rules ({_COLUMNS}) VALUES (?, ?, ?, 0, ?, 0)",
             (sqlite_text(rule), fingerprint, to_us(now), paused),

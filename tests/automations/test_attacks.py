@@ -1,0 +1,120 @@
+"""What was not thought of: clocks set back, disks that fill up in the middle, floods, and runs that flip."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.automations.acting import Result
+from storage.errors import DiskFullError
+from tests.automations.conftest import Place, rule
+from tests.automations.test_acting import RUN, Service, automation, configured, service
+from tests.automations.test_who_works import at_work, looked
+from tests.waiting import until
+
+__all__ = ["service"]
+HOURLY = '{ schedule = "0 * * * *" }'
+
+
+async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done is entered once there is room again; a command is not run a second time."""
+    runner = place.runner(rule())
+    await runner.look()
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    with monkeypatch.context() as full:
+
+        async def settle(*_: object) -> None:
+            raise DiskFullError("No space left.", path=Path("state.sqlite3"))
+
+        full.setattr(place.state, "settle", settle)
+        for _ in range(3):
+            with pytest.raises(DiskFullError):
+                await runner.look()
+            place.world.pass_(minutes=1)
+    await runner.look()
+
+    assert len(place.acts.done) == 1
+    assert [each.outcome for each in await place.state.journal()] == ["done"]
+
+
+async def test_a_rule_that_began_by_a_clock_a_year_ahead_begins_again(place: Place) -> None:
+    """It acts by the clock as it is now; what it did by the wrong one counts to no limit of today."""
+    place.world.pass_(days=365)
+    text = "\n".join([rule(on=HOURLY, limit="{ per_hour = 2, per_day = 2 }"), rule(name='"f"')])
+    runner = place.runner(text)
+    await runner.look()
+    for _ in range(3):
+        place.world.pass_(hours=1)
+        await runner.look()
+    ahead = len(place.acts.done)
+    place.world.pass_(days=-365)
+    await runner.look()
+    place.world.pass_(hours=1)
+    await place.world.run("run_1", "failed")
+    for each in (runner, place.runner(text)):
+        await each.look()
+
+    assert ahead == 2
+    assert sorted(name for name, _ in place.acts.done[ahead:]) == ["f", "r"]
+
+
+async def test_a_flood_of_failures_has_a_line_for_each(place: Place) -> None:
+    """More than are reported one by one elsewhere: within the limit they are acted on, and the rest says why not."""
+    runner = place.runner(rule(limit="{ per_hour = 5 }"))
+    await runner.look()
+    place.world.pass_(minutes=1)
+    await place.world.run("run_0", "failed")
+    run = place.world.runs["run_0"]
+    flood = [replace(run, run_id=f"run_{number}") for number in range(1, 1_200)]
+    await place.world.cache.store_runs(flood, asked_at=place.world.now)
+    await runner.look()
+
+    outcomes = [each.outcome for each in await place.state.journal(limit=10_000)]
+    assert (outcomes.count("done"), outcomes.count("limited")) == (5, 1_195)
+
+
+async def test_weeks_of_suspend_are_one_fire(place: Place) -> None:
+    """Of ten thousand minutes the newest, and it says for how many of the last two days it stands."""
+    runner = place.runner(rule(on='{ every = "1m" }', limit="{ per_day = 10000 }"))
+    await runner.look()
+    place.world.pass_(days=7)
+    await runner.look()
+    await runner.look()
+
+    assert len(place.acts.done) == 1
+    assert place.journal[0].reason == "for 2879 missed before it as well"
+
+
+async def test_a_run_that_flips_is_one_conversation(place: Place) -> None:
+    """A hundred failures in an hour: three are acted on."""
+    runner = place.runner(rule())
+    await runner.look()
+    for _ in range(100):
+        place.world.pass_(seconds=30)
+        await place.world.run("run_1", "working")
+        await place.world.run("run_1", "failed")
+    place.acts.results = [Result("failed", "no")]
+    await runner.look()
+
+    outcomes = [each.outcome for each in await place.state.journal(limit=1_000)]
+    assert (outcomes.count("done"), outcomes.count("failed"), outcomes.count("limited")) == (2, 1, 97)
+
+
+async def test_a_slow_deed_keeps_the_lease(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that takes longer than the lease lasts: the other bot goes on standing by."""
+    monkeypatch.setattr("app.automations.bot.LEASE_S", 0.9)
+    monkeypatch.setattr("app.automations.bot.STANDBY_S", 0.2)
+    argv = '["sh", "-c", "sleep 2; touch done"]'
+    settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation(f"{{ command = {argv} }}"))
+    monkeypatch.chdir(tmp_path)
+    async with at_work(settings) as (bot, said):
+        await until(lambda: ("working", {"profile": "acme"}) in said)
+        await looked(bot)
+        async with at_work(settings) as (_, other):
+            service.runs = [RUN]
+            await until(lambda: ("done", None) in said.outcomes())
+
+            assert [event for event, _ in other if event == "working"] == []
