@@ -1,7 +1,6 @@
 """`runwarden automations`: the rules of the configuration, in words, before and after they act."""
 
 import getpass
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, get_args
@@ -16,8 +15,6 @@ from app.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, Decision, Outcome, RuleState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from app.rules.rule import Rule
     from storage.state import State
 
@@ -43,7 +40,7 @@ async def list_rules(invocation: Invocation, /) -> int:
     """List the automations with their state and next time."""
     now = datetime.now(UTC)
     rules = _rules(invocation)
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         states = await state.rule_states()
         last = {rule.name: next(iter(await state.journal(rule.name, limit=1)), None) for rule in rules}
     entries = [_document(rule, states.get(rule.name), last[rule.name], now) for rule in rules]
@@ -101,7 +98,7 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
     """List what was decided and why, newest first."""
     from app.automations.bot import document
 
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         found = await state.journal(name, limit=limit, outcomes=outcomes)
     now = datetime.now(UTC)
     columns: tuple[Column[Decision], ...] = (
@@ -124,7 +121,7 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
 async def pause(invocation: Invocation, /, *, name: str) -> int:
     """Pause an automation; what would set it off is entered as skipped."""
     rule = _rule(invocation, name)
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         await _begin(state, rule)
         done = await state.pause(rule.name, f"{BY_HAND}{getpass.getuser()}")
     return _told(invocation, rule, "paused", changed=done)
@@ -136,7 +133,7 @@ async def pause(invocation: Invocation, /, *, name: str) -> int:
 async def resume(invocation: Invocation, /, *, name: str) -> int:
     """Let a paused automation act again; what came in between stays undone."""
     rule = _rule(invocation, name)
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         done = await state.resume(rule.name)
     return _told(invocation, rule, "resumed", changed=done)
 
@@ -146,7 +143,7 @@ async def resume(invocation: Invocation, /, *, name: str) -> int:
 @async_command
 async def approve(invocation: Invocation, /, *, decision: int) -> int:
     """Approve what waits for it, by the number that `automations log` shows; it is sent as it was shown."""
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         held = await state.decision(decision)
         if held is None or held.outcome != "waiting":
             was = "There is no such decision" if held is None else f"Decision {decision} does not wait: {held.outcome}"
@@ -179,16 +176,6 @@ async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> in
     pairs = [("outcome", last.outcome), ("why", last.reason), ("made", last.result_id or "")]
     invocation.output.record(document(last), [pair for pair in pairs if pair[1]])
     return EXITS.get(last.outcome, Exit.DONE)
-
-
-@asynccontextmanager
-async def _state(invocation: Invocation) -> "AsyncIterator[State]":
-    from app.config import STATE_FILE, data_folder
-    from storage.state import State
-
-    settings = invocation.settings()
-    async with await State.open(data_folder(settings, invocation.profile(settings)) / STATE_FILE) as state:
-        yield state
 
 
 def _rules(invocation: Invocation) -> tuple["Rule", ...]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from app.events import Event
     from storage.ledger import Ledger
+    from storage.state import State
 
 T = TypeVar("T")
 
@@ -132,6 +133,21 @@ class Invocation:
 
             profile = replace(profile, token=StreamToken(self.token_stream))
         return replace(profile, read_only=True) if self.read_only else profile
+
+    @asynccontextmanager
+    async def state(self) -> "AsyncIterator[State]":
+        """The automations' state, open for as long as the block lasts.
+
+        Raises:
+            ConfigError: The configuration cannot be used.
+            StorageError: The file cannot be used.
+        """
+        from app.config import STATE_FILE, data_folder
+        from storage.state import State
+
+        settings = self.settings()
+        async with await State.open(data_folder(settings, self.profile(settings)) / STATE_FILE) as state:
+            yield state
 
     @asynccontextmanager
     async def engine(self, *, needs_token: bool) -> "AsyncIterator[Engine]":

@@ -1,8 +1,7 @@
 """`runwarden notify`: routes, what went over them, acknowledging it, and silences."""
 
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -13,11 +12,6 @@ from app.cli.table import Column
 from app.times import exact_ago, parse_duration, rfc3339
 from storage.records.alert import Delivery, Message, Silence
 from storage.records.inbox import Mark
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from storage.state import State
 
 TONES: Final = {"delivered": "good", "failed": "bad", "expired": "bad"}
 
@@ -56,7 +50,7 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
 @async_command
 async def log(invocation: Invocation, /, *, limit: int) -> int:
     """List the messages that were made, newest first, and what became of each."""
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         found = await state.recent_deliveries(limit)
         now = state.clock()
     columns: tuple[Column[Delivery], ...] = (
@@ -75,7 +69,7 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
 @async_command
 async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
     """Acknowledge messages by the number in their text: they are neither repeated nor escalated."""
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         found = {number: await state.delivery(number) for number in numbers}
         if missing := [number for number, each in found.items() if each is None]:
             raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
@@ -95,7 +89,7 @@ def silences() -> None:
 @async_command
 async def list_silences(invocation: Invocation, /) -> int:
     """List the silences in force."""
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         now = state.clock()
         found = await state.active_silences(now)
     columns: tuple[Column[Silence], ...] = (
@@ -119,7 +113,7 @@ async def add_silence(invocation: Invocation, /, *, pattern: str, length: str, r
         span = parse_duration(length)
     except ValueError as error:
         raise failed("usage", str(error), field="for") from error
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         now = state.clock()
         made = await state.add_silence(pattern, now + span, reason, now)
     invocation.output.record(_silence(made), [("silenced", pattern), ("until", rfc3339(made.until) or "")])
@@ -131,21 +125,11 @@ async def add_silence(invocation: Invocation, /, *, pattern: str, length: str, r
 @async_command
 async def end_silence(invocation: Invocation, /, *, number: int) -> int:
     """End a silence now: what is still so is told."""
-    async with _state(invocation) as state:
+    async with invocation.state() as state:
         if not await state.end_silence(number, state.clock()):
             raise failed("not_found", f"No silence {number} is in force. See: runwarden notify silences list")
     invocation.output.record({"id": number, "ended": True}, [("ended", str(number))])
     return Exit.DONE
-
-
-@asynccontextmanager
-async def _state(invocation: Invocation) -> "AsyncIterator[State]":
-    from app.config import STATE_FILE, data_folder
-    from storage.state import State
-
-    settings = invocation.settings()
-    async with await State.open(data_folder(settings, invocation.profile(settings)) / STATE_FILE) as state:
-        yield state
 
 
 def _outcome(each: Delivery) -> str:
