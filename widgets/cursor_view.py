@@ -29,6 +29,11 @@ class CursorView(ScrollView, can_focus=True):
         self.total = 0
         """The number of rows; kept by the subclass."""
 
+    @property
+    def shows_cursor(self) -> bool:
+        """Whether the cursor's row is on the screen."""
+        return self._cursor in self.visible_rows
+
     def cursor_moved(self) -> None:
         """Called after the cursor moved."""
 

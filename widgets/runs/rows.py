@@ -70,6 +70,8 @@ class RunRows(CursorView, can_focus=True):
         self._asked: tuple[int, int] | None = None
         self._unseen = 0
         """Runs that arrived above the view."""
+        self._is_other = False
+        """Whether the next rows are those of another query."""
         self._has_tail = False
         """Whether a line of its own follows the last run; the cursor can stand on it."""
 
@@ -112,7 +114,10 @@ class RunRows(CursorView, can_focus=True):
         self.total = window.total + self._has_tail
         self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before)
         self._resize_to(self.total)
-        self._hold_still(window, request, follows=follows)
+        if self._is_other:
+            self._show_cursor()
+        else:
+            self._hold_still(window, request, follows=follows)
         if self.is_held:
             # These rows may be for an earlier position; those for the current one follow.
             if self._holds_visible_rows():
@@ -146,6 +151,7 @@ class RunRows(CursorView, can_focus=True):
     def start_over(self, *, follow: bool) -> None:
         """Prepare for different rows: the view goes to the top, the cursor to the first row or else follows its run."""
         self.hold()
+        self._is_other = True
         if self.scroll_offset.y:
             self._window = replace(self._window, offset=0, rows=())
         if not follow:
@@ -228,11 +234,19 @@ class RunRows(CursorView, can_focus=True):
             # The runs that come in place of the line are under the cursor.
             same = (number for number, gap in window.gaps if gap.before == gap_before.before)
             self._cursor = next(same, self._cursor + window.shift)
+        elif self._is_other:
+            self._cursor = 0
         elif was_at_tail:
             self._cursor += window.shift  # The runs that come in place of that line are under the cursor.
         self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
         if window.row(self._cursor) is not None or self._cursor >= window.total or self.gap is not None:
             self.cursor_moved()
+
+    def _show_cursor(self) -> None:
+        """Keep the cursor in sight after another query: on its run if that is there still, else on the first one."""
+        self._is_other, self._unseen = False, 0
+        if not self.shows_cursor:
+            self.scroll_rows_to(max(0, self._cursor - self.page // 2))
 
     def _hold_still(self, window: RunWindow, request: WindowRequest, *, follows: bool) -> None:
         """Scroll so that the visible rows stay where they are, and the cursor stays in view if it was."""

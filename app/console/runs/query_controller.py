@@ -235,6 +235,9 @@ class QueryController:
     def _ask_name(self) -> None:
         from app.console.runs.views_sheet import ViewSaver
 
+        if problems := self.now.query(self._session.run_now()).problems:
+            self._session.notify(f"Not saved: {problems[0]}", severity="warning")
+            return
         self._context.push_screen(ViewSaver(self.now, self.views), self._save_view)
 
     def _save_view(self, view: ViewSettings | None) -> None:

@@ -243,7 +243,7 @@ class RunsScreen(BaseScreen):
         """Put the cursor into the line."""
         line = self.bar.line
         line.focus()
-        line.cursor_position = len(line.value)
+        line.put(f"{line.value.rstrip()} ".lstrip())  # What is typed is a term of its own.
         self.query_controller.learn()
 
     def action_query(self, name: str) -> None:
