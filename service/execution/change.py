@@ -8,9 +8,11 @@ from typing import Final
 from service.execution.git import Git, GitError
 
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+# With its own word on submodules, git reads no `.gitmodules`: that is the repository's, and may be made to fail.
+_COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
 _PATCH: Final = (
-    *("diff-tree", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
-    *("--no-renames", "--src-prefix=a/", "--dst-prefix=b/"),
+    *(*_COMPARE, "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
+    *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
 )
 
 
@@ -72,7 +74,7 @@ class Patches:
         file.write_bytes(self.mask(patch).encode("utf-8", "surrogateescape"))
 
     def _size(self, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
-        counting = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", base or _EMPTY_TREE, commit)
+        counting = (*_COMPARE, "-z", "--numstat", base or _EMPTY_TREE, commit)
         lines = [line.split("\t", 2)[:2] for line in self.git(*counting, git_dir=git_dir).split("\0") if line]
         # A binary file counts as '-'.
         added, removed = (sum(int(line[side]) for line in lines if line[side] != "-") for side in (0, 1))

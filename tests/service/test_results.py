@@ -286,7 +286,11 @@ def test_the_reason_of_a_failure_is_in_plain_words(start: Callable[..., Api], tm
     """An exit status, a time limit, a refused push, a command that is not there; none names the data folder."""
     api = start(settings=SETTINGS)
     api.add_agent(tmp_path, "slow", "import time; time.sleep(600)", "--timeout-s", "1")
-    api.service.admin("agent", "add", "nowhere", "--argv", str(tmp_path / "nowhere"))
+    program = tmp_path / "nowhere"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    api.service.admin("agent", "add", "nowhere", "--argv", str(program))
+    program.unlink()
     runs = [api.start("fail now"), api.begin("slow"), api.begin("nowhere")]
     for run_id in runs:
         api.ended(run_id)
@@ -299,7 +303,7 @@ def test_the_reason_of_a_failure_is_in_plain_words(start: Callable[..., Api], tm
 
     assert reasons[0] == "the agent exited with status 3; its last lines are in the log"
     assert reasons[1] == "the agent passed its time limit of 1 s and was ended"
-    assert "cannot be started" in reasons[2]
+    assert "is not there, or may not be executed" in reasons[2]
     assert reasons[3].startswith("the push was refused: ")
     assert "not today" in reasons[3]
     assert not any(str(api.service.data_dir) in reason for reason in reasons)
