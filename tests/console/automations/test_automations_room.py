@@ -1,5 +1,6 @@
 """The Automations tab, over the real engine, the real state and a configuration file."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -169,6 +170,21 @@ async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, conf
 
         scene.app.post_message(GoToTab("automations", str(number)))
         await scene.shows("Waiting for approval", "POST /external/runs")
+
+
+async def test_foreign_text_stays_text(staged: Staged, configured: Configured) -> None:
+    """In the journal, on the card and over the question: neither markup nor anything that a terminal obeys."""
+    hostile = "\x1b[2J[/nope]\u202e"
+    request = json.dumps({"path": "/external/runs", "body": {"instructions": hostile}}, ensure_ascii=False)
+    async with staged(changed=configured(ONE)) as scene:
+        facts = {"run_id": hostile, "run_branch": hostile}
+        await decided(scene, "second chance", "failed", hostile, ago_m=2, made=hostile, **facts)
+        await decided(scene, "second chance", "waiting", hostile, request=request, **facts)
+        for keys in (("5", "enter"), ("escape", "A"), ("A",)):
+            await scene.press(*keys)
+
+            assert "[/nope]" in scene.text
+            assert not {"\x1b", "\u202e"} & set(scene.text)
 
 
 async def test_an_approval_that_is_over_is_not_answered(staged: Staged, configured: Configured) -> None:
