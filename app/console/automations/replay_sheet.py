@@ -1,6 +1,7 @@
 """What a rule would have done over the cached history: found on a thread of its own, and given up with the sheet."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -58,7 +59,8 @@ class Replaying:
     def give_up(self) -> None:
         """Stop."""
         self._is_given_up = True
-        self._stop()
+        with suppress(RuntimeError):  # Its loop has just come to its end.
+            self._stop()
 
     async def _work(self) -> Replayed | None:
         loop = asyncio.get_running_loop()

@@ -1,15 +1,15 @@
 """The Automations tab, over the real engine, the real state and a configuration file."""
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from textual.widgets import TextArea
 
-from app.console.automations.form import recipes
 from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
 from app.console.messages import GoToTab
 from app.events import StateChangedElsewhere
@@ -23,20 +23,13 @@ from tests.console.automations.conftest import (
     decided,
     file_of,
 )
-from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
+from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Disk, Scene, Staged
 from tests.console.test_error_boundary import press_all
 from widgets.line_table import LineTable
 
 Configured = Callable[[str], Changed]
 TIMED = '[[automations]]\nname = "nightly"\non = { schedule = "0 3 * * *" }\ndo = { command = ["echo", "{date}"] }\n'
 RUN = {"run_id": "run_01JX0003", "run_status": "failed", "run_repository": "acme/api"}
-
-
-async def type_at_the_end(scene: Scene, text: str) -> None:
-    """Types below the table that the form holds."""
-    area = scene.app.screen.query_one(TextArea)
-    area.move_cursor(area.document.end)
-    await scene.press(*text)
 
 
 async def outcomes(scene: Scene, rule: str = "second chance") -> list[tuple[str, str]]:
@@ -243,68 +236,27 @@ async def test_a_replay_counts_and_lists(staged: Staged, configured: Configured)
         assert isinstance(scene.app.focused, LineTable)
 
 
-async def test_the_form_checks_while_one_types_and_saves_one_table(staged: Staged, configured: Configured) -> None:
-    """A mistake has its line and its cure; what is saved is shown before, as a change of the file."""
-    async with staged(toasts=True, changed=configured(ONE)) as scene:
-        file, before = file_of(scene), file_of(scene).read_text("utf-8")
-        await scene.press("5", "E")
-        await type_at_the_end(scene, "overlapp=1")
-        await scene.shows("✗ line 6, overlapp", "Did you mean overlap?")
-        await scene.press("ctrl+s")
-        assert "This cannot be saved yet" in scene.text
+async def test_a_replay_shows_how_far_it_is_and_ends_with_its_sheet(
+    staged: Staged, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a thread of its own, which is not left behind."""
+    ended = threading.Event()
 
-        await scene.press(*(["backspace"] * 3), *'="allow"')
-        await scene.shows("✓ When a run in acme/* is failed", "also while its last run is active")
-        await scene.press("ctrl+s")
-        await scene.shows(f"WRITE {file}", '+overlap="allow"')
-        assert file.read_text("utf-8") == before
+    async def replay(*arguments: Any) -> None:
+        _, _, since, now, reached = arguments
+        reached(since + (now - since) / 2)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
 
-        await scene.press("ctrl+s")
-        assert file.read_text("utf-8") == f'{before.rstrip()}\noverlap="allow"\n'
-        assert "Saved: second chance. No bot is running" in scene.toasts[-1]
-        assert "also while its last run is active" in scene.text
-
-
-async def test_a_draft_survives_the_form(staged: Staged, configured: Configured) -> None:
-    """It comes back with the form; `ctrl+n` begins as the file is, and undoing that brings it back."""
+    monkeypatch.setattr("app.console.automations.replay_sheet.replay", replay)
     async with staged(changed=configured(ONE)) as scene:
-        await scene.press("5", "E")
-        await type_at_the_end(scene, "# mine")
-        await scene.press("escape", "E")
-        await scene.shows("Your draft", "# mine")
-        await scene.press("ctrl+n")
-        assert scene.app.screen.query_one(TextArea).text == ONE
-        await scene.press("ctrl+z")
-        assert scene.app.screen.query_one(TextArea).text == f"{ONE}# mine"
+        await scene.pilot.press("5", "H")
+        await scene.shows("50%", "esc gives it up")
+        await scene.pilot.press("escape")
 
-
-async def test_a_file_that_changed_under_the_form_is_not_overwritten(staged: Staged, configured: Configured) -> None:
-    """That is said above the text, which stays."""
-    async with staged(changed=configured(ONE)) as scene:
-        await scene.press("5", "E")
-        await type_at_the_end(scene, "# mine")
-        await scene.press("ctrl+s")
-        changed = f"{file_of(scene).read_text('utf-8')}# theirs\n"
-        file_of(scene).write_text(changed, "utf-8")
-        await scene.press("ctrl+s")
-
-        await scene.shows("changed since it was read", "# mine")
-        assert file_of(scene).read_text("utf-8") == changed
-
-
-async def test_a_template_is_a_rule_at_once(staged: Staged, configured: Configured) -> None:
-    """The recipes of the documentation, each told by its sentence."""
-    page = (Path(__file__).parents[3] / "docs" / "automations.md").read_text("utf-8")
-    async with staged(changed=configured("")) as scene:
-        settings = scene.engine.settings
-        assert all(line in page for table in recipes(settings) for line in table.splitlines() if "default" not in line)
-
-        await scene.press("5", "n", "ctrl+t")
-        await scene.shows("nightly review", "start the agent security-review")
-        await scene.press("enter")
-        await scene.shows("✓ At 03:00 on Monday through Friday")
-        await scene.press("ctrl+s", "ctrl+s")
-        assert "nightly review" in scene.text
+        assert await asyncio.to_thread(ended.wait, DEADLINE_S)
 
 
 async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:

@@ -1,0 +1,83 @@
+"""The form of an automation: checked while typed, and written as one table of the configuration."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.widgets import TextArea
+
+from app.console.automations.form import recipes
+from tests.console.automations.conftest import ONE, Changed, file_of
+from tests.console.conftest import Scene, Staged
+
+Configured = Callable[[str], Changed]
+
+
+async def type_at_the_end(scene: Scene, text: str) -> None:
+    """Types below the table that the form holds."""
+    area = scene.app.screen.query_one(TextArea)
+    area.move_cursor(area.document.end)
+    await scene.press(*text)
+
+
+async def test_the_form_checks_while_one_types_and_saves_one_table(staged: Staged, configured: Configured) -> None:
+    """A mistake has its line and its cure; what is saved is shown before, as a change of the file."""
+    async with staged(toasts=True, changed=configured(ONE)) as scene:
+        file, before = file_of(scene), file_of(scene).read_text("utf-8")
+        await scene.press("5", "E")
+        await type_at_the_end(scene, "overlapp=1")
+        await scene.shows("✗ line 6, overlapp", "Did you mean overlap?")
+        await scene.press("ctrl+s")
+        assert "This cannot be saved yet" in scene.text
+
+        await scene.press(*(["backspace"] * 3), *'="allow"')
+        await scene.shows("✓ When a run in acme/* is failed", "also while its last run is active")
+        await scene.press("ctrl+s")
+        await scene.shows(f"WRITE {file}", '+overlap="allow"')
+        assert file.read_text("utf-8") == before
+
+        await scene.press("ctrl+s")
+        assert file.read_text("utf-8") == f'{before.rstrip()}\noverlap="allow"\n'
+        assert "Saved: second chance. No bot is running" in scene.toasts[-1]
+        assert "also while its last run is active" in scene.text
+
+
+async def test_a_draft_survives_the_form(staged: Staged, configured: Configured) -> None:
+    """It comes back with the form; `ctrl+n` begins as the file is, and undoing that brings it back."""
+    async with staged(changed=configured(ONE)) as scene:
+        await scene.press("5", "E")
+        await type_at_the_end(scene, "# mine")
+        await scene.press("escape", "E")
+        await scene.shows("Your draft", "# mine")
+        await scene.press("ctrl+n")
+        assert scene.app.screen.query_one(TextArea).text == ONE
+        await scene.press("ctrl+z")
+        assert scene.app.screen.query_one(TextArea).text == f"{ONE}# mine"
+
+
+async def test_a_file_that_changed_under_the_form_is_not_overwritten(staged: Staged, configured: Configured) -> None:
+    """That is said above the text, which stays."""
+    async with staged(changed=configured(ONE)) as scene:
+        await scene.press("5", "E")
+        await type_at_the_end(scene, "# mine")
+        await scene.press("ctrl+s")
+        changed = f"{file_of(scene).read_text('utf-8')}# theirs\n"
+        file_of(scene).write_text(changed, "utf-8")
+        await scene.press("ctrl+s")
+
+        await scene.shows("changed since it was read", "# mine")
+        assert file_of(scene).read_text("utf-8") == changed
+
+
+async def test_a_template_is_a_rule_at_once(staged: Staged, configured: Configured) -> None:
+    """The recipes of the documentation, each told by its sentence."""
+    page = (Path(__file__).parents[3] / "docs" / "automations.md").read_text("utf-8")
+    async with staged(changed=configured("")) as scene:
+        settings = scene.engine.settings
+        assert all(line in page for table in recipes(settings) for line in table.splitlines() if "default" not in line)
+
+        await scene.press("5", "n", "ctrl+t")
+        await scene.shows("nightly review", "start the agent security-review")
+        await scene.press("enter")
+        await scene.shows("✓ At 03:00 on Monday through Friday")
+        await scene.press("ctrl+s", "ctrl+s")
+        assert "nightly review" in scene.text
