@@ -254,6 +254,6 @@ def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | N
     """
     if agent.options.cache is None:
         return None
-    cache = folder.caches / ids.address_key(f"{organization_id} {agent.key}")
+    cache = folder.caches / organization_id / ids.address_key(agent.key)
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     return cache

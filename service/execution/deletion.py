@@ -45,7 +45,7 @@ class Deletion:
         here = {path.name for folder in (self._folder.runs, self._folder.sessions) for path in folder.glob("*")}
         self._remove_runs([run_id for run_id in gone["run"] if run_id in here])
         self._remove_mirrors(gone["mirror"])
-        self._remove_mails(gone["organization"])
+        self._remove_kept(gone["organization"])
         with self._database.write() as connection:
             deletions.forget(connection, self._clock() - _REMEMBERED_DAYS * DAY_MICROS)
 
@@ -69,7 +69,7 @@ class Deletion:
             owners = [] if held else deletions.noted(connection, "organization")
         self._remove_runs(run_ids)
         self._remove_mirrors(mirrors)
-        self._remove_mails(owners)
+        self._remove_kept(owners)
         for start in range(0, len(run_ids), _BATCH):
             self._note("run", run_ids[start : start + _BATCH])
         self._note("mirror", mirrors)
@@ -119,10 +119,11 @@ class Deletion:
                 if born * SECOND_MICROS <= deletions.requested_at(connection, "mirror", name):
                     _remove(str(git_dir))
 
-    def _remove_mails(self, organization_ids: Sequence[str]) -> None:
+    def _remove_kept(self, organization_ids: Sequence[str]) -> None:
         for one in organization_ids:
             for mail in self._folder.outbox.glob(f"{one}.*"):
                 mail.unlink(missing_ok=True)
+            _remove(str(self._folder.caches / one))
 
 
 def _is_held(entry: Entry, living: set[str]) -> bool:

@@ -85,6 +85,8 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(
     refused = CliRunner().invoke(
         main, ["org", "delete", "acme", "--yes", "--data-dir", str(folder.root)], env=made.environment
     )
+    (folder.sessions / done / "home").mkdir(parents=True)
+    (folder.caches / made.organization["id"] / "of-an-agent").mkdir(parents=True)
     deleted = made.admin("org", "delete", "acme", "--force", "--yes")
     mirrors = [path.name for path in folder.mirrors.glob("*.git")]
 

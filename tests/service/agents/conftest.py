@@ -1,5 +1,6 @@
 """A rehearsal of any agent in the real sandbox, without a service around it."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from service.settings import DataFolder, Execution
 from service.store.agents import Agent
 from tests.service_process import make_repository
 
+STUB = Path(__file__).parent / "stubs" / "agent"
 FILES = {"README.md": "# api\n", "src/app.py": "def answer():\n    return 42\n"}
 
 
@@ -49,3 +51,21 @@ def script(tmp_path: Path) -> Callable[..., Agent]:
         return Agent("shell", (str(file), *arguments), timeout_s, options=AgentOptions.model_validate(options))
 
     return make
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Callable[[str], Path]:
+    """`stand_in(program)` installs a stand-in for a program as npm does, and returns where PATH would find it."""
+
+    def install(program: str) -> Path:
+        package = tmp_path / "npm" / "lib" / "node_modules" / "made" / program
+        package.parent.mkdir(parents=True)
+        _, _, source = STUB.read_text("utf-8").partition("\n")
+        package.write_text(f"#!{Path(sys.executable).resolve()}\n{source}", "utf-8")
+        package.chmod(0o755)
+        link = tmp_path / "npm" / "bin" / program
+        link.parent.mkdir()
+        link.symlink_to(f"../lib/node_modules/made/{program}")
+        return link
+
+    return install

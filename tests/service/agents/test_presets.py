@@ -26,7 +26,6 @@ from tests.service_process import command
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
-STUB = Path(__file__).parent / "stubs" / "agent"
 PROVIDERS = {"codex": "openai", "gemini": "gemini", "aider": "openai"}
 MODELS = {"openai": "gpt-4o", "gemini": "gemini-2.5-pro", "anthropic": "claude-sonnet-4-5"}
 REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")
@@ -53,7 +52,9 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(params=["stub", "real"])
-def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def installed(
+    request: pytest.FixtureRequest, stand_in: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], str]:
     """`installed(preset)` puts its program on PATH, and returns its version."""
 
     def install(preset: str) -> str:
@@ -63,15 +64,7 @@ def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
                 pytest.skip(f"RUNWARDEN_TEST_AGENTS names no folder with {program}")
             monkeypatch.setenv("PATH", f"{REAL}{os.pathsep}{os.environ['PATH']}")
             return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        package = tmp_path / "npm" / "lib" / "node_modules" / "made" / program
-        package.parent.mkdir(parents=True)
-        _, _, source = STUB.read_text("utf-8").partition("\n")
-        package.write_text(f"#!{Path(sys.executable).resolve()}\n{source}", "utf-8")
-        package.chmod(0o755)
-        folder = tmp_path / "npm" / "bin"
-        folder.mkdir()
-        (folder / program).symlink_to(f"../lib/node_modules/made/{program}")
-        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv("PATH", f"{stand_in(program).parent}{os.pathsep}{os.environ['PATH']}")
         return "stub"
 
     return install

@@ -1,0 +1,74 @@
+"""A preset in the whole service: its turns resume, its usage is kept, and its key is nowhere."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.execution.retention import Pruning
+from service.settings import DataFolder
+from service.store import usage
+from service.store.database import Database
+from tests.service.agents.model_server import INPUT, ModelServer
+from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.service_process import demo_setup, git
+
+KEY = "sk-the-real-key-of-the-service"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    """A made-up model API."""
+    with ModelServer() as made:
+        yield made
+
+
+@NEEDS_SANDBOX
+def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
+    start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Two turns, one session; usage by turn; the key in nothing that is kept; removed with what is pruned."""
+    prices = {"claude-": {"input": 100, "output": 100}}
+    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.url, "prices": prices}
+    program = str(stand_in("claude"))
+    setup = demo_setup(tmp_path)
+    setup["agents"] += [{"name": "helper", "preset": "claude-code", "argv": [program], "model": model}]
+    api = start(setup=setup, environment={"MODEL_KEY": KEY})
+    run_id = api.begin("helper", instructions="Remember alfa.")
+    first = api.ended(run_id)
+    api.follow(run_id, "And bravo.")
+    second = api.ended(run_id)
+    notes = git("show", f"{first['branch_name']}:notes.txt", cwd=api.service.repositories["acme/api"])
+    folder = DataFolder(api.service.data_dir)
+    held = subprocess.run(["grep", "-rlF", KEY, str(folder.root)], capture_output=True, check=False).stdout
+    database = Database(folder.database_url)
+    with database.read() as connection:
+        rows = usage.of_turns(connection, run_id)
+    kept = [path.name for path in folder.sessions.iterdir()]
+    Pruning(database, folder).sessions(before=1 << 62)
+    database.close()
+
+    assert (first["status"], second["status"]) == ("completed", "completed"), api.log(run_id)
+    assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
+    assert [(row.number, row.requests, row.model) for row in rows] == [(1, 1, "m"), (2, 1, "m")]
+    assert all(row.input_tokens == INPUT and row.agent_key == "/helper" for row in rows)
+    assert (held, kept) == (b"", [run_id])
+    assert list(folder.sessions.iterdir()) == []
+
+
+@NEEDS_SANDBOX
+def test_a_turn_that_failed_says_why_in_its_reason(
+    start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """What the provider said of the key, not an exit status."""
+    server.status = 401
+    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.url}
+    setup = demo_setup(tmp_path)
+    setup["agents"] += [{"name": "helper", "preset": "claude-code", "argv": [str(stand_in("claude"))], "model": model}]
+    api = start(setup=setup, environment={"MODEL_KEY": KEY})
+    run_id = api.begin("helper", instructions="go")
+    api.ended(run_id)
+    turn = api.service.admin("run", run_id)["turns"][0]
+
+    assert turn["failure"].startswith("the provider refuses the key in MODEL_KEY (401)")
