@@ -28,6 +28,8 @@ MOST_MESSAGES: Final = 100
 SILENT_AFTER: Final = timedelta(minutes=10)
 """A bot that did not work for so long is missed; cron starts one more often."""
 _LONGEST_REASON: Final = 100
+_RUNS_AT_ONCE: Final = 50
+"""A screen that reads in between does not wait for more than these."""
 _ACTED: Final = ("done", "failed", "unknown")
 
 Titled = Callable[[Sequence[InboxEntry]], str]
@@ -101,11 +103,13 @@ class Causes:
 
     async def _read_reasons(self, rows: Sequence[RunRow]) -> None:
         new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
-        details = await self.engine.cache.details(new) if new else {}
-        known = {
-            run_id: safe_text(reason_of(as_received(each.run.raw_json)), limit=_LONGEST_REASON)
-            for run_id, each in details.items()
-        }
+        known: dict[str, str] = {}
+        for at in range(0, len(new), _RUNS_AT_ONCE):
+            details = await self.engine.cache.details(new[at : at + _RUNS_AT_ONCE])
+            known |= {
+                run_id: safe_text(reason_of(as_received(each.run.raw_json)), limit=_LONGEST_REASON)
+                for run_id, each in details.items()
+            }
         self._reasons = {
             (row.run_id, row.updated_at): known.get(row.run_id) or self._reasons.get((row.run_id, row.updated_at), "")
             for row in rows
@@ -134,7 +138,7 @@ class Causes:
             if each.outcome == "waiting":
                 title, number = f"{each.rule} waits for approval", str(each.decision_id)
                 cure = f"runwarden automations approve {number}"
-                found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
+                found.append(_single("approval", f"approval:{number}", title, each.decided_at, each.rule, cure))
         rules = rules_of(self.engine.settings.automations, self.engine.profile.name)
         for rule in rules:
             held = states.get(rule.name)

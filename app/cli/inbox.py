@@ -29,7 +29,8 @@ class _ListingGroup(CommandGroup):
     """Lists where no other command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        is_named = any(arg in self.commands or arg in ctx.help_option_names for arg in args)
+        # A shell that completes a line wants the names of all commands.
+        is_named = ctx.resilient_parsing or any(arg in self.commands or arg in ctx.help_option_names for arg in args)
         return super().parse_args(ctx, args if is_named else ["list", *args])
 
 

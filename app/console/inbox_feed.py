@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Publish = Callable[[tuple[InboxItem, ...]], None]
 
+AT_MOST_EVERY: Final = timedelta(seconds=2)
 AT_LEAST_EVERY: Final = timedelta(minutes=1)
 """A snooze that ends and a bot that falls silent ring no bell."""
 
@@ -34,6 +35,8 @@ class InboxFeed:
         self._engine = engine
         self._publish = publish
         self._read_at: datetime | None = None
+        self._is_stale = False
+        """Whether there may be more than what was read."""
         self._reader = CoalescedTask(self._read, start)
 
     @property
@@ -55,9 +58,14 @@ class InboxFeed:
         if has_moved or isinstance(event, ActionChanged | HealthChanged | elsewhere):
             self.ask()
 
+    def ask_soon(self, now: datetime) -> None:
+        """Read it again in a moment: while history is fetched, failed runs come in all the time."""
+        self._is_stale = True
+        self.tick(now)
+
     def tick(self, now: datetime) -> None:
         """Read it again where that was long ago."""
-        if self._read_at is not None and now - self._read_at >= AT_LEAST_EVERY:
+        if self._read_at is not None and now - self._read_at >= (AT_MOST_EVERY if self._is_stale else AT_LEAST_EVERY):
             self.ask()
 
     async def _read(self) -> None:
@@ -69,6 +77,6 @@ class InboxFeed:
             from app.automations.inbox import Inbox
 
             self.inbox = Inbox.of(engine)
-        self._read_at = engine.clock()
+        self._read_at, self._is_stale = engine.clock(), False
         self.items = await self.inbox.items()
         self._publish(self.items)

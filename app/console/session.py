@@ -213,7 +213,7 @@ class Session:
         vitals = await read_vitals(engine, self.vitals, self.clock())
         vitals = replace(vitals, unknown=self.vitals.unknown, inbox=self.vitals.inbox)
         if vitals.failed != self.vitals.failed:
-            self.inbox.ask()
+            self.inbox.ask_soon(self.clock())
         if self._storage_trouble is not None and self._has_polled:
             # The cache was written and read: where the ledger can be read too, the trouble is over.
             await engine.ledger.actions(limit=1)

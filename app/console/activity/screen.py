@@ -83,8 +83,8 @@ class ActivityScreen(BaseScreen):
         self._table = ActivityTable(engine.clock())
         self._query = ActivityQuery()
         self._limit = PAGE
-        self._seeks_unknown = False
-        """Whether the cursor goes to what is unknown at the next reading."""
+        self._sought = ""
+        """The write that the cursor goes to at the next reading; empty: it stays."""
         self._activity: Activity | None = None
         self._search_pause: Timer | None = None
         self._reader = CoalescedTask(self._read, self.run_worker)
@@ -111,11 +111,11 @@ class ActivityScreen(BaseScreen):
             self._reader.ask()
 
     def go_to(self, place: str) -> None:
-        """Show what is unknown, whatever was filtered for."""
-        if place == UNKNOWN_PLACE:
+        """Show what is unknown, or the write of this id, whatever was filtered for."""
+        if place:
             with self.prevent(Input.Changed):
                 self.query_one(ListSearch).value = ""
-            self._query, self._limit, self._seeks_unknown = ActivityQuery(), PAGE, True
+            self._query, self._limit, self._sought = ActivityQuery(), PAGE, place
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
@@ -291,9 +291,9 @@ class ActivityScreen(BaseScreen):
             return  # The query changed: the next reading is already asked for.
         self._activity = found
         self._show()
-        if self._seeks_unknown and (first := self._first_unknown) is not None:
-            self._table.seek(first.key)
-        self._seeks_unknown = False
+        first = self._first_unknown
+        self._table.seek(first.key if self._sought == UNKNOWN_PLACE and first is not None else self._sought)
+        self._sought = ""
         self._explain()
 
     def _show(self) -> None:

@@ -1,7 +1,8 @@
 """What one console follows and tells: it asks the watch after every change, and hands the runs on to the screens."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,11 +15,42 @@ from app.text import safe_text
 from storage.cache.following import PIN_CAP
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from app.engine import Engine
     from app.notify.notifications import Notification
 
 TOAST_S: Final = {"information": 6.0, "warning": 10.0, "error": 15.0}
 """How long a toast about a run stays; a click takes it away."""
+IN_INBOX: Final = frozenset({"failed", "stuck"})
+"""What happens to runs that waits in the inbox as well."""
+
+
+def cause_of(news: "Notification") -> tuple[str, ...]:
+    """What several toasts may have in common; what a followed run does is told by itself."""
+    about = dict(news.about)
+    if news.mine or not about.get("repository"):
+        return (news.key,)
+    return _what(news), about["repository"]
+
+
+def one_for_a_cause(news: "Iterable[Notification]") -> "tuple[Notification, ...]":
+    """The notifications, those of one cause as one."""
+    causes: dict[tuple[str, ...], list[Notification]] = {}
+    for one in news:
+        causes.setdefault(cause_of(one), []).append(one)
+    return tuple(same[0] if len(same) == 1 else _summed(same) for same in causes.values())
+
+
+def _summed(same: "list[Notification]") -> "Notification":
+    what, repository = cause_of(same[0])
+    title = safe_text(f"{len(same)} runs {what}: {repository}", limit=120)
+    body = safe_text("7 shows them in the inbox.") if what in IN_INBOX else same[-1].body
+    return replace(same[-1], title=title, body=body)
+
+
+def _what(news: "Notification") -> str:
+    return "stuck" if news.kind == "stuck" else dict(news.about).get("status", "")
 
 
 class Following:
@@ -48,6 +80,8 @@ class Following:
         self._channels = Channels(settings.notify, profile.name, os.environ, ring_bell, write)
         self._troubles: set[str] = set()
         """What was said of channels that fail: once is enough."""
+        self._said_at: dict[tuple[str, ...], datetime] = {}
+        """When there was a toast of a cause last."""
         self._has_begun = False
         self._looking = CoalescedTask(self._look, start)
 
@@ -104,10 +138,21 @@ class Following:
             self._has_begun = True
         telling = await self.watch.look()
         await self._read_pins()
-        for news in telling.screen:
+        for news in self._unsaid(one_for_a_cause(telling.screen)):
             self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
         if telling.outward:
             self._start(partial(self._deliver, telling.outward))
+
+    def _unsaid(self, news: "Iterable[Notification]") -> "Iterator[Notification]":
+        """Without more of what a toast says that is still on the screen: the inbox counts it."""
+        now = self._engine.clock()
+        for one in news:
+            cause = cause_of(one)
+            said_at = self._said_at.get(cause)
+            if said_at is None or (now - said_at).total_seconds() >= TOAST_S[one.level]:
+                if cause[0] in IN_INBOX:
+                    self._said_at[cause] = now
+                yield one
 
     async def _read_pins(self) -> None:
         pins = await self._engine.cache.following.pins()

@@ -17,6 +17,7 @@ from tests.console.scenes import engine_on
 from tests.run_board import Board
 from widgets.frame.header_bar import HeaderBar
 from widgets.inbox import InboxTable
+from widgets.line_table import LineTable
 
 
 async def test_what_waits_is_counted_everywhere_and_looking_changes_nothing(staged: Staged) -> None:
@@ -134,6 +135,10 @@ async def test_enter_leads_to_what_it_is_about(staged: Staged, kind: str, mode: 
         await scene.press("enter")
 
         assert scene.app.current_mode == mode
+        if mode != "health":
+            held = scene.app.screen.query_one(LineTable).item
+            assert held is not None
+            assert held.key == ("r" if mode == "automations" else key.partition(":")[2])
 
 
 async def test_enter_opens_the_run_or_asks_which(staged: Staged, board: Board) -> None:
