@@ -138,7 +138,7 @@ class Causes:
             if each.outcome == "waiting":
                 title, number = f"{each.rule} waits for approval", str(each.decision_id)
                 cure = f"runwarden automations approve {number}"
-                found.append(_single("approval", f"approval:{number}", title, each.decided_at, each.rule, cure))
+                found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
         rules = rules_of(self.engine.settings.automations, self.engine.profile.name)
         for rule in rules:
             held = states.get(rule.name)

@@ -75,3 +75,4 @@ async def fail(scene: Scene, board: Board, run_id: str, **changed: object) -> No
     minutes = 600.0 + (scene.clock() - datetime.fromisoformat("2026-05-01T22:00:00+00:00")).total_seconds() / 60
     board.put(run_id, "failed", created=minutes - 0.5, updated=minutes, **changed)
     await scene.sync()
+    await scene.tick(seconds=3)
