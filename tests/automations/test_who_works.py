@@ -33,7 +33,8 @@ async def at_work(settings: Settings) -> AsyncIterator[tuple[Bot, Said]]:
 async def looked(bot: Bot) -> None:
     """Wait until its rules have looked: what comes from now on is news."""
     async with asyncio.timeout(60):
-        while [state.is_new for state in (await bot.state.rule_states()).values()] != [False]:  # noqa: ASYNC110 — no event
+        # No event tells.
+        while (state := (await bot.state.rule_states()).get("r")) is None or state.is_new:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await until(lambda: bot.engine.polling.is_poller)
 
