@@ -6,12 +6,13 @@ import platform
 import sqlite3
 import sys
 
-from bench import backfill, busy, commands, first_paint, keys, service, store, tenants, windows
+from bench import backfill, busy, commands, first_paint, keys, results, service, store, tenants, windows
 from bench.figures import Figure
 
 SUBJECTS = {
     "first_paint": first_paint,
     "keys": keys,
+    "results": results,
     "busy": busy,
     "windows": windows,
     "store": store,

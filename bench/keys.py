@@ -60,7 +60,7 @@ def measure(count: int) -> Iterator[Figure]:
 
 
 @contextmanager
-def _table() -> Iterator[Terminal]:
+def table_on_show() -> Iterator[Terminal]:
     """A table not paged through yet: it keeps what it painted once."""
     with tempfile.TemporaryDirectory() as folder, Terminal([sys.executable, "-c", TABLE], environment(folder)) as table:
         table.until(rb"acme/service-")
@@ -69,7 +69,7 @@ def _table() -> Iterator[Terminal]:
 
 def _in_turn(console: Terminal, keys: str, undo: str) -> tuple[float, float]:
     ours, theirs = [], []
-    with _table() as table:
+    with table_on_show() as table:
         for _ in range(ROUNDS):
             if undo:
                 console.painted_after(undo)
@@ -82,7 +82,7 @@ def _search(console: Terminal, letters: str, among: str) -> Iterator[Figure]:
     """Each letter several times over: until rows are lit up where it was found."""
     by_letter: list[list[float]] = [[] for _ in letters]
     theirs = []
-    with _table() as table:
+    with table_on_show() as table:
         for _ in range(ROUNDS):
             shown_after(console, "/", SEARCH_IS_OPEN)
             for index, letter in enumerate(letters):

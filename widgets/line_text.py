@@ -1,9 +1,12 @@
 """Text of which only changed lines are repainted: an age that ticks costs one line, not a page."""
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Self
 
 from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Region
 from textual.visual import Visual
@@ -59,3 +62,43 @@ class LineText(Static):
     def _wraps(self, lines: Sequence[Content]) -> bool:
         """Whether a line takes several lines of the screen, so that a line's place is not known."""
         return any(cell_len(line.plain) > self.size.width or "\n" in line.plain for line in lines)
+
+
+class LinePane(VerticalScroll, can_focus=True):
+    """Lines that are made for its width, and scroll."""
+
+    DEFAULT_CSS = """
+    LinePane { scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $panel; }
+    LinePane > LineText { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
+        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+        Binding("g,home", "edge(False)", "top", show=False, id="pane.top"),
+        Binding("G,end", "edge(True)", "bottom", show=False, id="pane.bottom"),
+    ]
+
+    def __init__(self, make: Callable[[int], Sequence[Content]], *, id: str) -> None:  # noqa: A002 — Textual's word
+        """Prepare; `make` is given the width in cells."""
+        super().__init__(id=id)
+        self._make = make
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield LineText()
+
+    def paint(self) -> None:
+        """Make the lines."""
+        for text in self.query(LineText):
+            text.take(self._make(max(20, self.scrollable_content_region.width)))
+
+    def on_resize(self) -> None:
+        """Make them for the new width."""
+        self.paint()
+
+    def action_edge(self, is_end: bool) -> None:  # noqa: FBT001 — an action's argument has no name
+        """Scroll to the bottom, or to the top, at once."""
+        if is_end:
+            self.scroll_end(animate=False)
+        else:
+            self.scroll_home(animate=False)

@@ -164,7 +164,7 @@ class RunwardenApp(BaseApp[None]):
         self._show_run(message.run_id)
 
     def _show_run(self, run_id: str | None) -> None:
-        from app.console.runs.run_screen import RunScreen
+        from app.console.run.screen import RunScreen
 
         if run_id is not None and self.session.engine is not None:
             self.push_screen(RunScreen(self.session, run_id))

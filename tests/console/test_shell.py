@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from app.console.app import RunwardenApp
 from app.console.key_actions import key_actions
-from app.console.runs.run_screen import RunScreen
+from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from tests.console.conftest import Staged
 from tests.console.scenes import SceneClock, settings_for

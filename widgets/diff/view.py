@@ -125,6 +125,8 @@ class DiffView(TextView):
     @property
     def line(self) -> int | None:
         """The number of the line under the cursor in the new file; None: it is not in there."""
+        if not self._starts:
+            return None
         file, row = self._place(self._cursor)
         return self._number(file, row) if row != HEADING else None
 

@@ -112,13 +112,18 @@ class ContinueRunForm(ActionForm):
         *,
         final_statuses: Collection[str] = FINAL_STATUSES,
         sent: ContinueRun | None = None,
+        said: str = "",
     ) -> None:
-        """Prepare for this run; with `sent`, all but the instructions is sent as it was then."""
+        """Prepare for this run; with `sent`, all but the instructions is sent as it was then.
+
+        With `said`, those are the instructions, and the form begins with the preview.
+        """
         self._run, self._has_ended = run, run.status in final_statuses
         self._sent = sent
         self._conversation = Conversation()
         self._previous = ""
-        super().__init__(engine, draft=named("run.continue", run.run_id))
+        super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=bool(said))
+        self.beginning = {"instructions": said} if said else None
 
     def make_rows(self) -> Sequence[Widget]:
         """Which run, what was said to it, and what it should do next."""
@@ -141,6 +146,8 @@ class ContinueRunForm(ActionForm):
     async def on_mount(self) -> None:
         """The conversation so far is looked up, once there is room to show it."""
         self.call_after_refresh(self._read_conversation)
+        if self.beginning is not None:
+            self.call_after_refresh(self.action_forward)
 
     def actions_changed(self) -> None:
         """A turn was sent or settled."""

@@ -6,20 +6,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from textual.binding import Binding
+from textual.content import Content
 
 from app.console.messages import FollowRun
 from app.console.runs.screen_context import ScreenContext
 from app.run_document import run_address
-from app.text import json_escaped
+from app.text import json_escaped, safe_text
 from storage.records import Run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from textual.screen import ModalScreen
 
+    from app.console.confirm_sheet import ConfirmSheet
     from app.engine import Engine
     from storage.records import Action
 
-WRITES: Final = frozenset({"new", "continue", "agent", "new_like", "retry"})
+WRITES: Final = frozenset({"new", "continue", "agent", "new_like", "retry", "cancel"})
 
 _hidden = partial(Binding, show=False)
 RUN_BINDINGS: Final = (
@@ -28,6 +32,7 @@ RUN_BINDINGS: Final = (
     Binding("a", "run('agent')", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
     Binding("f", "run('follow')", "follow", tooltip="To its end, in every tab; again: no more", id="run.follow"),
     _hidden("N", "run('new_like')", "new like this", tooltip="Same repository, same instructions", id="run.new_like"),
+    _hidden("X", "run('cancel')", "cancel run", tooltip="End what its agent does", id="run.cancel"),
     _hidden("y", "run('copy_id')", "copy run id", id="run.copy_id"),
     _hidden("Y", "run('copy_json')", "copy JSON", tooltip="The run as received", id="run.copy_json"),
     _hidden("w", "run('open')", "open in browser", tooltip="By console.run_url", id="run.open"),
@@ -54,6 +59,7 @@ class RunActions:
             "continue": lambda: context.with_engine(self._continue, "form"),
             "agent": lambda: context.with_engine(self._agent, "form"),
             "new_like": lambda: context.with_engine(self._new_like, "form"),
+            "cancel": lambda: context.with_engine(self._cancel, "form"),
             "follow": self._follow,
             "copy_id": self._copy_id,
             "copy_json": self._copy_json,
@@ -81,6 +87,21 @@ class RunActions:
             self._started(action.result_id)
         if action.state == "confirmed":
             self._session.poll_soon()
+
+    def reply(self, text: str, closed: Callable[["Action | None"], None]) -> None:
+        """Show the form that continues the run with this text, at its preview; `closed` is told what came of it."""
+
+        async def show(engine: "Engine") -> None:
+            from app.console.forms import ContinueRunForm
+
+            run = await self._run()
+            if run is None or not text.strip():
+                self._session.notify("Nothing to send: type what it should do next.", severity="warning")
+                return
+            finals = await engine.cache.final_statuses()
+            self._context.push_screen(ContinueRunForm(engine, run, final_statuses=finals, said=text), closed)
+
+        self._context.with_engine(show, "form")
 
     async def _run(self) -> Run | None:
         engine, run_id = self._session.engine, self._run_id()
@@ -142,6 +163,18 @@ class RunActions:
         else:
             self._show(ContinueRunForm(engine, run, final_statuses=await engine.cache.final_statuses()))
 
+    async def _cancel(self, engine: "Engine") -> None:
+        run = await self._run()
+        if run is None or run.status in await engine.cache.final_statuses():
+            self._session.notify("This run has ended: there is nothing to cancel.")
+        else:
+            self._context.push_screen(cancel_sheet(engine, run), self._cancelled)
+
+    def _cancelled(self, said: str | None) -> None:
+        if said is not None:
+            self._session.notify(said)
+            self._session.poll_soon()
+
     async def _agent(self, engine: "Engine") -> None:
         from app.console.forms import StartAgentForm
 
@@ -150,3 +183,27 @@ class RunActions:
 
     def _show(self, form: "ModalScreen[Action | None]") -> None:
         self._context.push_screen(form, self.form_closed)
+
+
+def cancel_sheet(engine: "Engine", run: Run) -> "ConfirmSheet":
+    """A sheet that cancels a run."""
+    from app.actions import ActionRefusedError
+    from app.actions.cancelling import look
+    from app.api.requests import CancelRun
+    from app.console.confirm_sheet import ConfirmSheet
+
+    facts = [
+        Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}.")),
+        Content("Its agent is ended, nothing of this turn is pushed, and the run counts as failed."),
+    ]
+
+    async def do(_: "Path") -> str:
+        sent = await engine.actions.submit(CancelRun(run.run_id))
+        action = await look(engine.actions, sent)
+        if action.state == "rejected":
+            raise ActionRefusedError(action.error.message if action.error is not None else "The service refused.")
+        if action.state != "confirmed" and action.resolution is None:
+            return "Whether the run was cancelled is unknown: look at it, and cancel it again if it still works."
+        return "The run was cancelled."
+
+    return ConfirmSheet("Cancel the run", facts, None, do)

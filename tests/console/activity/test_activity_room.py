@@ -17,7 +17,7 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.console.runs.run_screen import RunScreen
+from app.console.run.screen import RunScreen
 from storage.records import ActionError, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import START, Board

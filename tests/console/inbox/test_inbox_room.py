@@ -6,7 +6,7 @@ import pytest
 
 from app.automations.inbox import Inbox
 from app.console.inbox.sheets import snoozes
-from app.console.runs.run_screen import RunScreen
+from app.console.run.screen import RunScreen
 from app.events import StateChangedElsewhere
 from storage.foreign_writes import ForeignWrites
 from storage.records import PollOutcome

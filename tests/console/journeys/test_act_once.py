@@ -1,7 +1,7 @@
 """Acting on runs: each form is about the run that it was opened on, and no unknown outcome goes out of sight."""
 
 from app.console.activity.screen import ActivityScreen
-from app.console.runs.run_screen import RunScreen
+from app.console.run.screen import RunScreen
 from storage.records import Action
 from tests.console.journeys.conftest import Walked
 from tests.console.journeys.steps import Hand, Keyboard, Service

@@ -4,7 +4,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from app.console.batch_screen import BatchScreen
-from app.console.runs.run_screen import RunScreen
+from app.console.run.screen import RunScreen
 from tests.console.conftest import SMALL, Staged
 from tests.console.journeys.conftest import Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service

@@ -7,7 +7,7 @@ import pytest
 from app.api.requests import StartRun
 from app.config import Template
 from app.console.activity.screen import ActivityScreen
-from app.console.runs.run_screen import RunScreen
+from app.console.run.screen import RunScreen
 from storage.records import Repository
 from tests.console.conftest import SMALL
 from tests.console.journeys.conftest import Walked

@@ -4,7 +4,7 @@ import pytest
 from textual.command import Command
 from textual.widgets import Input, OptionList
 
-from app.console.runs.run_screen import RunScreen
+from app.console.run.screen import RunScreen
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import a_day
 from tests.run_board import Board

@@ -48,7 +48,7 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
         assert "no older run" in "".join(scene.toasts)
 
         await scene.press("left_square_bracket")
-        assert run_id in scene.lines[4]
+        assert run_id in scene.lines[3]
 
 
 async def test_new_like_this_begins_with_what_it_was_told(staged: Staged) -> None:

@@ -1,0 +1,81 @@
+"""What a person confirms with the facts in sight, and what came of it: the one sheet for taking over and cancelling."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from app.actions import ActionRefusedError
+from app.console.export_sheet import typed_path
+from app.console.sheet import PickerScreen
+from app.results.git import GitError
+from app.text import safe_text
+from widgets.badges import STYLES, Tone
+from widgets.forms.inputs import LineInput
+
+
+class ConfirmSheet(PickerScreen[str]):
+    """Says what will be done, asks where if that is open, and closes with what was done, in words."""
+
+    CSS = "ConfirmSheet .-hidden { display: none; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "go_on", "go on", show=False, id="confirm.go_on")]
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter goes on": "go_on"}
+    HINT = "enter goes on"
+
+    def __init__(
+        self, title: str, facts: Sequence[Content], folder: Path | None, do: Callable[[Path], Awaitable[str]]
+    ) -> None:
+        """Prepare; `do` may raise GitError, OSError and ActionRefusedError. Without a folder, none is asked for."""
+        super().__init__()
+        self.TITLE_TEXT = title
+        self._facts = facts
+        self._folder = folder
+        self._do = do
+        self._is_busy = False
+
+    def compose_choice(self) -> ComposeResult:
+        """The facts, and where."""
+        yield Static(Content("\n").join((*self._facts, Content())), markup=False)
+        line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
+        line.set_class(self._folder is None, "-hidden")
+        yield line
+        yield Static(markup=False, id="picker-note")
+
+    def on_mount(self) -> None:
+        """The cursor stands behind the path."""
+        if self._folder is not None:
+            self.query_one(LineInput).focus()
+
+    @on(Input.Submitted)
+    def action_go_on(self) -> None:
+        """Do it."""
+        if not self._is_busy:
+            self._is_busy = True
+            self._note("Working…", "busy")
+            # The app's worker: leaving this sheet does not stop it half-way.
+            work: Any = self._work
+            self.app.run_worker(work, group="take over")
+
+    async def _work(self) -> None:
+        try:
+            said = await self._do(typed_path(self.query_one(LineInput).value))
+        except (GitError, OSError, ActionRefusedError) as error:
+            if self.is_current:
+                self._note(str(error), "bad")
+            else:
+                self.app.notify(safe_text(str(error)), severity="error", markup=False)
+        else:
+            if self.is_current:
+                self.dismiss(said)
+            else:
+                self.app.notify(safe_text(said), markup=False)
+        finally:
+            self._is_busy = False
+
+    def _note(self, text: str, tone: Tone) -> None:
+        self.query_one("#picker-note", Static).update(Content.styled(safe_text(text), STYLES[tone]))

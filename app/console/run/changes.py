@@ -1,0 +1,269 @@
+"""The changes: which files, and line by line what a run, or one turn of it, did to them."""
+
+import asyncio
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual import on
+from textual.app import ComposeResult
+
+from app.console.run.subject import Part, unavailable
+from app.console.run.takeover import apply_sheet, checkout_sheet, look_at
+from app.console.session import CURE_S
+from app.results.diff import Patch
+from app.results.git import GitError
+from app.text import SafeText, safe_text
+from storage.records.results import Change, ChangedFile, Unavailable
+from widgets.cells import fit
+from widgets.diff.colours import Colours, colours
+from widgets.diff.rows import DiffRows
+from widgets.diff.view import DiffView
+from widgets.line_table import Line, LineColumn, LineTable
+from widgets.text_search import TextSearch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.console.run.subject import Subject
+    from app.console.session import Session
+    from app.results.source import Results
+    from storage.records import RunDetail
+
+FIRST: Final = 500
+"""Lines of the patch that are read before the first picture."""
+STEP: Final = 20_000
+WIDE: Final = 100
+"""Columns from which the files stand beside the diff."""
+COUNT: Final = 6
+BAR: Final = 5
+
+
+class FileItem:
+    """A changed file as a line of the list."""
+
+    def __init__(self, file: ChangedFile, number: int, most: int) -> None:
+        """Prepare; `most` is the largest number of lines that one of the files added or lost."""
+        self.number = number
+        self.key = str(number)
+        added, removed = file.additions or 0, file.deletions or 0
+        bars = (min(BAR, -(-BAR * lines // max(1, most))) for lines in (added, removed))
+        plus, minus = ("▇" * cells for cells in bars)
+        counts = ("bin", "") if file.is_binary else (f"+{added:,}", f"-{removed:,}")
+        self._cells: Line = (
+            (safe_text(file.path, limit=1_000), "plain"),
+            (SafeText(f"{counts[0]:>{COUNT}}"), "good"),
+            (SafeText(f"{counts[1]:>{COUNT}}"), "bad"),
+            (SafeText(f"{plus:>{BAR}}"), "good"),
+            (SafeText(fit(minus, BAR)), "bad"),
+        )
+
+    def cells(self, now: datetime) -> Line:
+        """Its name, its counts and a bar."""
+        del now
+        return self._cells
+
+
+def _columns(width: int) -> tuple[LineColumn, ...]:
+    name = max(8, width - 2 * (COUNT + 1) - 2 * (BAR + 1) - 1)
+    widths = (name, COUNT, COUNT, BAR, BAR)
+    titles = ("file", f"{'+':>{COUNT}}", f"{'-':>{COUNT}}", "", "")
+    return tuple(LineColumn(title, part, cells) for part, (title, cells) in enumerate(zip(titles, widths, strict=True)))
+
+
+class ChangesPart(Part):
+    """The files, and the diff."""
+
+    DEFAULT_CSS = """
+    ChangesPart { layout: vertical; }
+    ChangesPart > LineTable { height: auto; max-height: 6; border-bottom: solid $panel; }
+    ChangesPart.-wide { layout: horizontal; }
+    ChangesPart.-wide > LineTable {
+        width: 34%; min-width: 44; max-width: 64; height: 1fr; max-height: 100%; border: none;
+        border-right: solid $panel;
+    }
+    """
+
+    def __init__(
+        self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
+    ) -> None:
+        super().__init__(session, subject, start, results)
+        self._files: LineTable[FileItem] = LineTable(session.clock(), _columns)
+        self.view = DiffView()
+        self._search = TextSearch(self.view, self.start)
+        self._shown: tuple[object, ...] = ()
+        self._change: Change | None = None
+        self._lexing = asyncio.Lock()
+        self._place: tuple[str, int | None] | None = None
+        """Where to put the cursor as soon as the diff is there."""
+        self.acts = {
+            "search": self._search.open,
+            "next_match": partial(self._search.step, 1),
+            "match_before": partial(self._search.step, -1),
+            "copy_hunk": self._copy_hunk,
+            "next_file": partial(self.view.action_file, 1),
+            "file_before": partial(self.view.action_file, -1),
+            "editor": partial(self._look_at, in_pager=False),
+            "pager": partial(self._look_at, in_pager=True),
+            "apply": self._apply,
+            "check_out": self._check_out,
+        }
+
+    @property
+    def body(self) -> DiffView:
+        """The diff."""
+        return self.view
+
+    def compose(self) -> ComposeResult:
+        """The files, and the diff below a search."""
+        yield self._files
+        yield self._search
+
+    def on_resize(self) -> None:
+        """Put the files beside the diff, or above it."""
+        self.set_class(self.size.width >= WIDE, "-wide")
+
+    @property
+    def change(self) -> Change | None:
+        """What is shown."""
+        return self._change
+
+    def look(self) -> None:
+        """Read the change, unless what is shown is still it."""
+        self.start(self._read, exclusive=True, group="change")
+
+    def go_to(self, path: str, line: int | None) -> None:
+        """Put the cursor on a line of a file, once it is there."""
+        self._place = path, line
+        self.look()
+        self._settle()
+
+    async def _read(self) -> None:
+        subject, detail = self.subject, self.subject.detail
+        # A run that works on, or was continued, may have changed more.
+        wanted = (subject.run_id, subject.turn, detail and (detail.run.status, detail.run.updated_at))
+        if detail is None or wanted == self._shown:
+            return
+        if wanted[:2] != self._shown[:2]:
+            self._clear()
+            self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
+        change = await self.results().change(detail, subject.turn)
+        self._shown = wanted
+        if isinstance(change, Unavailable):
+            self._clear()
+            self.view.say(unavailable("The changes are not to be had.", change.reason))
+            return
+        self._change = change
+        await self._show(change)
+
+    def _clear(self) -> None:
+        self._change = None
+        self._files.display = False
+        self.view.show(DiffRows(Patch(b"")), (), "")
+
+    async def _show(self, change: Change) -> None:
+        most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
+        self._files.show([FileItem(file, number, most) for number, file in enumerate(change.files)])
+        self._files.display = bool(change.files)
+        rows = DiffRows(Patch(change.patch))
+        rows.extend(FIRST)
+        self.view.show(rows, change.files, self._about(change))
+        self.view.say(unavailable("Nothing was changed.", self._about(change)))
+        self._settle()
+        while not rows.is_complete:
+            await asyncio.to_thread(rows.extend, STEP)
+            self.view.grew()
+            self._settle()
+
+    def _about(self, change: Change) -> str:
+        added = sum(file.additions or 0 for file in change.files)
+        removed = sum(file.deletions or 0 for file in change.files)
+        whole = "whole run" if self.subject.turn is None else f"turn {self.subject.turn}"
+        base = f"since {safe_text(change.base_name)}" if change.base_name else ""
+        head = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}"
+        source = "from git" if change.source == "git" else "from the service"
+        parts = (whole, f"+{added:,} -{removed:,}", base, safe_text(head), source, safe_text(change.note))
+        return " · ".join(part for part in parts if part)
+
+    def _settle(self) -> None:
+        if self._place is not None and self._change is not None and self.view.go_to_line(*self._place):
+            self._place = None
+
+    def _copy_hunk(self) -> None:
+        if text := self.view.hunk_text():
+            self.session.copy_as_is(text, f"Copied the hunk: {len(text.splitlines()):,} lines")
+
+    def _look_at(self, *, in_pager: bool) -> None:
+        if (file := self.view.file) is not None:
+            self.start(partial(self._open_file, self.view.changed(file), in_pager), exclusive=True, group="open file")
+
+    async def _open_file(self, file: ChangedFile, in_pager: bool) -> None:  # noqa: FBT001 — bound by name
+        detail, blob = self.subject.detail, file.new_blob or file.old_blob
+        if detail is None or blob is None or self._change is None or self._change.source != "git":
+            self.session.notify("The file itself needs its repository: name it under [repositories].")
+            return
+        text = await self.results().blob(detail, blob)
+        if isinstance(text, Unavailable):
+            self.session.notify(text.reason, severity="warning")
+        elif problem := look_at(self.app, text, file.path, in_pager=in_pager):
+            self.session.notify(problem, severity="warning")
+
+    def _apply(self) -> None:
+        self.start(self._offer, exclusive=True, group="pick")
+
+    async def _offer(self) -> None:
+        if (detail := self.subject.detail) is None or self._change is None:
+            self.session.notify("There is no change to apply yet.")
+            return
+        try:
+            sheet = await apply_sheet(self.results(), detail, self._change)
+        except GitError as error:
+            self.session.notify(str(error), severity="error")
+        else:
+            self.app.push_screen(sheet, self._taken_over)
+
+    def _check_out(self) -> None:
+        if (detail := self.subject.detail) is not None:
+            self.app.push_screen(checkout_sheet(self.results(), detail), self._taken_over)
+
+    def _taken_over(self, said: str | None) -> None:
+        if said is not None:
+            self.session.notify(said, timeout=CURE_S)
+
+    @on(DiffView.FileEntered)
+    def _file_entered(self, message: DiffView.FileEntered) -> None:
+        path = self.view.changed(message.file).path
+        paths = [file.path for file in self._change.files] if self._change is not None else []
+        if path in paths:
+            self._files.seek(str(paths.index(path)))
+
+    @on(LineTable.Highlighted)
+    @on(LineTable.Chosen)
+    def _file_picked(self, message: LineTable.Highlighted | LineTable.Chosen) -> None:
+        item = self._files.item
+        if item is None or self._change is None or not self._files.has_focus:
+            return
+        self.view.go_to_line(self._change.files[item.number].path, None)
+        if isinstance(message, LineTable.Chosen):
+            self.view.focus()
+
+    @on(DiffView.ColoursRequested)
+    def _colours_requested(self, message: DiffView.ColoursRequested) -> None:
+        self.start(partial(self._colour, message.file, self._shown), group="colours")
+
+    async def _colour(self, file: int, shown: tuple[object, ...]) -> None:
+        detail = self.subject.detail
+        async with self._lexing:
+            if detail is None or shown != self._shown or (facts := self.view.changed(file)).is_binary:
+                return
+            sides = (facts.old_blob, facts.old_path or facts.path), (facts.new_blob, facts.path)
+            old, new = [await self._side(detail, blob, path) for blob, path in sides]
+            if shown == self._shown:
+                self.view.colour(file, old, new)
+
+    async def _side(self, detail: "RunDetail", blob: str | None, path: str) -> Colours:
+        """The syntax of one side of a file; none, where its text is not to be had."""
+        if blob is None or self._change is None or self._change.source != "git":
+            return ()
+        text = await self.results().blob(detail, blob)
+        return () if isinstance(text, Unavailable) else await asyncio.to_thread(colours, text, path)

@@ -1,0 +1,145 @@
+"""The conversation: what was said to the agent, what came of it, the runs beside it, and a box to reply in."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+
+from app.console.run.subject import Part
+from app.text import safe_text
+from widgets.badges import STYLES
+from widgets.forms.inputs import ParagraphInput
+from widgets.line_text import LinePane
+from widgets.runs import facts
+from widgets.runs.timeline import timeline
+from widgets.runs.turns import figures_line, turn_lines, with_what_was_sent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.console.run.subject import Subject
+    from app.console.session import Session
+    from app.results.source import Results
+
+WIDE: Final = 120
+"""Columns from which the neighbours stand beside the conversation."""
+
+
+class ReplyBox(ParagraphInput):
+    """What to tell the agent next."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "send", "preview, then send", id="reply.send"),
+        Binding("escape", "leave", "leave", id="reply.leave"),
+    ]
+
+    @dataclass
+    class Sent(Message):
+        """It is to be sent, once it was looked at."""
+
+        text: str
+
+    @dataclass
+    class Left(Message):
+        """The focus goes back to the conversation."""
+
+    def action_send(self) -> None:
+        """Ask for it to be sent."""
+        self.post_message(self.Sent(self.text))
+
+    def action_leave(self) -> None:
+        """Keep what was typed, and leave."""
+        self.post_message(self.Left())
+
+
+class ConversationPart(Part):
+    """The turns, and what is beside them."""
+
+    DEFAULT_CSS = """
+    ConversationPart #run-talk { height: 1fr; }
+    ConversationPart #run-turns { width: 1fr; padding: 0 1; }
+    ConversationPart #run-beside { width: 44; padding: 0 1; border-left: solid $panel; display: none; }
+    ConversationPart.-wide #run-beside { display: block; }
+    ConversationPart ReplyBox {
+        height: auto; max-height: 7; border: none; border-left: outer $panel; background: $surface; padding: 0 1;
+    }
+    ConversationPart ReplyBox:focus { border-left: outer $primary; }
+    """
+
+    def __init__(
+        self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
+    ) -> None:
+        super().__init__(session, subject, start, results)
+        self._turns = LinePane(self._lines, id="run-turns")
+        self._beside = LinePane(self._neighbours, id="run-beside")
+        self.reply = ReplyBox(placeholder="Reply: what should it do next?  ctrl+s previews and sends", compact=True)
+        self.reply.display = not session.profile.read_only
+
+    @property
+    def body(self) -> LinePane:
+        """The turns."""
+        return self._turns
+
+    def compose(self) -> ComposeResult:
+        """The turns, beside them the neighbours, and the box below."""
+        with Horizontal(id="run-talk"):
+            yield self._turns
+            yield self._beside
+        yield self.reply
+
+    def look(self) -> None:
+        """Show what is known."""
+        self.paint()
+
+    def paint(self) -> None:
+        """Show what was read."""
+        self._turns.paint()
+        self._beside.paint()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages."""
+        del now
+        self.paint()
+
+    def on_resize(self) -> None:
+        """Put the neighbours beside the turns, or below them."""
+        self.set_class(self.size.width >= WIDE, "-wide")
+        self.paint()
+
+    def _lines(self, width: int) -> list[Content]:
+        subject, view = self.subject, self.subject.view
+        if view is None:
+            return [Content.styled(f"{safe_text(subject.run_id)} is not in the cache.", facts.QUIET)]
+        now = self.session.run_now()
+        as_of = self.session.as_of or now
+        turns = () if subject.turns is None else with_what_was_sent(subject.turns.turns, view.turns)
+        lines: list[Content] = []
+        if turns:
+            source = "from the service" if subject.turns and subject.turns.source == "service" else "from git"
+            note = f"{source} · {safe_text(subject.turns.note)}" if subject.turns and subject.turns.note else source
+            lines += facts.heading("Conversation", note) + turn_lines(turns, now, as_of, width)
+        if not turns or (view.turns and any(turn.instructions is None for turn in turns)):
+            lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
+        if subject.lacking:
+            lines += facts.wrapped(safe_text(subject.lacking, limit=2_000), width, STYLES["quiet"])
+        lines += facts.heading("Timeline", "as observed, to scale") + timeline(view, now, as_of, width)
+        lines = lines[1:] + facts.heading("Facts") + facts.fields(view, now, as_of, width)
+        return lines if self.has_class("-wide") else lines + self._neighbours(width)
+
+    def _neighbours(self, width: int) -> list[Content]:
+        view = self.subject.view
+        if view is None:
+            return []
+        lines = [] if self.has_class("-wide") else [Content()]
+        label = safe_text(view.detail.run.repository.label)
+        lines += [Content.styled(label, facts.HEADING), figures_line(self.subject.figures)]
+        if view.branch.total > 1:
+            note = f"{facts.counted(view.branch.total)} runs · ] older · [ newer"
+            lines += facts.heading("On this branch", note)
+            lines += facts.branch(view, self.session.run_now(), width, "")
+        return lines

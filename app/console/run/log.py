@@ -1,0 +1,206 @@
+"""The log of one turn: from its end, as far back as is looked at, and on while the turn works."""
+
+import asyncio
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual import on
+from textual.app import ComposeResult
+
+from app.console.run.log_spool import LogSpool
+from app.console.run.subject import Part, unavailable
+from app.text import safe_text
+from app.times import span
+from storage.records.results import LogChunk, Unavailable
+from widgets.log import ERROR, LogView
+from widgets.text_search import TextSearch
+from widgets.text_view import Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.console.run.subject import Subject
+    from app.console.session import Session
+    from app.results.source import Results
+
+PIECE: Final = 256 * 1024
+"""Bytes that are asked for at once."""
+WAIT_S: Final = 20.0
+"""How long the service may hold an answer back until there is more."""
+PAUSE_S: Final = 5.0
+"""After a request that failed."""
+REST_S: Final = 1.0
+"""After an answer without anything new."""
+QUIET_FROM: Final = timedelta(seconds=3)
+"""Without output for so long, a log that is not at its end is waited for."""
+
+
+class LogPart(Part):
+    """Reads a log while it is on show."""
+
+    def __init__(
+        self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
+    ) -> None:
+        super().__init__(session, subject, start, results)
+        self._spool = LogSpool()
+        self._view = LogView(self._spool)
+        self._search = TextSearch(self._view, self.start, self._more)
+        self._shown: tuple[str, int] | None = None
+        """The run and the turn whose log is held."""
+        self._whole = 0
+        """Bytes of the whole log."""
+        self._has_ended = False
+        self._grown_at: datetime | None = None
+        self._problem = ""
+        self._is_reading = asyncio.Lock()
+        self.acts = {
+            "search": self._search.open,
+            "next_match": partial(self._search.step, 1),
+            "match_before": partial(self._search.step, -1),
+        }
+
+    @property
+    def body(self) -> LogView:
+        """The lines."""
+        return self._view
+
+    def compose(self) -> ComposeResult:
+        """The lines, below a search."""
+        yield self._search
+
+    def look(self) -> None:
+        """Read, and go on reading while the turn works."""
+        turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
+        if turn != self._shown:
+            self._shown, self._whole, self._has_ended, self._grown_at = turn, 0, False, None
+            self._spool.clear()
+            self._view.say(unavailable("Reading the log…", ""))
+            self._view.changed()
+        self.start(self._follow, exclusive=True, group="log")
+
+    def rest(self) -> None:
+        """Stop following."""
+        self.start(self._stop, exclusive=True, group="log")
+
+    def on_unmount(self) -> None:
+        """Give the disk back."""
+        self._spool.close()
+
+    def tick(self, now: datetime) -> None:
+        """Say what is held, and since when there was nothing new."""
+        spool, size = self._spool, self._whole
+        held = f"{spool.count:,} lines"
+        if spool.begin or spool.end < size:
+            held = f"{held} of {_bytes(size)}, from {spool.begin / max(1, size):.0%} to {spool.end / max(1, size):.0%}"
+        pieces = [Piece(f" turn {self._shown[1] if self._shown else 1} · {held}", "quiet")]
+        if self._problem:
+            pieces.append(Piece(f" · {self._problem}", "bad"))
+        elif self._has_ended:
+            pieces.append(Piece(" · ended", "quiet"))
+        else:
+            since = now - self._grown_at if self._grown_at is not None else timedelta(0)
+            waits = f"waiting for output {span(since.total_seconds())}" if since >= QUIET_FROM else "following"
+            pieces.append(Piece(f" · {waits if self._view.follows else 'more at the end: G'}", "busy"))
+        self._view.tell(pieces)
+
+    @on(LogView.ErrorRequested)
+    def _error_requested(self) -> None:
+        self._search.seek(ERROR, 1)
+
+    @on(LogView.MoreRequested)
+    def _more_requested(self, message: LogView.MoreRequested) -> None:
+        spool, size = self._spool, self._whole
+        if message.where in {"earlier", "later"}:
+            if self._view.has_focus:
+                self.start(partial(self._more, -1 if message.where == "earlier" else 1), group="log more")
+        elif spool.begin if message.where == "first" else spool.end < size:
+            self.start(partial(self._jump, message.where == "first"), exclusive=True, group="log more")
+
+    @on(TextSearch.Missed)
+    def _missed(self, message: TextSearch.Missed) -> None:
+        self.session.notify(message.text)
+
+    async def _stop(self) -> None:
+        """Take the place of what follows."""
+
+    async def _follow(self) -> None:
+        spool = self._spool
+        while not (self._has_ended and spool.end >= self._whole) and spool.end >= self._whole - PIECE:
+            # From the end of the log at first, and again after it was replaced.
+            offset = spool.end if spool.end or self._grown_at is not None else -PIECE
+            if not await self._take(offset, WAIT_S if offset >= 0 and not self._has_ended else 0.0):
+                return
+
+    async def _take(self, offset: int, wait_s: float = 0.0) -> bool:
+        """Ask for a piece and show it; whether there is a log."""
+        shown = self._shown
+        if shown is None:
+            return False
+        chunk = await self.results().log(*shown, offset=offset, wait_s=wait_s)
+        if self._shown != shown:
+            return False
+        if isinstance(chunk, Unavailable) and self._grown_at is not None:
+            self._problem = safe_text(chunk.reason)
+            self.tick(self.session.clock())
+            await asyncio.sleep(PAUSE_S)
+            return True
+        if isinstance(chunk, Unavailable):
+            self._has_ended = True
+            self._view.say(unavailable("There is no log to show.", chunk.reason))
+            return False
+        self._put(chunk)
+        if not chunk.data and not chunk.ended:
+            await asyncio.sleep(REST_S)  # A service that does not hold its answers back is not asked without end.
+        return True
+
+    def _put(self, chunk: LogChunk) -> int:
+        follows, self._problem = self._view.follows, ""
+        spool = self._spool
+        if chunk.size < spool.end:
+            # It shrank: another log has taken its place.
+            spool.clear()
+            self._whole, self._grown_at = 0, None
+            self._view.changed()
+            self.session.notify("The log was replaced by another one.")
+            return 0
+        if spool.end and chunk.offset != spool.end and not chunk.offset < spool.begin <= chunk.next_offset:
+            return 0  # Asked for before the view went elsewhere.
+        if chunk.data or self._grown_at is None:
+            self._grown_at = self.session.clock()
+        self._whole, self._has_ended = chunk.size, chunk.ended
+        before = spool.put(chunk)
+        if not chunk.size:
+            self._view.say(unavailable("The log is empty so far.", "Its first lines come up here."))
+        self._view.changed(before=before, follow=follows and not before)
+        self.tick(self.session.clock())
+        return before
+
+    async def _more(self, step: int) -> int | None:
+        """Read what comes before, or after, what is held; the lines that are new, None: there are none."""
+        async with self._is_reading:
+            spool, held = self._spool, self._spool.count
+            shown = self._shown
+            if shown is None or (not spool.begin if step < 0 else spool.end >= self._whole):
+                return None
+            offset = max(0, spool.begin - PIECE) if step < 0 else spool.end
+            chunk = await self.results().log(*shown, offset=offset)
+            if isinstance(chunk, Unavailable) or self._shown != shown:
+                return None
+            before = self._put(chunk)
+            if step > 0 and spool.end >= self._whole - PIECE:
+                self.start(self._follow, exclusive=True, group="log")
+            return before if step < 0 else spool.count - held
+
+    async def _jump(self, is_first: bool) -> None:  # noqa: FBT001 — one thing to say
+        async with self._is_reading:
+            self._spool.clear()
+            self._whole = 0
+            await self._take(0 if is_first else -PIECE)
+            self._view.put_cursor(0 if is_first else self._view.total - 1)
+        self.start(self._follow, exclusive=True, group="log")
+
+
+def _bytes(size: int) -> str:
+    """A size for people."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} KB"  # noqa: PLR2004 — a million

@@ -1,0 +1,156 @@
+"""The review: the Markdown that a run wrote, and its findings, which lead into the changes."""
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.message import Message
+
+from app.console.run.subject import Part, unavailable
+from app.text import safe_text
+from storage.records.results import Finding, Review, Unavailable
+from widgets.line_table import LineColumn, LineTable
+from widgets.review import FindingItem, ReviewView, review_lines
+from widgets.text_search import TextSearch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.console.run.subject import Subject
+    from app.console.session import Session
+    from app.results.source import Results
+
+WIDE: Final = 120
+SEVERITY: Final = 8
+
+
+def _columns(width: int) -> tuple[LineColumn, ...]:
+    place = min(34, max(12, (width - SEVERITY) // 2))
+    return (
+        LineColumn("", 0, SEVERITY),
+        LineColumn("finding", 1, place),
+        LineColumn("", 2, max(1, width - SEVERITY - place - 3)),
+    )
+
+
+class ReviewPart(Part):
+    """One review at a time, and the list of its findings."""
+
+    DEFAULT_CSS = """
+    ReviewPart { layout: vertical; }
+    ReviewPart > LineTable { height: auto; max-height: 6; border-bottom: solid $panel; }
+    ReviewPart.-wide { layout: horizontal; }
+    ReviewPart.-wide > LineTable {
+        width: 40%; height: 1fr; max-height: 100%; border: none; border-right: solid $panel;
+    }
+    """
+
+    @dataclass
+    class Followed(Message):
+        """A finding leads into the changes."""
+
+        finding: Finding
+
+    def __init__(
+        self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
+    ) -> None:
+        super().__init__(session, subject, start, results)
+        self._findings: LineTable[FindingItem] = LineTable(session.clock(), _columns)
+        self._view = ReviewView()
+        self._search = TextSearch(self._view, self.start)
+        self._reviews: tuple[Review, ...] = ()
+        self._number = 0
+        self._shown: tuple[object, ...] = ()
+        self.acts = {
+            "search": self._search.open,
+            "next_match": partial(self._search.step, 1),
+            "match_before": partial(self._search.step, -1),
+            "next_file": partial(self._turn_to, 1),
+            "file_before": partial(self._turn_to, -1),
+        }
+
+    @property
+    def body(self) -> "LineTable[FindingItem] | ReviewView":
+        """The findings, where there are any."""
+        return self._findings if self._findings.item is not None else self._view
+
+    def compose(self) -> ComposeResult:
+        """The findings, and the text below a search."""
+        yield self._findings
+        yield self._search
+
+    def on_resize(self) -> None:
+        """Put the findings beside the text, or above it."""
+        self.set_class(self.size.width >= WIDE, "-wide")
+
+    def look(self) -> None:
+        """Read the reviews, unless what is shown are still they."""
+        self.start(self._read, exclusive=True, group="review")
+
+    async def _read(self) -> None:
+        subject, detail = self.subject, self.subject.detail
+        wanted = (subject.run_id, subject.turn, detail and (detail.run.status, detail.run.updated_at))
+        if detail is None or wanted == self._shown:
+            return
+        if wanted[:2] != self._shown[:2]:
+            self._show_none("Reading the review…", "The first time, its repository is fetched.")
+        reviews = await self.results().reviews(detail, subject.turn)
+        self._shown = wanted
+        if isinstance(reviews, Unavailable):
+            self._show_none("The review is not to be had.", reviews.reason)
+        else:
+            self._reviews, self._number = reviews, min(self._number, len(reviews) - 1)
+            self._show()
+
+    def _show_none(self, title: str, reason: str) -> None:
+        self._reviews = ()
+        self._findings.display = False
+        self._findings.show(())
+        self._view.take(())
+        self._view.tell("")
+        self._view.say(unavailable(title, reason))
+
+    def _show(self) -> None:
+        review = self._reviews[self._number]
+        self._findings.display = bool(review.findings)
+        self._findings.show([FindingItem(finding, number) for number, finding in enumerate(review.findings)])
+        several = f"{self._number + 1}/{len(self._reviews)}  " if len(self._reviews) > 1 else ""
+        source = "from git" if review.source == "git" else "from the service"
+        source += f" · {review.note}" if review.note else ""
+        count = len(review.findings)
+        found = f"{count:,} finding{'' if count == 1 else 's'}"
+        self._view.tell(f" {several}{safe_text(review.path)} · {found} · {source}")
+        # Not before the focus that is on its way has come.
+        self.call_after_refresh(self._focus_findings)
+        self._lay_out()
+
+    def _focus_findings(self) -> None:
+        if self._view.has_focus:
+            self.body.focus()
+
+    def _turn_to(self, step: int) -> None:
+        if self._reviews:
+            self._number = (self._number + step) % len(self._reviews)
+            self._show()
+
+    @on(ReviewView.LayoutRequested)
+    def _lay_out(self) -> None:
+        if self._reviews:
+            self.start(self._lines, exclusive=True, group="review lines")
+
+    async def _lines(self) -> None:
+        width = self._view.scrollable_content_region.width - 1
+        self._view.take(await asyncio.to_thread(review_lines, self._reviews[self._number].text, width))
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
+        if self._findings.item is not None and self._findings.has_focus:
+            self._view.go_to(self._findings.item.finding.at)
+
+    @on(LineTable.Chosen)
+    def _chosen(self) -> None:
+        if self._findings.item is not None:
+            self.post_message(self.Followed(self._findings.item.finding))

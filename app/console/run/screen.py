@@ -1,0 +1,298 @@
+"""One run on the whole screen."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from app.console.base_screen import BaseScreen
+from app.console.coalesced_task import CoalescedTask
+from app.console.run.changes import ChangesPart
+from app.console.run.conversation import ConversationPart, ReplyBox
+from app.console.run.log import LogPart
+from app.console.run.review import ReviewPart
+from app.console.run.subject import Part, Subject
+from app.console.runs.loaders import read_run
+from app.console.runs.run_actions import RUN_BINDINGS, RunActions
+from app.console.runs.screen_context import ScreenContext
+from app.console.session import Session
+from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
+from app.results.source import Results
+from storage.records.results import RunTurns
+from widgets.frame.bars import Tab
+from widgets.line_text import LinePane
+from widgets.runs import facts
+from widgets.runs.facts import Branch
+from widgets.runs.run_bar import RunBar, RunTitle
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+    from storage.records import Action
+
+PARTS: Final = (
+    Tab("conversation", "F2", "Conversation", "Talk", "Talk"),
+    Tab("review", "F3", "Review", "Review", "Review"),
+    Tab("changes", "F4", "Changes", "Changes", "Changes"),
+    Tab("log", "F5", "Log", "Log", "Log"),
+    Tab("raw", "F6", "Raw", "Raw", "Raw"),
+)
+FIGURES_OF: Final = timedelta(days=30)
+
+_hidden = partial(Binding, show=False)
+
+
+class RawPart(Part):
+    """The run as received."""
+
+    def compose(self) -> Iterable[Widget]:
+        """The text."""
+        yield LinePane(lambda _: facts.raw(self.subject.view) if self.subject.view is not None else [], id="run-raw")
+
+    @property
+    def body(self) -> LinePane:
+        """The text."""
+        return self.query_one(LinePane)
+
+    def look(self) -> None:
+        """Show it."""
+        self.body.paint()
+
+
+class RunScreen(BaseScreen):
+    """What is said, written and changed in one run, part by part."""
+
+    TAB = "runs"
+    CSS = "#run-raw { height: 1fr; padding: 0 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(tab.key.lower(), f"show('{tab.name}')", tab.title, show=False, id=f"run.{tab.name}")
+            for tab in PARTS
+        ),
+        _hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
+        _hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
+        *RUN_BINDINGS,
+        Binding("slash", "part('search')", "search", key_display="/", tooltip="In what is shown", id="run.search"),
+        _hidden("full_stop", "part('next_match')", "next match", key_display=".", id="run.next_match"),
+        _hidden("comma", "part('match_before')", "previous match", key_display=",", id="run.prev_match"),
+        _hidden("right_curly_bracket", "part('next_file')", "next file", key_display="}", id="run.next_file"),
+        _hidden("left_curly_bracket", "part('file_before')", "previous file", key_display="{", id="run.prev_file"),
+        Binding("A", "part('apply')", "apply", tooltip="The change to a local checkout", id="run.apply"),
+        Binding("B", "part('check_out')", "check out", tooltip="The branch, in a new folder", id="run.check_out"),
+        _hidden("ctrl+e", "part('editor')", "editor", tooltip="A copy of the file in $EDITOR", id="run.editor"),
+        _hidden("L", "part('pager')", "pager", tooltip="A copy of the file in $PAGER", id="run.pager"),
+        _hidden("H", "part('copy_hunk')", "copy hunk", tooltip="The one under the cursor", id="run.copy_hunk"),
+        Binding(
+            "greater_than_sign", "turn(1)", "next turn", key_display=">", tooltip="Of its turns", id="run.next_turn"
+        ),
+        _hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
+        Binding("escape,backspace", "back", "back", key_display="esc", tooltip="To the runs", id="run.back"),
+        _hidden("v", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
+        Binding("right_square_bracket", "beside(1)", "older", key_display="]", tooltip="On the branch", id="run.older"),
+        Binding("left_square_bracket", "beside(-1)", "newer", key_display="[", tooltip="On the branch", id="run.newer"),
+    ]
+
+    def __init__(self, session: Session, run_id: str) -> None:
+        super().__init__(session)
+        self._subject = subject = Subject(run_id)
+        self._source: Results | None = None
+        self._branch = Branch(0)
+        self._title, self._bar = RunTitle(), RunBar(PARTS)
+        self._reader = CoalescedTask(self._read, self.run_worker)
+        self._turns_reader = CoalescedTask(self._read_turns, self.run_worker)
+        self._turns_of: object = None
+        """The run, as it was when its turns were read."""
+        self._run_actions = RunActions(ScreenContext.of(self), lambda: subject.run_id)
+        needs = session, subject, self.run_worker, self._results
+        self._conversation, self._changes = ConversationPart(*needs), ChangesPart(*needs)
+        self._parts: dict[str, Part] = {
+            "conversation": self._conversation,
+            "review": ReviewPart(*needs),
+            "changes": self._changes,
+            "log": LogPart(*needs),
+            "raw": RawPart(*needs),
+        }
+        self._current = "conversation"
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Which run, the parts of its screen, and one of them."""
+        yield self._title
+        yield self._bar
+        for name, part in self._parts.items():
+            part.display = name == self._current
+            yield part
+
+    def on_mount(self) -> None:
+        """Read the run."""
+        self._part.body.focus()
+        self._reader.ask()
+
+    @property
+    def focused_run_id(self) -> str | None:
+        """The run on show."""
+        return self._subject.run_id
+
+    @property
+    def _part(self) -> Part:
+        return self._parts[self._current]
+
+    def engine_changed(self, event: Event) -> None:
+        """Read the run again when it may have changed."""
+        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages."""
+        self._part.tick(now)
+
+    # What its keys do
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable what cannot be done."""
+        if action == "run":
+            return self._run_actions.is_possible(str(parameters[0]))
+        if action == "part":
+            return str(parameters[0]) in self._part.acts
+        if action == "turn":
+            return self._subject.last_turn > 1
+        return super().check_action(action, parameters)
+
+    async def action_run(self, name: str) -> None:
+        """Act on the run; it is continued in the box below its conversation."""
+        if name == "continue":
+            self._show("conversation")
+            self._conversation.reply.focus()
+        else:
+            await self._run_actions.do(name)
+
+    def action_part(self, name: str) -> None:
+        """Do what a key does in the part that is shown."""
+        self._part.acts[name]()
+
+    def action_show(self, name: str) -> None:
+        """Show a part."""
+        self._show(name)
+
+    def action_beside_part(self, step: int) -> None:
+        """Show the next part, or the one before."""
+        names = list(self._parts)
+        self._show(names[(names.index(self._current) + step) % len(names)])
+
+    def action_raw(self) -> None:
+        """Show the run as received, or its conversation again."""
+        self._show("conversation" if self._current == "raw" else "raw")
+
+    def action_back(self) -> None:
+        """Go back to where it was opened."""
+        self.dismiss()
+
+    def action_beside(self, step: int) -> None:
+        """Show the next older, or newer, run on the same branch."""
+        there = self._branch.beside(self._subject.run_id, step)
+        if there is None:
+            self.session.notify(f"There is no {'older' if step > 0 else 'newer'} run on this branch.")
+            return
+        subject = self._subject
+        subject.run_id, subject.turn, subject.turns, subject.lacking = there, None, None, ""
+        self._reader.ask()
+
+    def action_turn(self, step: int) -> None:
+        """Look at another turn, or at the whole run."""
+        turn = self._subject.other_turn(step)
+        if turn != self._subject.turn:
+            self._subject.turn = turn
+            self._show_place()
+            self._part.look()
+
+    @on(RunBar.Picked)
+    def _part_picked(self, message: RunBar.Picked) -> None:
+        self._show(message.name)
+
+    @on(RunBar.TurnPicked)
+    def _turn_picked(self, message: RunBar.TurnPicked) -> None:
+        self.action_turn(message.step)
+
+    @on(ReviewPart.Followed)
+    def _finding_followed(self, message: ReviewPart.Followed) -> None:
+        self._show("changes")
+        self._changes.go_to(message.finding.path, message.finding.line)
+
+    # The reply
+
+    @on(ReplyBox.Left)
+    def _left_reply(self) -> None:
+        self._conversation.body.focus()
+
+    @on(ReplyBox.Sent)
+    def _reply(self, message: ReplyBox.Sent) -> None:
+        self._run_actions.reply(message.text, self._replied)
+
+    def _replied(self, action: "Action | None") -> None:
+        self._run_actions.form_closed(action)
+        if action is not None and action.state == "confirmed":
+            self._conversation.reply.clear()
+
+    # What it shows
+
+    def _show(self, name: str) -> None:
+        if name != self._current:
+            self._part.rest()
+            self._part.display = False
+            self._current = name
+            self._part.display = True
+            self._part.look()
+            self.refresh_bindings()
+        self._part.body.focus()
+        self._show_place()
+
+    def _show_place(self) -> None:
+        subject = self._subject
+        self._title.show(subject.run_id, subject.view)
+        self._bar.show(self._current, subject.turn, subject.last_turn)
+
+    def _results(self) -> Results:
+        if self._source is None:
+            engine = self.session.engine
+            if engine is None:
+                return Results(self.session.settings)
+            self._source = Results(self.session.settings, engine.extension)
+        return self._source
+
+    async def _read(self) -> None:
+        engine, subject = self.session.engine, self._subject
+        if engine is None:
+            return
+        stuck = subject.run_id in await engine.cache.stuck()
+        subject.view = view = await read_run(engine, subject.run_id, stuck=stuck)
+        self._branch = view.branch if view is not None else Branch(0)
+        await self._read_figures(engine)
+        self._show_place()
+        self._conversation.paint()
+        if self._current != "conversation":
+            self._part.look()
+        if view is not None and self._turns_of != (state := (view.detail.run, len(view.turns))):
+            self._turns_of = state
+            self._turns_reader.ask()
+
+    async def _read_figures(self, engine: "Engine") -> None:
+        subject = self._subject
+        label = subject.detail.run.repository.label if subject.detail is not None else ""
+        if label and (subject.figures is None or subject.figures.repository != label):
+            figures = await engine.cache.repository_figures(self.session.run_now() - FIGURES_OF)
+            subject.figures = next((each for each in figures if each.repository == label), None)
+
+    async def _read_turns(self) -> None:
+        subject, detail = self._subject, self._subject.detail
+        if detail is None:
+            return
+        found = await self._results().turns(detail)
+        if detail.run.run_id != subject.run_id:
+            return
+        subject.turns = found if isinstance(found, RunTurns) else None
+        subject.lacking = "" if isinstance(found, RunTurns) else found.reason
+        self._show_place()
+        self._conversation.paint()
+        self.refresh_bindings()

@@ -1,0 +1,96 @@
+"""Taking a change over: applied to a checkout, its branch checked out beside one, or a file opened elsewhere."""
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from textual.app import App, SuspendNotSupported
+from textual.content import Content
+
+from app.console.confirm_sheet import ConfirmSheet
+from app.console.forms.instructions import EditorError, editor_command
+from app.results.checkout import apply, check, check_out
+from app.results.diff import Patch
+from app.results.git import GitError
+from app.text import safe_text
+from widgets.badges import STYLES
+
+if TYPE_CHECKING:
+    from app.results.source import Results
+    from storage.records import Repository, RunDetail
+    from storage.records.results import Change
+
+MOST_REMARKS: Final = 6
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change") -> ConfirmSheet:
+    """A sheet that applies a change to a checkout.
+
+    Raises:
+        GitError: It must not be applied.
+    """
+    patch = Patch(change.patch)
+    await asyncio.to_thread(patch.read)
+    remarks = check(change, patch)
+    added = sum(file.additions or 0 for file in change.files)
+    removed = sum(file.deletions or 0 for file in change.files)
+    facts = [
+        Content(f"{len(change.files):,} files, +{added:,} -{removed:,}, {safe_text(change.base_name)}."),
+        Content("Nothing is committed; a checkout with uncommitted changes is left alone."),
+        *(Content.styled(safe_text(remark), STYLES["warn"]) for remark in remarks[:MOST_REMARKS]),
+    ]
+
+    async def do(folder: Path) -> str:
+        done = await apply(change, folder)
+        return f"Applied to {done.files:,} files in {done.folder}. Look at it with git diff."
+
+    return ConfirmSheet("Apply to a checkout", facts, _near(results, detail.run.repository), do)
+
+
+def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
+    """A sheet that checks a run's branch out in a new folder."""
+    run = detail.run
+    facts = [
+        Content(safe_text(f"{run.branch_name} of {run.repository.label}, in a new folder beside the checkout below.")),
+        Content("Hooks and filters of the repository are not run."),
+    ]
+
+    async def do(folder: Path) -> str:
+        done = await check_out(await results.repositories.history(detail), run.branch_name, folder)
+        shares = f" It needs {done.shares} to stay." if done.shares else ""
+        return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
+
+    return ConfirmSheet("Check the branch out", facts, _near(results, run.repository), do)
+
+
+def _near(results: "Results", repository: "Repository") -> Path:
+    """The local checkout that is configured for a repository, else the working folder."""
+    try:
+        place = Path(results.repositories.mirror(repository).address).expanduser()
+    except (GitError, RuntimeError):
+        return Path.cwd()
+    return place if place.is_dir() else Path.cwd()
+
+
+def look_at(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:
+    """Show a copy of a file in the person's pager or editor, which gets the terminal; "" or what went wrong."""
+    try:
+        command = shlex.split(os.environ.get("PAGER") or "less") if in_pager else editor_command(os.environ)
+        with tempfile.TemporaryDirectory(prefix="runwarden-") as folder:
+            # The name is a stranger's: its ending is kept, for the editor.
+            file = Path(folder) / (_UNUSUAL.sub("-", path.rsplit("/", 1)[-1])[-80:].lstrip("-.") or "file")
+            file.write_bytes(text)
+            file.chmod(0o400)
+            with app.suspend():
+                subprocess.run([*command, os.fspath(file)], check=False)
+    except SuspendNotSupported:
+        return "This terminal cannot be handed over."
+    except (OSError, ValueError, EditorError) as error:
+        return f"The program could not be started: {error}"
+    return ""

@@ -1,0 +1,184 @@
+"""A run's screen over results that a test scripts."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.results.diff import Patch
+from app.results.git import GitError
+from storage.records import Repository, RunDetail
+from storage.records.results import Change, Finding, LogChunk, Review, RunTurns, Turn, Unavailable
+from tests.console.conftest import Scene, Staged
+from tests.run_board import START
+
+PATCH = b"""\
+diff --git a/src/sign_in.py b/src/sign_in.py
+index 1111111..2222222 100644
+--- a/src/sign_in.py
++++ b/src/sign_in.py
+@@ -1,7 +1,8 @@
+ \"\"\"Signing in.\"\"\"
+ import hashlib
+
+-LIMIT = 10
++LIMIT = 12
++RETRIES = 3
+
+ def sign_in(name, password):
+-    return hashlib.md5(password).hexdigest() == stored(name)
++    return hashlib.sha256(password).hexdigest() == stored(name)
+diff --git a/docs/old name.md b/docs/new name.md
+similarity index 100%
+rename from docs/old name.md
+rename to docs/new name.md
+diff --git a/logo.png b/logo.png
+index 3333333..4444444 100644
+Binary files a/logo.png and b/logo.png differ
+diff --git a/reviews/run_1.md b/reviews/run_1.md
+new file mode 100644
+index 0000000..5555555
+--- /dev/null
++++ b/reviews/run_1.md
+@@ -0,0 +1,2 @@
++# Review
++One finding.
+"""
+OLD = b'"""Signing in."""\nimport hashlib\n\nLIMIT = 10\n\ndef sign_in(name, password):\n    return 1\n'
+NEW = b'"""Signing in."""\nimport hashlib\n\nLIMIT = 12\nRETRIES = 3\n\ndef sign_in(name, password):\n    return 1\n'
+REVIEW = """\
+# Review of fix/login-timeout
+
+Looked at **2 files**. One finding is worth mending before this is merged; see [the guide](https://example.com/guide).
+
+| file | findings |
+|---|---|
+| `src/sign_in.py` | 2 |
+
+## src/sign_in.py
+
+1. **major** - line 8: `md5` is not meant for passwords. Use a slow hash, such as `hashlib.scrypt`.
+2. **minor** - line 4: the limit is not explained.
+
+```python
+LIMIT = 12  # attempts an hour
+```
+
+> Checked by reading only; nothing was run.
+"""
+FINDINGS = (
+    Finding("src/sign_in.py", 8, "md5 is not meant for passwords. Use a slow hash.", "major", at=10),
+    Finding("src/sign_in.py", 4, "The limit is not explained.", "minor", at=11),
+)
+LOG = (
+    b"".join(b"12:00:%02d \x1b[32mINFO\x1b[0m  step %d of the build\n" % (n % 60, n) for n in range(400))
+    + b"Fetching  10%\rFetching 100%\r\n\x1b[1;31mERROR: tests failed\x1b[0m\nretrying\n"
+)
+
+
+NOTHING = "Nothing says where acme/web is: add it under [repositories]. The service does not offer results."
+
+
+def change_of(patch: bytes, **known: Any) -> Change:
+    """A change with the files that its patch names."""
+    known = {"base": "a" * 40, "head": "b" * 40, "base_name": "merge base with main", **known}
+    return Change(files=Patch(patch).changed_files(), patch=patch, **known)
+
+
+def two_turns() -> tuple[Turn, ...]:
+    """A turn that failed, and one that went well an hour later."""
+    begun = START + timedelta(hours=8)
+    return (
+        Turn(
+            1,
+            "failed",
+            "Mend the flaky sign-in test.\nDo not touch the fixtures.",
+            "nightly",
+            begun,
+            begun + timedelta(minutes=2),
+            "failed",
+            "The agent ended with exit code 3.",
+        ),
+        Turn(
+            2,
+            "completed",
+            "Try again, with a longer time-out.",
+            "ada",
+            begun + timedelta(hours=1),
+            begun + timedelta(hours=1, minutes=4, seconds=43),
+            "completed",
+            commit="c0ffee" + "0" * 34,
+            summary="Wait for the session before the form is sent",
+            files=4,
+            additions=6,
+            deletions=2,
+        ),
+    )
+
+
+class NoRepositories:
+    """As where nothing is configured."""
+
+    def mirror(self, repository: Repository) -> Any:
+        raise GitError(NOTHING)
+
+
+@dataclass
+class ScriptedResults:
+    """What a run did, as a test says; a reason is what is not to be had."""
+
+    turns_: Any = field(default_factory=lambda: RunTurns("run", two_turns()))
+    change_: Any = field(default_factory=lambda: change_of(PATCH))
+    reviews_: Any = field(default_factory=lambda: (Review("reviews/run_1.md", REVIEW, FINDINGS),))
+    log_: bytes | Unavailable = LOG
+    repositories: Any = field(default_factory=NoRepositories)
+    ended: bool = True
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    async def turns(self, detail: RunDetail) -> Any:
+        return self.turns_
+
+    async def change(self, detail: RunDetail, turn: int | None = None) -> Any:
+        self.asked.append(("change", turn))
+        return self.change_
+
+    async def reviews(self, detail: RunDetail, turn: int | None = None) -> Any:
+        return self.reviews_
+
+    async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
+        return {"1111111": OLD, "2222222": NEW}.get(blob, Unavailable("It is not here."))
+
+    async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
+        self.asked.append(("log", turn, offset))
+        if isinstance(self.log_, Unavailable):
+            return self.log_
+        size = len(self.log_)
+        begin = max(0, size + offset) if offset < 0 else min(offset, size)
+        data = self.log_[begin : begin + 256 * 1024]
+        return LogChunk(begin, begin + len(data), size, ended=self.ended, data=data)
+
+
+def nothing() -> ScriptedResults:
+    """Neither git nor the extension."""
+    missing = Unavailable(NOTHING)
+    return ScriptedResults(missing, missing, missing, missing)
+
+
+OnShow = Callable[..., AbstractAsyncContextManager[Scene]]
+
+
+@pytest.fixture
+def run_on_show(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> OnShow:
+    """Opens the second run of the board, over these results."""
+
+    @asynccontextmanager
+    async def stage(results: ScriptedResults, size: tuple[int, int] = (140, 40), **how: Any) -> AsyncIterator[Scene]:
+        monkeypatch.setattr("app.console.run.screen.Results", lambda *_: results)
+        async with staged(size, **how) as scene:
+            await scene.press("j", "j", "j", "enter")
+            yield scene
+
+    return stage

@@ -1,0 +1,120 @@
+"""The log of a run is read from its end, as far back as is looked at, and on while it grows."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, cast
+
+from textual.pilot import Pilot
+
+from app.console.run import log
+from app.console.run.log import LogPart
+from app.console.run.subject import Subject
+from storage.records.results import Unavailable
+from tests.console.run.conftest import LOG, NOTHING, ScriptedResults
+from tests.console.scenes import SceneClock
+from tests.waiting import until
+from tests.widgets.stage import Stage
+from widgets.log import LogView
+
+
+class QuietSession:
+    """What a part needs of a session."""
+
+    def __init__(self) -> None:
+        self.clock = SceneClock()
+        self.told: list[str] = []
+
+    def notify(self, text: str) -> None:
+        self.told.append(text)
+
+
+class Shown:
+    """A log on show."""
+
+    def __init__(self, app: Stage, pilot: Pilot[None], part: LogPart, session: QuietSession) -> None:
+        self.app, self.pilot, self.part, self.session = app, pilot, part, session
+        self.view = part.query_one(LogView)
+
+    async def shows(self, words: str) -> None:
+        await until(lambda: words in "\n".join(self.app.lines))
+
+
+@asynccontextmanager
+async def log_on_show(results: ScriptedResults, monkeypatch: Any) -> AsyncIterator[Shown]:
+    monkeypatch.setattr(log, "REST_S", 0.01)
+    monkeypatch.setattr(log, "PAUSE_S", 0.01)
+    session = QuietSession()
+
+    def start(work: Any, **how: Any) -> None:
+        app.run_worker(work, **how)
+
+    part = LogPart(cast("Any", session), Subject("run"), start, cast("Any", lambda: results))
+    app = Stage(part)
+    async with app.run_test(size=(80, 20)) as pilot:
+        part.look()
+        part.body.focus()
+        yield Shown(app, pilot, part, session)
+        part.rest()
+
+
+async def test_its_errors_are_found_and_what_is_searched_for(monkeypatch: Any) -> None:
+    """From its end, and round it."""
+    async with log_on_show(ScriptedResults(), monkeypatch) as shown:
+        await shown.shows("403 lines · ended")
+        assert shown.view.follows
+        await shown.pilot.press("!")
+        await until(lambda: shown.view.cursor == 401)
+        shown.part.acts["search"]()
+        await shown.pilot.press(*"step 123", "enter")
+        await until(lambda: shown.view.cursor == 123)
+        shown.part.acts["next_match"]()
+        await until(lambda: shown.session.told == ["From the other end on."])
+
+
+async def test_a_long_one_is_read_where_it_is_looked_at(monkeypatch: Any) -> None:
+    """A search goes on where nothing was read yet, and `g` goes to the first line without reading what is between."""
+    data = b"needle\n" + LOG * 100
+    lines = data.count(b"\n")
+    results = ScriptedResults(log_=data)
+    async with log_on_show(results, monkeypatch) as shown:
+        await until(lambda: 0 < shown.view.total < lines / 2)
+        await shown.pilot.press("g")
+        await shown.shows("needle")
+        assert shown.view.total < lines / 2
+        await shown.pilot.press("G")
+        await until(lambda: shown.view.follows and "retrying" in shown.app.lines[-1])
+
+        shown.part.acts["search"]()
+        await shown.pilot.press(*"needle", "enter")
+        shown.part.acts["match_before"]()
+        await until(lambda: shown.view.total == lines and shown.view.cursor == 0)
+
+
+async def test_one_that_grows_is_followed_and_one_that_shrinks_is_read_again(monkeypatch: Any) -> None:
+    """Without output for a while, that is said; so is a service that does not answer."""
+    results = ScriptedResults(ended=False, log_=b"first\n")
+    async with log_on_show(results, monkeypatch) as shown:
+        await shown.shows("following")
+        shown.part.tick(shown.session.clock() + timedelta(seconds=12))
+        await shown.shows("waiting for output 12s")
+        results.log_ += b"second\n"
+        await shown.shows("second")
+        results.log_ = Unavailable("No answer.")
+        await shown.shows("No answer.")
+        results.log_ = b"other\n"
+        await shown.shows("other")
+        assert shown.session.told == ["The log was replaced by another one."]
+        results.ended = True
+        await shown.shows("ended")
+
+
+async def test_without_a_log_the_reason_is_shown(monkeypatch: Any) -> None:
+    """And an empty one is said to be empty."""
+    results = ScriptedResults(log_=Unavailable(NOTHING))
+    async with log_on_show(results, monkeypatch) as shown:
+        await shown.shows("There is no log to show.")
+        results.log_, results.ended = b"", False
+        shown.part.subject.turn = 7
+        shown.part.look()
+        await shown.shows("The log is empty so far.")

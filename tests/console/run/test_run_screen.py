@@ -1,0 +1,174 @@
+"""One run on the whole screen: each part shows what it is given, and says why where there is nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from app.console.confirm_sheet import ConfirmSheet
+from app.console.forms import ContinueRunForm
+from app.console.run.changes import FileItem
+from app.console.run.conversation import ReplyBox
+from storage.records.results import ChangedFile, RunTurns
+from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
+from tests.waiting import until
+from widgets.diff.view import DiffView
+from widgets.runs.run_bar import RunBar
+
+PARTS = {"f2": "conversation", "f3": "review", "f4": "changes", "f5": "log", "f6": "raw"}
+
+
+async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow) -> None:
+    """Instructions, who, how long, idle time, why it failed, and what it changed; beside it how runs usually end."""
+    async with run_on_show(ScriptedResults()) as scene:
+        text = scene.text
+        for words in (
+            "Mend the flaky sign-in test.",
+            "nightly",
+            "idle 58m",
+            "exit code 3",
+            "ada",
+            "4m43s",
+            "commit c0ffee0000",
+            "+6 -2",
+            "% succeed, p50",
+            "all 2 turns",
+        ):
+            assert words in text
+
+
+async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -> None:
+    """With the reason, and without an empty part."""
+    async with run_on_show(nothing()) as scene:
+        for key in ("f2", "f3", "f4", "f5"):
+            await scene.press(key)
+            await scene.shows("add it under [repositories]")
+
+
+async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnShow) -> None:
+    """`c` goes to the box, ctrl+s to the form's preview; what was typed stays until the service has it."""
+    async with run_on_show(ScriptedResults()) as scene:
+        await scene.press("f4", "c")
+        assert isinstance(scene.app.focused, ReplyBox)
+        await scene.press(*"Now", "ctrl+s")
+
+        assert isinstance(scene.app.screen, ContinueRunForm)
+        assert scene.app.screen.phase == "preview"
+        assert '"instructions": "Now"' in scene.text
+        await scene.press("escape", "escape")
+        assert scene.app.screen.query_one(ReplyBox).text == "Now"
+        await scene.press("ctrl+s", "ctrl+s")
+        await scene.shows("The outcome is unknown")
+        await scene.press("escape")
+
+        assert scene.app.screen.query_one(ReplyBox).text == "Now"
+
+
+async def test_an_empty_reply_is_not_sent(run_on_show: OnShow) -> None:
+    """It is said, and the box stays."""
+    async with run_on_show(ScriptedResults()) as scene:
+        await scene.press("c", "ctrl+s")
+
+        assert "type what it should do next" in " ".join(scene.toasts)
+
+
+async def test_a_finding_leads_to_its_line_in_the_changes(run_on_show: OnShow) -> None:
+    """With enter, and with a double click."""
+    async with run_on_show(ScriptedResults()) as scene:
+        await scene.press("f3")
+        await scene.shows("2 findings · from git")
+        await scene.press("enter")
+
+        view = scene.app.screen.query_one(DiffView)
+        await until(lambda: view.line == 8)
+        assert "since merge base with main" in scene.text
+
+
+async def test_the_files_and_the_diff_go_together(run_on_show: OnShow) -> None:
+    """A file that is picked is shown; the file under the diff's cursor is the one in the list."""
+    async with run_on_show(ScriptedResults()) as scene:
+        await scene.press("f4")
+        await scene.shows("src/sign_in.py")
+        await scene.press("}", "}", "}")
+        view = scene.app.screen.query_one(DiffView)
+        assert view.changed(view.file or 0).path == "reviews/run_1.md"
+
+        await scene.press("shift+tab", "k", "k")
+        assert view.changed(view.file or 0).path == "docs/new name.md"
+        await scene.press("enter")
+        assert scene.app.focused is view
+
+
+async def test_another_turn_has_its_own_change_and_log(run_on_show: OnShow) -> None:
+    """`>` goes from the whole run to its first turn, `<` back."""
+    results = ScriptedResults()
+    async with run_on_show(results) as scene:
+        await scene.press("f4", "greater_than_sign")
+        assert results.asked[-1] == ("change", 1)
+        assert "turn 1 of 2" in scene.text
+        await scene.press("f5")
+        assert results.asked[-1][:2] == ("log", 1)
+        await scene.press("f4", "less_than_sign")
+        assert results.asked[-1] == ("change", None)
+
+
+async def test_the_mouse_alone_reaches_every_part_and_turn(run_on_show: OnShow) -> None:
+    """By clicks on the line above them."""
+    async with run_on_show(ScriptedResults()) as scene:
+        bar = scene.app.screen.query_one(RunBar)
+        line = scene.lines[bar.region.y]
+        await scene.pilot.click(bar, offset=(line.index("Changes"), 0))
+        await scene.shows("src/sign_in.py")
+        await scene.pilot.click(bar, offset=(line.index("▸"), 0))
+        await scene.shows("turn 1 of 2")
+
+
+async def test_a_change_is_applied_where_a_person_says(run_on_show: OnShow, tmp_path: Path) -> None:
+    """Its facts are shown first; what keeps it from being applied is said in place."""
+    async with run_on_show(ScriptedResults(change_=change_of(PATCH.replace(b"100644", b"100755")))) as scene:
+        await scene.press("f4")
+        await scene.shows("src/sign_in.py")
+        await scene.press("A")
+        assert isinstance(scene.app.screen, ConfirmSheet), scene.toasts
+        assert "4 files, +5 -2, merge base with main." in scene.text
+        await scene.press("ctrl+u", *str(tmp_path), "enter")
+
+        await scene.shows("a git checkout. git: fatal")
+        await scene.press("escape")
+        assert scene.app.screen.query_one(DiffView).display
+
+
+async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow) -> None:
+    """Through the ledger; a run that has ended is not cancelled."""
+    async with run_on_show(ScriptedResults()) as scene:
+        await scene.press("X")
+        assert "This run has ended: there is nothing to cancel." in scene.toasts
+        await scene.press("escape", "g", "enter", "X")
+        assert "Its agent is ended" in " ".join(scene.text.split())
+        assert not await scene.engine.ledger.actions(limit=1)
+        await scene.press("enter")
+        while not (found := await scene.engine.ledger.actions(limit=9)):
+            await scene.settle()
+
+        assert [action.kind for action in found] == ["run.cancel"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40), (200, 60)])
+async def test_every_part_fits_every_screen(run_on_show: OnShow, size: tuple[int, int]) -> None:
+    """And nothing hostile in it is raw."""
+    hostile = b"\x1b[2J\x1b]52;c;eA==\x07 [/nope]\n" + b"B" * 100_000
+    patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-" + hostile.replace(b"\n", b"\n+") + b"\n"
+    turns = RunTurns("run", (two_turns()[0],), "git", "by \x1b[2J time")
+    results = ScriptedResults(turns_=turns, change_=change_of(patch, base_name="a\x1b[2J\nb"), log_=hostile)
+    async with run_on_show(results, size) as scene:
+        for key in PARTS:
+            await scene.press(key)
+            assert "".join(scene.lines).isprintable(), key
+            assert all(len(line) <= size[0] for line in scene.lines)
+
+
+def test_a_file_of_the_list_has_its_counts_and_a_bar() -> None:
+    """A binary file has neither."""
+    cells = [cell[0] for cell in FileItem(ChangedFile("a\nb", "modified", None, 10, 5), 0, 10).cells(None)]
+
+    assert cells == ["a␊b", "   +10", "    -5", "▇▇▇▇▇", "▇▇▇  "]
+    assert "bin" in FileItem(ChangedFile("x", "modified", is_binary=True), 0, 10).cells(None)[1][0]

@@ -1,0 +1,103 @@
+"""The lines above a run: which one it is, the parts of its screen, and the turn that is looked at."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.message import Message
+
+from app.text import safe_text
+from widgets.badges import STYLES, run_badge
+from widgets.cells import shorten
+from widgets.clickable import ClickableLine, Part
+from widgets.frame.bars import Tab
+from widgets.runs.facts import RunView
+
+GAP = 2
+
+
+class RunTitle(ClickableLine):
+    """Status, repository, branch and id."""
+
+    DEFAULT_CSS = "RunTitle { height: 1; padding: 0 1; }"
+
+    def __init__(self) -> None:
+        super().__init__(self.parts)
+        self._view: RunView | None = None
+        self._run_id = ""
+
+    def show(self, run_id: str, view: RunView | None) -> None:
+        """Show the run."""
+        if (run_id, view) != (self._run_id, self._view):
+            self._run_id, self._view = run_id, view
+            self.refresh()
+
+    def parts(self) -> Iterator[Part]:
+        """The line; the id at its end is shortened first."""
+        if self._view is None:
+            yield Content(safe_text(self._run_id)), None
+            return
+        run = self._view.detail.run
+        badge = run_badge(run.status, is_final=self._view.detail.is_final)
+        stuck = "  ! stuck" if self._view.stuck else ""
+        where = f"  {safe_text(run.repository.label)}  {safe_text(run.branch_name)}"
+        width = self.size.width - 2
+        run_id = shorten(safe_text(run.run_id), max(12, width // 3), "middle")
+        where = shorten(where, max(8, width - len(badge.text + stuck) - len(run_id) - GAP), "middle")
+        gap = " " * max(GAP, width - len(badge.text + stuck) - cell_len(where) - len(run_id))
+        head = (badge.text, f"{badge.style} bold"), (stuck, STYLES["warn"])
+        parts = (*head, (where, "bold"), (gap, ""), (run_id, STYLES["quiet"]))
+        yield Content.assemble(*parts), None
+
+
+class RunBar(ClickableLine):
+    """The parts, each a click away, and the turn with the way to the ones beside it."""
+
+    DEFAULT_CSS = "RunBar { height: 1; background: $surface; }"
+
+    @dataclass
+    class Picked(Message):
+        """A part was clicked."""
+
+        name: str
+
+    @dataclass
+    class TurnPicked(Message):
+        """The next or previous turn was asked for."""
+
+        step: int
+
+    def __init__(self, tabs: tuple[Tab, ...]) -> None:
+        super().__init__(self.parts)
+        self._tabs = tabs
+        self._current = ""
+        self._turn: int | None = None
+        self._turns = 0
+
+    def show(self, current: str, turn: int | None, turns: int) -> None:
+        """Show which part this is, and which turn; None: the whole run."""
+        if (current, turn, turns) != (self._current, self._turn, self._turns):
+            self._current, self._turn, self._turns = current, turn, turns
+            self.refresh()
+
+    def parts(self) -> Iterator[Part]:
+        """The parts with their keys, and the turn."""
+        turn = f"turn {self._turn} of {self._turns}" if self._turn else f"all {self._turns} turns"
+        turn = turn if self._turns > 1 else ""
+        width = self.size.width - 2
+        needed = sum(len(tab.key) + len(tab.title) + 4 for tab in self._tabs) + len(turn) + 8
+        yield Content(" "), None
+        used = 0
+        for tab in self._tabs:
+            is_here = tab.name == self._current
+            key, style = ("$accent bold", "bold underline") if is_here else (STYLES["quiet"], STYLES["quiet"])
+            title = tab.title if needed <= width else tab.brief
+            content = Content.assemble((f"{tab.key} ", key), (title, style), "  ")
+            used += content.cell_length
+            yield content, self.Picked(tab.name)
+        if turn:
+            yield Content(" " * max(0, width - used - len(turn) - 4)), None
+            yield Content.styled("◂ ", "$accent bold"), self.TurnPicked(-1)
+            yield Content.styled(turn, STYLES["quiet"]), None
+            yield Content.styled(" ▸", "$accent bold"), self.TurnPicked(1)

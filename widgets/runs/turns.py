@@ -1,0 +1,114 @@
+"""The turns of a run as a conversation: what was said, how long it took, and what came of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+from textual.content import Content
+
+from app.text import safe_block, safe_text
+from app.times import clock_time, span
+from storage.records.insights import RepositoryFigures
+from storage.records.results import Turn
+from widgets.badges import STYLES, run_badge
+from widgets.runs import facts
+from widgets.runs.facts import QUIET, Line, line, wrapped
+
+BAR: Final = 24
+"""Cells of the longest turn."""
+INDENT: Final = 3
+MOST_LINES: Final = 60
+"""Of one instruction."""
+SHORT_ID: Final = 10
+ENDED: Final = ("completed", "failed", "cancelled")
+IDLE_FROM_S: Final = 60.0
+"""A shorter time between two turns is not worth a line."""
+
+
+def with_what_was_sent(turns: Sequence[Turn], sent: Sequence[facts.Turn]) -> tuple[Turn, ...]:
+    """The turns, with the instructions sent from here where those are surely theirs: as many as there are turns."""
+    confirmed = [turn for turn in sent if turn.state == "confirmed"]
+    if len(confirmed) != len(turns):
+        return tuple(turns)
+    pairs = zip(turns, confirmed, strict=True)
+    return tuple(
+        turn
+        if turn.instructions is not None
+        else replace(turn, instructions="\n".join(told.text), caller=turn.caller or told.actor)
+        for turn, told in pairs
+    )
+
+
+def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int) -> list[Line]:
+    """All turns, oldest first, with the idle time between them; one that goes on is timed up to `as_of`."""
+    longest = max((_took_s(turn, as_of) or 0.0 for turn in turns), default=0.0)
+    lines: list[Line] = []
+    for before, turn in pairwise((None, *turns)):
+        if turn is None:
+            continue
+        if before is not None:
+            lines += _idle(before, turn)
+        lines += _turn(turn, now, as_of, longest, width)
+    return lines
+
+
+def figures_line(figures: RepositoryFigures | None) -> Line:
+    """How runs on the repository usually end, and how long they take."""
+    if figures is None or figures.success is None:
+        return line((" No run has finished here lately.", QUIET))
+    p50 = "" if figures.p50_s is None else f", p50 {span(figures.p50_s)}"
+    return line((f"{figures.success:.0%}".replace("%", " %"), "bold"), (f" succeed{p50}", ""), ("  30 days", QUIET))
+
+
+def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int) -> list[Line]:
+    badge = run_badge(turn.state, is_final=turn.state in ENDED)
+    took = _took_s(turn, as_of)
+    begun = clock_time(turn.started_at, now) if turn.started_at else ""
+    parts: list[tuple[str, str]] = [(f"{turn.number}  ", QUIET)]
+    if turn.caller:
+        parts.append((f"{safe_text(turn.caller, limit=40)}  ", "bold"))
+    parts += [(f"{begun}  ", QUIET), (badge.text, badge.style)]
+    if took is not None:
+        cells = max(1, round(BAR * took / longest)) if longest else 1
+        parts += [(f"  {span(took)} ", "bold"), ("━" * min(cells, max(1, width // 4)), badge.style)]
+    lines = [line(*parts)]
+    if turn.instructions is not None:
+        for text in safe_block(turn.instructions, lines=MOST_LINES):
+            lines += wrapped(text, width, "", INDENT)
+    else:
+        lines += wrapped("What it was told is not known here.", width, QUIET, INDENT)
+    return lines + _outcome(turn, width)
+
+
+def _outcome(turn: Turn, width: int) -> list[Line]:
+    lines: list[Line] = []
+    if turn.reason:
+        lines += wrapped(safe_text(turn.reason), width, STYLES["bad" if turn.state != "completed" else "quiet"], INDENT)
+    told = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
+    if turn.files is not None:
+        told.append(f"{turn.files:,} file{'' if turn.files == 1 else 's'}")
+    counts = [] if turn.additions is None else [(f"  +{turn.additions:,}", STYLES["good"])]
+    counts += [] if turn.deletions is None else [(f" -{turn.deletions:,}", STYLES["bad"])]
+    if told or counts:
+        lines.append(Content.assemble(" " * INDENT, ("→ ", QUIET), (" · ".join(told), QUIET), *counts))
+    if turn.summary:
+        for text in safe_block(turn.summary, lines=MOST_LINES):
+            lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
+    return lines
+
+
+def _idle(before: Turn, turn: Turn) -> list[Line]:
+    if before.ended_at is None or turn.started_at is None:
+        return [line()]
+    idle_s = (turn.started_at - before.ended_at).total_seconds()
+    return [line((f"┈ idle {span(idle_s)}", QUIET)) if idle_s >= IDLE_FROM_S else line()]
+
+
+def _took_s(turn: Turn, as_of: datetime) -> float | None:
+    if turn.started_at is None:
+        return None
+    if turn.ended_at is None and turn.state in ENDED:
+        return None
+    return max(0.0, ((turn.ended_at or as_of) - turn.started_at).total_seconds())
