@@ -1,6 +1,7 @@
 """Telling, from the run that fails to the message, by the commands that people type."""
 
 import sys
+from datetime import UTC, datetime
 
 from app.config import STATE_FILE, data_folder
 from storage.records.alert import Message, Plan
@@ -19,8 +20,12 @@ def told(service: Service, cli: CommandLine, text: str) -> list[str]:
     program = f"import sys; open({str(out)!r}, 'a').write(sys.argv[1] + chr(10))"
     command = f'command = [{sys.executable!r}, "-S", "-c", "{program}", "{{title}} -> {{body}}"]'
     configured(service, cli.home, f"[notify.routes.oncall]\n{command}\n{text}")
-    for runs in ([], [RUN], [RUN]):
-        service.runs = list(runs)
+    for runs in (0, 1, 1):
+        # What failed before the bot was there is history.
+        RUN.update(
+            dict.fromkeys(("created_at", "updated_at"), datetime.now(UTC).isoformat()) if not service.runs else {}
+        )
+        service.runs = [RUN] * runs
         with watching(cli, "--once") as bot:
             assert bot.wait(120) == 0
     return out.read_text().splitlines() if out.exists() else []
