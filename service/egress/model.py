@@ -6,6 +6,7 @@ import re
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -28,6 +29,7 @@ _GOOD, _ELSEWHERE = 2, 3
 _CHUNK: Final = 65_536
 _PASSED_ON: Final = ("content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client")
 _PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-id")
+_HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{1,8}")
 _NO_CREDIT: Final = re.compile(rb"insufficient_quota|credit balance is too low|billing_hard_limit", re.IGNORECASE)
 UNAUTHORIZED: Final = frozenset({401, 403})
 
@@ -177,12 +179,13 @@ class ModelProxy:
         return price
 
     def _forward(self, visit: "_Visit", request: _Request, price: Price | None) -> None:
-        outside = self._connection()
+        outside, link = self._connection(), None
         try:
             try:
                 outside.connect()
-                self.door.keep(outside.sock)
-                outside.sock.settimeout(_ANSWER_S)
+                link = outside.sock
+                self.door.keep(link)
+                link.settimeout(_ANSWER_S)
                 outside.request(request.method, request.path, request.body or None, request.headers)
                 answer = outside.getresponse()
             except (OSError, http.client.HTTPException) as error:
@@ -191,9 +194,9 @@ class ModelProxy:
                 return
             self._pass_back(visit, request, price, answer)
         finally:
-            if outside.sock is not None:
-                self.door.release(outside.sock)
             outside.close()
+            if link is not None:
+                self.door.release(link)
 
     def _connection(self) -> http.client.HTTPConnection:
         host = self._base.hostname or ""
@@ -282,18 +285,26 @@ class _Visit(BaseHTTPRequestHandler):
             _RefusedError: It is too long.
         """
         if "chunked" in (self.headers.get("transfer-encoding") or "").lower():
-            read = b""
-            while (size := int(self.rfile.readline(64).partition(b";")[0], 16)) and len(read) + size < _LONGEST_REQUEST:
-                read += self.rfile.read(size)
-                self.rfile.readline(8)
-            self.rfile.readline(8)
-            return read
+            return b"".join(self._chunks())
         given = self.headers.get("content-length") or "0"
         length = int(given) if given.isascii() and given.isdigit() else _LONGEST_REQUEST + 1
         if length > _LONGEST_REQUEST:
             self.close_connection = True
             raise _RefusedError("its body is too long")
         return self.rfile.read(length)
+
+    def _chunks(self) -> Iterator[bytes]:
+        left = _LONGEST_REQUEST
+        while True:
+            given = self.rfile.readline(64).partition(b";")[0].strip()
+            if not _HEXADECIMAL.fullmatch(given) or (left := left - int(given, 16)) < 0:
+                self.close_connection = True
+                raise _RefusedError("its body is too long, or cannot be read")
+            piece = self.rfile.read(int(given, 16))
+            self.rfile.readline(8)
+            if not piece:
+                return
+            yield piece
 
     def refuse(self, status: int, reason: str) -> None:
         """Answer with an error in a shape that every provider's clients can read."""

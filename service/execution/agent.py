@@ -43,8 +43,10 @@ def run(
     command.prepare()
 
     def say(text: str) -> None:
-        log.write(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
-        log.flush()
+        # The log may be closed by the time that a proxy's last word comes.
+        with contextlib.suppress(ValueError):
+            log.write(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
+            log.flush()
 
     reader = command.invocation.reader or OutcomeReader()
     with (

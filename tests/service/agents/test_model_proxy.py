@@ -1,7 +1,9 @@
 """The model proxy: the key stays outside, every token counts, and a spent budget stops the agent."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,8 +45,9 @@ def ask(monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: M
     """Let a shell script ask the model `times` times with curl; return how that went, with what was used."""
     monkeypatch.setenv("MODEL_KEY", KEY)
 
-    def run(provider: str, path: str, body: dict[str, Any], times: int = 1, **model: Any) -> Any:
+    def run(provider: str, path: str, body: dict[str, Any], times: int = 1, python: str = "pass", **model: Any) -> Any:
         source = (
+            f"{Path(sys.executable).resolve()} - <<'END'\n{python}\nEND\n"
             f"for _ in $(seq {times}); do curl -sS -w '%{{http_code}}\\n' --path-as-is 'http://127.0.0.1:3129{path}' "
             f"-H 'content-type: application/json' -H 'x-api-key: worthless' -d '{json.dumps(body)}' 2>&1; done; env; "
             "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true"
@@ -135,6 +138,23 @@ def test_a_model_that_cannot_be_reached_ends_the_agent(ask: Make, server: ModelS
 
     assert done.reason == "model_unreachable"
     assert "the model at 127.0.0.1 cannot be reached" in str(done.failure)
+
+
+@pytest.mark.parametrize(("body", "passes"), [("{length:x}\r\n{text}\r\n0\r\n\r\n", True), ("zz\r\n", False)])
+def test_a_body_in_chunks_is_put_together_or_refused(
+    ask: Make, server: ModelServer, body: str, *, passes: bool
+) -> None:
+    """As clients send that do not know its length; nonsense ends that connection, and not the agent."""
+    text = json.dumps({"model": "gpt-x"})
+    head = "POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    sent = (head + body.format(length=len(text), text=text)).replace("\r\n", "\\r\\n").replace('"', '\\"')
+    python = (
+        f"import socket; s = socket.create_connection(('127.0.0.1', 3129)); s.sendall(b\"{sent}\"); print(s.recv(99))"
+    )
+    done = ask("openai", *PATHS["openai"], python=python)
+
+    assert done.failure is None, done.log
+    assert len(server.asked) == (2 if passes else 1)
 
 
 def test_the_longest_name_that_fits_has_the_price() -> None:
