@@ -1,5 +1,6 @@
 """What the console costs while nothing happens, and how its keys fare while very much does."""
 
+import os
 import sqlite3
 import statistics
 import subprocess
@@ -26,6 +27,7 @@ def measure(count: int) -> Iterator[Figure]:
     """Idle processor time, memory, and keys during a large sync."""
     yield from _memory(count)
     yield from _idle()
+    yield from _bot()
     yield from _syncing()
 
 
@@ -58,6 +60,29 @@ def _idle() -> Iterator[Figure]:
     yield Figure(
         f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100, bar=0.6
     )
+
+
+def _bot() -> Iterator[Figure]:
+    """A bot at rest, with the default polls."""
+    with tempfile.TemporaryDirectory() as folder, peer(1_000) as base_url:
+        argv = [sys.executable, "-P", "-m", "app", "watch"]
+        bot = subprocess.Popen(argv, env=environment(folder, base_url), stdout=subprocess.DEVNULL)
+        try:
+            time.sleep(2 * IDLE_S)
+            before, start = _cpu_s(bot.pid), time.perf_counter()
+            time.sleep(IDLE_S)
+            used = (_cpu_s(bot.pid) - before) / (time.perf_counter() - start)
+            resident = int(Path(f"/proc/{bot.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        finally:
+            bot.kill()
+            bot.wait()
+    yield Figure(f"processor of a bot at rest, {IDLE_S:.0f} s", used, "0.5 % of a core", 0.005, "%", 100, bar=1)
+    yield Figure("memory of a bot at rest", resident, "60 MB", 60e6, "MB", 1e-6, bar=1)
+
+
+def _cpu_s(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _syncing() -> Iterator[Figure]:

@@ -13,7 +13,7 @@ from app.automations.observing import RunFacts
 from app.automations.occurrences import Anchor, Seen, due, is_labelled, occurrences, upcoming
 from app.rules.placeholders import mentions
 from app.rules.policy import decide, is_quiet, lasts
-from app.rules.rule import DoCommand, OnRun, OnStuck, Rule
+from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, Past, RuleState, Verdict
@@ -122,7 +122,8 @@ class Runner:
         state = self._states[rule.name]
         if lasts(rule) and is_quiet(rule, seen.now):
             return
-        last_due = await self.state.last_due(rule.name, seen.now)
+        comes = isinstance(rule.on, OnSchedule | OnInterval)
+        last_due = await self.state.last_due(rule.name, seen.now) if comes else None
         come = due(rule, Anchor(state.since, last_due), seen.now)
         if come.newest is not None:
             await self._decide(rule, come.newest, come.missed)
@@ -173,7 +174,9 @@ class Runner:
 
     async def _active_run(self, rule: Rule, conversation: str) -> str | None:
         """What overlaps: of a schedule its last run, of a rule about runs the last one in the same conversation."""
-        if rule.overlap == "allow" or (run_id := await self.state.last_result(rule.name, conversation)) is None:
+        if rule.overlap == "allow" or isinstance(rule.do, DoNotify | DoCommand):
+            return None
+        if (run_id := await self.state.last_result(rule.name, conversation)) is None:
             return None
         held = await self.cache.detail(run_id)
         return run_id if held is not None and not held.is_final and held.presence != "lost" else None

@@ -67,9 +67,15 @@ def _past(connection: sqlite3.Connection, rule: str, conversation: str, active_r
         last_day=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(days=1)), to_us(now + AHEAD)),
         in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
         active_run=active_run,
-        has_queued=count("outcome = 'queued'") > 0,
+        has_queued=_has_queued(connection, rule),
         paused=None if held is None else held[0],
     )
+
+
+def _has_queued(connection: sqlite3.Connection, rule: str) -> bool:
+    # By the index of what is open, not by all that the rule ever decided.
+    query = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
+    return connection.execute(query, (rule,)).fetchone() is not None
 
 
 def take(connection: sqlite3.Connection, decision_id: int, expected: Outcome, outcome: Outcome, reason: str) -> bool:
@@ -192,18 +198,22 @@ def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
 
 def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "") -> str | None:
     """The run that the rule made or continued last, in this conversation if one is given."""
-    query = (
-        "SELECT result_id FROM decisions WHERE rule = ? AND result_id IS NOT NULL AND ? IN ('', conversation)"
-        " ORDER BY id DESC LIMIT 1"
-    )
-    row = connection.execute(query, (sqlite_text(rule), sqlite_text(conversation))).fetchone()
+    # One conversation is short; a rule's decisions are read from the newest on.
+    within, order = ("conversation = ? AND rule = ?", "+id") if conversation else ("? = '' AND rule = ?", "decided_us")
+    query = f"SELECT result_id FROM decisions WHERE {within} AND result_id IS NOT NULL ORDER BY {order} DESC"
+    row = connection.execute(f"{query} LIMIT 1", (sqlite_text(conversation), sqlite_text(rule))).fetchone()
     return None if row is None else str(row[0])
 
 
 def last_due(connection: sqlite3.Connection, rule: str, now: datetime) -> datetime | None:
     """The newest point in time that the rule decided on; one that is still to come is from a clock that was wrong."""
-    query = "SELECT max(at_us) FROM decisions WHERE rule = ? AND identity LIKE 'at:%' AND at_us <= ?"
-    return from_us_or_none(connection.execute(query, (sqlite_text(rule), to_us(now))).fetchone()[0])
+    # By the claim's own index: a look must not read all that a rule ever decided.
+    query = (
+        "SELECT at_us FROM decisions WHERE rule = ? AND identity >= 'at:' AND identity < 'at;' AND at_us <= ?"
+        " ORDER BY identity DESC LIMIT 1"
+    )
+    row = connection.execute(query, (sqlite_text(rule), to_us(now))).fetchone()
+    return None if row is None else from_us(row[0])
 
 
 def conversation(connection: sqlite3.Connection, run_id: str) -> str:

@@ -135,7 +135,8 @@ async def test_a_loop_ends_at_the_limit_of_its_conversation(place: Place) -> Non
 
 async def test_a_schedule_waits_for_its_last_run(place: Place) -> None:
     """Skipped by default; with overlap = queue one waits, and a second one does not."""
-    skips, queues = rule(on=HOURLY), rule(on=HOURLY, name='"q"', overlap='"queue"')
+    do = '{ start = "go", repository = "acme/api" }'
+    skips, queues = rule(on=HOURLY, do=do), rule(on=HOURLY, do=do, name='"q"', overlap='"queue"')
     runner = place.runner(f"{skips}\n{queues}")
     await runner.look()
     place.acts.results = [Result("done", result_id="run_1"), Result("done", result_id="run_1")]
