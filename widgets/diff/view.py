@@ -33,7 +33,7 @@ class DiffView(TextView):
         Binding("left_curly_bracket", "file(-1)", "previous file", show=False, key_display="{", id="diff.prev_file"),
         Binding("right_parenthesis", "hunk(1)", "next hunk", key_display=")", id="diff.next_hunk"),
         Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, key_display="(", id="diff.prev_hunk"),
-        Binding("z", "fold", "fold", tooltip="The file under the cursor", id="diff.fold"),
+        Binding("z", "fold", "fold", show=False, tooltip="The file under the cursor", id="diff.fold"),
         Binding("Z", "fold_all", "fold all", show=False, tooltip="All files, or none", id="diff.fold_all"),
         Binding("vertical_line", "split", "side by side", show=False, key_display="|", id="diff.split"),
     ]

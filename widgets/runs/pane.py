@@ -1,4 +1,4 @@
-"""The pane of one run: two lines, a column or a whole page, depending on the room."""
+"""The pane of one run: two lines or a column, depending on the room."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from widgets.runs import facts
 from widgets.runs.facts import RunView
 from widgets.runs.timeline import timeline, timeline_in_brief
 
-PaneForm = Literal["strip", "column", "page"]
+PaneForm = Literal["strip", "column"]
 
 RESTS: Final = timedelta(seconds=5)
 """How long the ages of a run that has ended may lag: nothing of it moves."""
@@ -113,9 +113,8 @@ class RunPane(VerticalScroll, can_focus=True):
         lines += facts.heading("Timeline", "as observed, to scale") + timeline(self._view, now, as_of, width)
         lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(self._view, now, width)
         if self._view.branch.total > 1:
-            is_page = self._form == "page"
-            note = f"{facts.counted(self._view.branch.total)} runs{' · ] older · [ newer' if is_page else ''}"
-            more = "" if is_page else ": b shows them all"
+            note = f"{facts.counted(self._view.branch.total)} runs"
+            more = ": b shows them all"
             lines += facts.heading("On this branch", note) + facts.branch(self._view, now, width, more)
         return lines
 
