@@ -6,11 +6,9 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from service.agents.options import ModelAccess, Price
@@ -18,18 +16,16 @@ from service.agents.outcome import Failure
 from service.egress.budget import BudgetSpentError, Ledger, SpendingWatch
 from service.egress.door import Door
 from service.egress.usage import Meter, price_of
+from service.egress.visit import ClosedError, RefusedError, Visit, document_of
 
-_LONGEST_REQUEST: Final = 64 << 20
 _CONNECT_S: Final = 20.0
 _ANSWER_S: Final = 600.0
 _TRIES: Final = 3
 """Failures in a row after which an agent is not left to try for ever."""
-_GOOD, _ELSEWHERE = 2, 3
+_GOOD: Final = 2
 """The hundreds of a status."""
 _CHUNK: Final = 65_536
 _PASSED_ON: Final = ("content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client")
-_PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-id")
-_HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{1,8}")
 _NO_CREDIT: Final = re.compile(rb"insufficient_quota|credit balance is too low|billing_hard_limit", re.IGNORECASE)
 UNAUTHORIZED: Final = frozenset({401, 403})
 
@@ -85,14 +81,6 @@ class _Request:
     """Empty: it costs nothing."""
 
 
-class _RefusedError(Exception):
-    """A request is not passed on; the text says why."""
-
-
-class _ClosedError(_RefusedError):
-    """It is none that an agent needs: programs also ask for news and send statistics."""
-
-
 class ModelProxy:
     """One agent's way to its model, for one turn; `key` never leaves this process but to the provider."""
 
@@ -122,9 +110,9 @@ class ModelProxy:
 
     def _serve(self, inside: socket.socket) -> None:
         inside.settimeout(_ANSWER_S)
-        _Visit(inside, self)
+        Visit(inside, self.answer)
 
-    def answer(self, visit: "_Visit") -> None:
+    def answer(self, visit: Visit) -> None:
         """Pass one request on, and its answer back."""
         try:
             request = self._checked(visit)
@@ -134,8 +122,8 @@ class ModelProxy:
         except BudgetSpentError as error:
             self._fail(Failure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
             visit.refuse(403, str(error))
-        except _RefusedError as error:
-            if not isinstance(error, _ClosedError):
+        except RefusedError as error:
+            if not isinstance(error, ClosedError):
                 self._fail(Failure("failed", f"the model's proxy refused a request: {error}"))
             visit.refuse(403, str(error))
         except OSError:
@@ -146,16 +134,16 @@ class ModelProxy:
             )
             raise
 
-    def _checked(self, visit: "_Visit") -> _Request:
+    def _checked(self, visit: Visit) -> _Request:
         parts = urlsplit(visit.path)
         # A base URL may hold the version, as OpenAI-compatible servers have it, or not.
         path = parts.path if parts.path.startswith("/v1") else f"/v1{parts.path}"
         billed = self._provider.billed.fullmatch(path)
         if billed is None and not self._provider.free.fullmatch(path):
-            raise _ClosedError(f"{visit.command} {path[:200]} is not open to agents")
+            raise ClosedError(f"{visit.command} {path[:200]} is not open to agents")
         body, model = visit.body(), ""
         if billed is not None:
-            document = _document(body)
+            document = document_of(body)
             model = billed.groupdict().get("model") or str(document.get("model") or "unknown")[:200]
             if path.endswith("completions") and document.get("stream"):
                 # Otherwise a stream says nothing of what it used.
@@ -175,10 +163,10 @@ class ModelProxy:
         price = price_of(request.model, self._access.prices)
         budget = self._access.budget
         if request.model and price is None and (budget.run_usd or budget.day_usd):
-            raise _RefusedError(f"there is no price for the model {request.model!r}: add it to prices of the agent")
+            raise RefusedError(f"there is no price for the model {request.model!r}: add it to prices of the agent")
         return price
 
-    def _forward(self, visit: "_Visit", request: _Request, price: Price | None) -> None:
+    def _forward(self, visit: Visit, request: _Request, price: Price | None) -> None:
         outside, link = self._connection(), None
         try:
             try:
@@ -206,7 +194,7 @@ class ModelProxy:
         return http.client.HTTPSConnection(host, self._base.port, timeout=_CONNECT_S, context=context)
 
     def _pass_back(
-        self, visit: "_Visit", request: _Request, price: Price | None, answer: http.client.HTTPResponse
+        self, visit: Visit, request: _Request, price: Price | None, answer: http.client.HTTPResponse
     ) -> None:
         is_good = answer.status // 100 == _GOOD
         meter = Meter(len(request.body), is_stream="event-stream" in (answer.headers.get("content-type") or ""))
@@ -256,95 +244,3 @@ class ModelProxy:
         with self._lock:
             self.trouble = failure
             self.end = self.end or (failure if is_final else None)
-
-
-class _Visit(BaseHTTPRequestHandler):
-    """One connection of the agent's."""
-
-    protocol_version = "HTTP/1.1"
-
-    def __init__(self, connection: socket.socket, proxy: ModelProxy) -> None:
-        self._proxy = proxy
-        self._is_away = False
-        super().__init__(connection, "agent", None)  # type: ignore[arg-type]  # no server and no address are needed
-
-    def do_GET(self) -> None:
-        """Answer."""
-        self._is_away = False
-        self._proxy.answer(self)
-
-    do_POST = do_GET  # noqa: N815 — see above
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing: the agent's log is not a place for each request."""
-
-    def body(self) -> bytes:
-        """Read the request's body.
-
-        Raises:
-            _RefusedError: It is too long.
-        """
-        if "chunked" in (self.headers.get("transfer-encoding") or "").lower():
-            return b"".join(self._chunks())
-        given = self.headers.get("content-length") or "0"
-        length = int(given) if given.isascii() and given.isdigit() else _LONGEST_REQUEST + 1
-        if length > _LONGEST_REQUEST:
-            self.close_connection = True
-            raise _RefusedError("its body is too long")
-        return self.rfile.read(length)
-
-    def _chunks(self) -> Iterator[bytes]:
-        left = _LONGEST_REQUEST
-        while True:
-            given = self.rfile.readline(64).partition(b";")[0].strip()
-            if not _HEXADECIMAL.fullmatch(given) or (left := left - int(given, 16)) < 0:
-                self.close_connection = True
-                raise _RefusedError("its body is too long, or cannot be read")
-            piece = self.rfile.read(int(given, 16))
-            self.rfile.readline(8)
-            if not piece:
-                return
-            yield piece
-
-    def refuse(self, status: int, reason: str) -> None:
-        """Answer with an error in a shape that every provider's clients can read."""
-        error = {"type": "permission_error", "code": status, "status": "PERMISSION_DENIED", "message": reason}
-        text = json.dumps({"type": "error", "error": error}).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def begin(self, answer: http.client.HTTPResponse) -> None:
-        """Begin to pass an answer back."""
-        # Not followed: the key belongs to one host.
-        self.send_response(502 if answer.status // 100 == _ELSEWHERE else answer.status)
-        for name in _PASSED_BACK:
-            if value := answer.headers.get(name):
-                self.send_header(name, value)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-
-    def send(self, piece: bytes) -> None:
-        """Pass a piece on, unless the agent has gone."""
-        try:
-            if not self._is_away:
-                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        except OSError:
-            self._is_away = self.close_connection = True
-
-    def finish_answer(self) -> None:
-        """End the answer."""
-        if not self._is_away:
-            self.wfile.write(b"0\r\n\r\n")
-
-
-def _document(body: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise _RefusedError("its body is not JSON") from error
-    if not isinstance(document, dict):
-        raise _RefusedError("its body is not an object")
-    return document
