@@ -5,6 +5,7 @@ from tests.console.journeys.conftest import Walked
 from tests.console.journeys.steps import Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.fault_server import Drop, Respond
+from tests.waiting import until
 from widgets.health import Card
 
 HEALTHY = {"github": {"status": "ok"}}
@@ -36,7 +37,7 @@ async def test_a_code_host_that_went_bad_is_told_once_with_since_when(
     async with walked() as hand:
         service.board.health["github"] = {"status": "unreachable"}
         await polls(hand.scene)
-        assert of_troubles(told) == ["Code host github is unreachable"]
+        await until(lambda: of_troubles(told) == ["Code host github is unreachable"])
         await polls(hand.scene)
 
         await hand.do("2", "2 Health")
@@ -48,7 +49,7 @@ async def test_a_code_host_that_went_bad_is_told_once_with_since_when(
         await polls(hand.scene)
         await hand.see("✓ ok", "22:01:30 9m02s")
         assert "so far" not in hand.scene.text
-        assert of_troubles(told) == ["Code host github is unreachable", "Code host github is well again"]
+        await until(lambda: of_troubles(told) == ["Code host github is unreachable", "Code host github is well again"])
 
 
 async def test_a_run_that_fails_is_told_once_and_found(walked: Walked, service: Service, told: list[str]) -> None:
@@ -91,7 +92,11 @@ async def test_our_own_link_is_no_hosts_trouble(walked: Walked, service: Service
         await polls(hand.scene)
         await hand.see("✓ up", "● live")
         assert "No newer answer" not in hand.scene.text
-        assert of_troubles(told) == ["No link to the service: acme-prod", "The link to the service is back: acme-prod"]
+        await until(
+            lambda: (
+                of_troubles(told) == ["No link to the service: acme-prod", "The link to the service is back: acme-prod"]
+            )
+        )
 
 
 async def test_a_refused_token_is_neither(walked: Walked, service: Service, told: list[str]) -> None:
@@ -105,4 +110,4 @@ async def test_a_refused_token_is_neither(walked: Walked, service: Service, told
         await hand.see("✓ answers", "✗ refused (401)", "Create an API token")
         assert bad_hosts(hand.scene) == 0
         assert "service unreachable" not in hand.scene.text
-        assert of_troubles(told) == ["The service refuses the token (401): acme-prod"]
+        await until(lambda: of_troubles(told) == ["The service refuses the token (401): acme-prod"])
