@@ -118,6 +118,11 @@ class DiffView(TextView):
         return self.screen.size.width >= SPLIT_FROM if self._split is None else self._split
 
     @property
+    def count(self) -> int:
+        """The number of files, as far as they were read."""
+        return len(self._starts)
+
+    @property
     def file(self) -> int | None:
         """The file under the cursor."""
         return self._place(self._cursor)[0] if self._starts else None

@@ -148,16 +148,16 @@ class ChangesPart(Part):
             self._clear()
             self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
         change = await self.results().change(detail, subject.turn)
+        self._clear()
         self._shown = wanted
         if isinstance(change, Unavailable):
-            self._clear()
             self.view.say(unavailable("The changes are not to be had.", change.reason))
             return
         self._change = change
         await self._show(change)
 
     def _clear(self) -> None:
-        self._change = None
+        self._change, self._shown = None, ()
         self._files.display = False
         self.view.show(DiffRows(Patch(b"")), (), "")
 
@@ -232,8 +232,11 @@ class ChangesPart(Part):
 
     @on(DiffView.FileEntered)
     def _file_entered(self, message: DiffView.FileEntered) -> None:
+        # Another change may have taken its place.
+        if self._change is None or message.file != self.view.file:
+            return
         path = self.view.changed(message.file).path
-        paths = [file.path for file in self._change.files] if self._change is not None else []
+        paths = [file.path for file in self._change.files]
         if path in paths:
             self._files.seek(str(paths.index(path)))
 
@@ -254,7 +257,9 @@ class ChangesPart(Part):
     async def _colour(self, file: int, shown: tuple[object, ...]) -> None:
         detail = self.subject.detail
         async with self._lexing:
-            if detail is None or shown != self._shown or (facts := self.view.changed(file)).is_binary:
+            # Another change may have taken its place, with fewer files.
+            is_gone = shown != self._shown or file >= self.view.count
+            if detail is None or is_gone or (facts := self.view.changed(file)).is_binary:
                 return
             sides = (facts.old_blob, facts.old_path or facts.path), (facts.new_blob, facts.path)
             old, new = [await self._side(detail, blob, path) for blob, path in sides]

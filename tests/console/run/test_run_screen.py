@@ -102,7 +102,9 @@ async def test_another_turn_has_its_own_change_and_log(run_on_show: OnShow) -> N
     """`>` goes from the whole run to its first turn, `<` back."""
     results = ScriptedResults()
     async with run_on_show(results) as scene:
-        await scene.press("f4", "greater_than_sign")
+        await scene.press("f4", "G")
+        results.change_ = change_of(PATCH[: PATCH.index(b"diff --git a/docs")])
+        await scene.press("greater_than_sign")
         assert results.asked[-1] == ("change", 1)
         assert "turn 1 of 2" in scene.text
         await scene.press("f5")
