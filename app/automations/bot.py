@@ -226,6 +226,7 @@ class Bot:
     async def _may_work(self) -> bool:
         if self._lease is None:
             return False
+        self.state.check_place()
         holds = await self._lease.acquire(LEASE, self._owner, LEASE_S)
         if holds != self._is_working:
             self._is_working = holds

@@ -120,7 +120,8 @@ class Runner:
 
     async def _look(self, rule: Rule, seen: Seen) -> None:
         state = self._states[rule.name]
-        if lasts(rule) and is_quiet(rule, seen.now):
+        # What was so before the rule is history, whatever the hour.
+        if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
             return
         comes = isinstance(rule.on, OnSchedule | OnInterval)
         last_due = await self.state.last_due(rule.name, seen.now) if comes else None
@@ -248,24 +249,43 @@ class Runner:
         for decision in await self.state.open_decisions():
             rule = by_name.get(decision.rule)
             if rule is None:
-                await self._close(decision, "expired", "its rule is gone or switched off")
-            elif decision.outcome == "queued" and decision.decided_at < self._states[rule.name].since:
-                await self._close(decision, "expired", "its rule was edited")
+                await self._give_up(decision, now)
             elif decision.outcome == "acting":
                 await self._resume(rule, decision, now)
-            elif decision.outcome == "waiting":
-                await self._expire(rule, decision, now)
-            elif (
-                decision.outcome == "approved" or await self._active_run(rule, decision.occurrence.conversation) is None
-            ):
+            elif why := self._why_expired(rule, decision, now):
+                await self._close(decision, "expired", why)
+            elif decision.outcome == "approved":
                 await self._take(rule, decision)
+            elif decision.outcome == "queued":
+                await self._advance(rule, decision, now)
 
-    async def _close(self, decision: Decision, outcome: Outcome, why: str) -> Decision:
-        return await self.state.settle(replace(decision, outcome=outcome, reason=why))
+    async def _close(self, decision: Decision, outcome: Outcome, why: str) -> None:
+        self.journal(await self.state.settle(replace(decision, outcome=outcome, reason=why)))
 
-    async def _expire(self, rule: Rule, decision: Decision, now: datetime) -> None:
-        if now - decision.decided_at > rule.approval_expires:
-            self.journal(await self._close(decision, "expired", "not approved in time"))
+    async def _give_up(self, decision: Decision, now: datetime) -> None:
+        why = "its rule is gone or switched off"
+        if decision.outcome != "acting":
+            await self._close(decision, "expired", why)
+        elif await self.state.adopt(decision.decision_id, now):
+            # Another process may be at it: such a rule can still be set off by hand.
+            await self._close(decision, "interrupted", f"{why}; whether it was done is not known")
+
+    def _why_expired(self, rule: Rule, decision: Decision, now: datetime) -> str:
+        """Why what waits will not be done; empty: it may be."""
+        # A request that was kept is compared when it is sent.
+        if decision.request_json is None and decision.decided_at < self._states[rule.name].since:
+            return "its rule was edited"
+        over = now - decision.decided_at - rule.approval_expires
+        if decision.outcome == "waiting" and over > timedelta(0):
+            return "not approved in time"
+        return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
+
+    async def _advance(self, rule: Rule, decision: Decision, now: datetime) -> None:
+        state = (await self.state.rule_states()).get(rule.name)
+        if state is not None and state.paused is not None:
+            await self._close(decision, "skipped", f"the rule is paused: {state.paused}")
+        elif not is_quiet(rule, now) and await self._active_run(rule, decision.occurrence.conversation) is None:
+            await self._take(rule, decision)
 
     async def _take(self, rule: Rule, decision: Decision) -> None:
         if await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason):
@@ -284,7 +304,7 @@ class Runner:
             return
         if isinstance(rule.do, DoCommand) and not is_mine:
             why = "the process ended before it could say whether it was done; it is not repeated"
-            self.journal(await self._close(decision, "interrupted", why))
+            await self._close(decision, "interrupted", why)
             return
         await self._act(rule, decision)
 

@@ -4,15 +4,18 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
-from storage.database import data_version, make_fleeting
+from storage.database import make_fleeting
+from storage.errors import DatabaseUnopenableError
+from storage.private_file import file_identity
 from storage.records.decision import Decision, Occurrence, Past, Verdict
 from storage.state import decisions, deliveries, inbox, rules, silences
 from storage.state.opening import DAMAGE_CURE, connect
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
+_CURE: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
 Decide = Callable[[Past], Verdict]
 
 
@@ -22,6 +25,7 @@ class State:
     def __init__(self, thread: DatabaseThread, clock: Clock) -> None:
         self.writer = self.reader = thread
         self.clock = clock
+        self._file = file_identity(thread.path)
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -51,6 +55,7 @@ class State:
         Returns:
             The decision; None: it was claimed before, by any process.
         """
+        self.check_place()
         now = self.clock()
 
         def job(connection: sqlite3.Connection) -> Decision | None:
@@ -58,12 +63,21 @@ class State:
 
         return await self.writer.run(job)
 
+    def check_place(self) -> None:
+        """Check that the file is still where other processes look for it.
+
+        Raises:
+            StorageError: It is not; what is claimed in it would be acted on by others as well.
+        """
+        path = self.writer.path
+        if file_identity(path) != self._file:
+            raise DatabaseUnopenableError(f"{path} was moved or deleted. {_CURE}", path=path)
+
     async def settle(self, decision: Decision) -> Decision:
         """Record what became of a decision, as its outcome, reason, `action_id` and `result_id` say."""
         return await self.writer.run(partial(decisions.settle, decision=decision, at=self.clock()))
 
     make_fleeting = writes(make_fleeting)
-    data_version = reads(data_version)
     begin_rule = writes(rules.begin)
     mark_looked = writes(rules.mark_looked)
     pause = writes(rules.pause)

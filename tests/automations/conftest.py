@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from app.api.requests import StartRun, WriteRequest
-from app.automations.acting import Result
+from app.automations.acting import CannotActError, Result
 from app.automations.observing import Observer
 from app.automations.runner import Runner
 from app.config.load import parse
 from app.notify.incidents import IncidentReader
-from app.rules.rule import Rule
+from app.rules.rule import DoCommand, Rule
 from storage.cache import Cache
 from storage.database import make_fleeting
 from storage.errors import StorageError
@@ -46,6 +46,8 @@ class Recorder:
         return self.results.pop(0) if self.results else Result("done")
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
+        if isinstance(rule.do, DoCommand):
+            raise CannotActError("it sends nothing to the service")
         return StartRun(f"{rule.name} {decision.occurrence.facts.get('run.id', '')}", Repository.parse("acme/api"))
 
 

@@ -3,13 +3,16 @@
 import asyncio
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from app.automations.acting import Result
 from app.automations.bot import LEASE
-from storage.errors import DiskFullError
+from app.automations.occurrences import asked_for
+from storage.errors import DiskFullError, StorageError
+from storage.ledger.owner import Owner, this_process
 from tests.automations.conftest import Place, rule
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_who_works import at_work, looked
@@ -104,6 +107,102 @@ async def test_a_run_that_flips_is_one_conversation(place: Place) -> None:
 
     outcomes = [each.outcome for each in await place.state.journal(limit=1_000)]
     assert (outcomes.count("done"), outcomes.count("failed"), outcomes.count("limited")) == (2, 1, 97)
+
+
+@pytest.mark.parametrize(
+    ("do", "changed", "hours", "outcome"),
+    [
+        ('{ command = ["true"] }', '{ command = ["false"] }', 0, ("expired", "its rule was edited")),
+        ('{ continue = "go" }', '{ continue = "go" }', 25, ("expired", "approved, but not sent in time")),
+        ('{ continue = "go" }', '{ continue = "go" }', 23, ("done", "")),
+    ],
+)
+async def test_an_approval_holds_for_what_was_shown_and_for_its_time(
+    place: Place, do: str, changed: str, hours: int, outcome: tuple[str, str]
+) -> None:
+    """A command that was edited while it waited does not run, nor is anything sent after its time."""
+    runner = place.runner(rule(do=do, approval="true"))
+    await runner.look()
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    await runner.look()
+    (waiting,) = await place.state.open_decisions()
+    await place.state.take(waiting.decision_id, "waiting", "approved", "approved by ann")
+    place.world.pass_(hours=hours, minutes=10)
+    await place.runner(rule(do=changed, approval="true")).look()
+
+    assert place.outcomes[-1] == outcome
+    assert len(place.acts.done) == (outcome[0] == "done")
+
+
+async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_that_does_it(place: Place) -> None:
+    """A bot at work closes nothing that another process is about to do."""
+    text = rule(do='{ command = ["true"] }', enabled="false")
+    place.acts.results = [Result("failed", "not yet", may_repeat=True)]
+    by_hand = place.runner(text)
+    await by_hand.set_off(by_hand.rules[0], asked_for(place.world.now, None))
+    await place.owned_by(replace(this_process(), pid=1, started="?"))
+    await place.runner(text).look()
+
+    assert [each.outcome for each in await place.state.open_decisions()] == ["acting"]
+    await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
+    await place.runner(text).look()
+    assert place.outcomes[-1][0] == "interrupted"
+
+
+@pytest.mark.parametrize(("is_paused", "outcome"), [(True, "skipped"), (False, "queued")])
+async def test_what_is_queued_waits_in_quiet_hours_and_ends_where_its_rule_is_paused(
+    place: Place, *, is_paused: bool, outcome: str
+) -> None:
+    """A rule that a person paused does nothing any longer, though its last run has ended."""
+    hour = place.world.now.astimezone()
+    quiet = f'"{hour + timedelta(hours=3):%H:%M}-{hour + timedelta(hours=4):%H:%M}"'
+    runner = place.runner(rule(on=HOURLY, overlap='"queue"', quiet=quiet))
+    await runner.look()
+    place.acts.results = [Result("done", result_id="run_1")]
+    await place.world.run("run_1", "working")
+    for _ in range(2):
+        place.world.pass_(hours=1)
+        await runner.look()
+    if is_paused:
+        await place.state.pause("r", "by ann")
+    place.world.pass_(minutes=90)
+    await place.world.run("run_1", "completed")
+    await runner.look()
+
+    assert len(place.acts.done) == 1
+    (second,) = [
+        each for each in await place.state.journal() if each.occurrence.identity.startswith("at:2026-05-01T14")
+    ]
+    assert second.outcome == outcome
+
+
+async def test_a_rule_that_was_made_in_its_quiet_hours_tells_what_began_in_them(place: Place) -> None:
+    """Only what was so before the rule is history."""
+    hour = place.world.now.astimezone()
+    quiet = f'"{hour:%H:%M}-{hour + timedelta(hours=1):%H:%M}"'
+    runner = place.runner(rule(on='{ health = "not ok" }', quiet=quiet))
+    await place.world.health(github="ok")
+    await runner.look()
+    for _ in range(70):
+        place.world.pass_(minutes=1)
+        await place.world.health(github="unreachable")
+    await runner.look()
+
+    assert len(place.acts.done) == 1
+
+
+async def test_a_state_that_is_taken_away_under_a_bot_ends_its_work(place: Place) -> None:
+    """Another process would begin a new one, and both would act: it claims nothing in a file that is gone."""
+    runner = place.runner(rule())
+    await runner.look()
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    place.state.writer.path.rename(place.state.writer.path.with_name("moved"))
+
+    with pytest.raises(StorageError, match=r"moved or deleted.*start it again"):
+        await runner.look()
+    assert place.acts.done == []
 
 
 async def test_a_slow_deed_keeps_the_lease(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
