@@ -186,8 +186,8 @@ class Bot:
             try:
                 if self._is_working:
                     await dispatcher.postman.deliver()
-            except* StorageError as errors:
-                self._storage_failed(errors.exceptions[0])
+            except StorageError as error:
+                self._storage_failed(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_EVERY_S):
                     await self._made.wait()

@@ -148,7 +148,10 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
         if held is None or held.outcome != "waiting":
             was = "There is no such decision" if held is None else f"Decision {decision} does not wait: {held.outcome}"
             raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
-        await state.take(decision, "waiting", "approved", f"approved by {getpass.getuser()}")
+        if not await state.take(decision, "waiting", "approved", f"approved by {getpass.getuser()}"):
+            raise failed(
+                "not_found", f"Decision {decision} no longer waits. See: runwarden automations log {held.rule!r}"
+            )
     document: dict[str, object] = {"decision": decision, "rule": held.rule, "outcome": "approved"}
     invocation.output.record(document, [("approved", f"{decision}"), ("automation", held.rule)])
     return Exit.DONE
@@ -172,6 +175,8 @@ async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> in
         raise failed("usage", f"{rule.name}: {error}.") from error
     finally:
         await bot.close()
+    if not seen:
+        raise failed("wrong_state", f"{rule.name} was set off at this very moment. See: runwarden automations log")
     last = seen[-1]
     pairs = [("outcome", last.outcome), ("why", last.reason), ("made", last.result_id or "")]
     invocation.output.record(document(last), [pair for pair in pairs if pair[1]])

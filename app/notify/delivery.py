@@ -61,9 +61,10 @@ class Postman:
         await self.state.release_orphans(now)
         due = sorted(await self.state.due_deliveries(now), key=lambda each: each.message.route)
         routes = [list(each) for _, each in groupby(due, key=lambda each: each.message.route)]
-        async with asyncio.TaskGroup() as tasks:
-            for deliveries in routes:
-                tasks.create_task(self._deliver(deliveries))
+        ended = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
+        for failure in (each for each in ended if each is not None):
+            # Not a group of them: callers expect a storage failure as everywhere else.
+            raise failure
 
     async def _deliver(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:

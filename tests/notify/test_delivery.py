@@ -15,6 +15,7 @@ import pytest
 from app.config import NotifyRoute, NotifySettings
 from app.notify.delivery import BACKOFF, send
 from app.notify.rendering import rendered
+from storage.errors import DiskFullError
 from storage.ledger.owner import Owner
 from storage.records.alert import Delivery, Message
 from tests.fault_server import FaultServer, Respond
@@ -181,3 +182,17 @@ async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(desk:
     await desk.pass_(dispatcher, minutes=9)
     desk.world.pass_(days=90)
     assert await desk.deliver(dispatcher.postman) == ["expired"]
+
+
+async def test_a_state_that_fails_during_a_delivery_is_one_failure(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As everywhere else: a command and a console show it with its cure, without a group around it."""
+    dispatcher = await desk.began()
+    await desk.world.run("run_1", "failed")
+    await dispatcher.look(at_once=True)
+
+    async def settle(*_: object, **__: object) -> None:
+        raise DiskFullError("No space left.", path=Path("state.sqlite3"))
+
+    monkeypatch.setattr(desk.state, "settle_delivery", settle)
+    with pytest.raises(DiskFullError):
+        await desk.deliver(dispatcher.postman)
