@@ -174,6 +174,12 @@ class ChangesPart(Part):
             await asyncio.to_thread(rows.extend, STEP)
             self.view.grew()
             self._settle()
+        self._give_up_place()
+
+    def _give_up_place(self) -> None:
+        if self._place is not None:
+            self.session.notify(f"{self._place[0]} is not among the changed files.")
+            self._place = None
 
     def _about(self, change: Change) -> str:
         added = sum(file.additions or 0 for file in change.files)
