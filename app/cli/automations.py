@@ -9,7 +9,7 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import CommandGroup, FactCommand, async_command
+from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
 from app.cli.table import Column
 from app.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, Decision, Outcome, RuleState
@@ -91,7 +91,7 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], replay: st
 
 @automations.command("log", cls=FactCommand)
 @click.argument("name", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of lines.")
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of lines.")
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)), help="Repeatable.")
 @async_command
 async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcomes: tuple[Outcome, ...]) -> int:
@@ -139,7 +139,7 @@ async def resume(invocation: Invocation, /, *, name: str) -> int:
 
 
 @automations.command("approve", cls=FactCommand)
-@click.argument("decision", type=click.IntRange(min=1))
+@click.argument("decision", type=COUNT)
 @async_command
 async def approve(invocation: Invocation, /, *, decision: int) -> int:
     """Approve what waits for it, by the number that `automations log` shows; it is sent as it was shown."""

@@ -7,7 +7,7 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import CommandGroup, FactCommand, async_command
+from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
 from app.cli.table import Column
 from app.times import exact_ago, parse_duration, rfc3339
 from storage.records.alert import Delivery, Message, Silence
@@ -46,7 +46,7 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
 
 
 @notify.command("log", cls=FactCommand)
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many, the newest.")
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="How many, the newest.")
 @async_command
 async def log(invocation: Invocation, /, *, limit: int) -> int:
     """List the messages that were made, newest first, and what became of each."""
@@ -65,7 +65,7 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
 
 
 @notify.command("ack", cls=FactCommand)
-@click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
+@click.argument("numbers", nargs=-1, required=True, type=COUNT, metavar="NUMBER...")
 @async_command
 async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
     """Acknowledge messages by the number in their text: they are neither repeated nor escalated."""
@@ -121,7 +121,7 @@ async def add_silence(invocation: Invocation, /, *, pattern: str, length: str, r
 
 
 @silences.command("end", cls=FactCommand)
-@click.argument("number", type=int)
+@click.argument("number", type=COUNT)
 @async_command
 async def end_silence(invocation: Invocation, /, *, number: int) -> int:
     """End a silence now: what is still so is told."""

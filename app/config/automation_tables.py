@@ -94,7 +94,7 @@ def read_tables(file: Path) -> AutomationTables:
     held = _array(toml_values(file, text).get(_KEY, []))
     if [toml_values(file, text[start:end]).get(_KEY) for start, end in spans] != [[each] for each in held]:
         raise ConfigError("these automations are not tables of their own.", cure="Edit the file itself.", file=file)
-    return AutomationTables(file, text, spans, tuple(str(each["name"]) for each in held))
+    return AutomationTables(file, text, spans, tuple(str(each.get("name", "")) for each in held))
 
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":

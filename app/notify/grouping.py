@@ -54,7 +54,8 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Verdict:
         return "muted"
     if alert.kind in ENDING and (found := _of_problem(alert, waited, at, notify)) != "tell":
         return found
-    if waited > LONGEST:
+    lasts = alert.kind in ENDING and alert.kind != "failed" and at.present.has(alert.group, alert.at)
+    if waited > LONGEST and not lasts:
         return "expired"
     # What only happens is not so any longer when the silence ends.
     return "muted" if alert.kind not in ENDING and at.is_silenced(alert) else "tell"

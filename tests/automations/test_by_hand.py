@@ -11,9 +11,9 @@ import pytest
 from app.automations.by_hand import hand_over, process_of
 from storage.records.decision import Occurrence
 from tests.automations.test_acting import Service, automation, configured, service
-from tests.cli.conftest import Inside
+from tests.cli.conftest import CommandLine, Inside, lone
 
-__all__ = ["service"]
+__all__ = ["lone", "service"]
 
 LISTENS = "import signal; print(end='.', flush=True); signal.sigwait([signal.SIGHUP]); print('heard')"
 BLOCKS = f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP]); {LISTENS}"
@@ -75,3 +75,13 @@ def test_an_approval_that_another_person_was_faster_with_is_not_claimed(
     late = cli("automations", "approve", "1")
 
     assert (late.code, "no longer waits" in late.err) == (7, True)
+
+
+@pytest.mark.parametrize(
+    "command", ["automations approve", "automations log --limit", "notify silences end", "notify ack"]
+)
+def test_a_number_that_no_row_can_have_is_a_mistake_of_usage(lone: CommandLine, command: str) -> None:
+    """It ends with its range, and without a traceback."""
+    found = lone(*command.split(), str(2**63))
+
+    assert (found.code, "is not in the range" in found.err) == (2, True)

@@ -98,3 +98,17 @@ async def test_nothing_is_told_again_after_it_was_acknowledged(desk: Desk) -> No
     assert await desk.pass_(dispatcher, looks=2, seconds=30) == [FAILED]
     assert await desk.pass_(dispatcher, minutes=14) == []
     assert await desk.pass_(dispatcher, minutes=1) == [f"Not acknowledged: {FAILED}"]
+
+
+async def test_a_silence_of_weeks_ends_and_tells_what_is_still_so(desk: Desk) -> None:
+    """What lasts does not expire behind a silence, however long that is; that a run once failed does."""
+    dispatcher, now = await desk.began(), desk.world.now
+    await desk.state.add_silence("*", now + timedelta(days=20), "moving house", now)
+    await desk.world.run("run_1", "failed")
+    for _ in range(2):
+        await desk.world.link("unreachable")
+        assert await desk.pass_(dispatcher, minutes=10) == []
+    desk.world.pass_(days=20)
+    (title,) = await desk.pass_(dispatcher, minutes=1)
+
+    assert title.startswith("No link to the service")

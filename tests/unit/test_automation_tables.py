@@ -170,3 +170,12 @@ def test_a_table_is_read_as_the_file_would_be() -> None:
     rule = read_rule(THIRD, parse(Path("config.toml"), ""))
 
     assert (rule,) == parse(Path("config.toml"), THIRD).automations
+
+
+def test_an_automation_without_a_name_is_shown_as_none(tmp_path: Path) -> None:
+    """A file that is being edited elsewhere is a mistake in it, and no failure of the console."""
+    file = tmp_path / "config.toml"
+    file.write_text('[[automations]]\non = { every = "1h" }\n')
+
+    with pytest.raises(ConfigError, match="there is no automation 'r'"):
+        read_tables(file).written("r")
