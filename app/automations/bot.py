@@ -65,6 +65,8 @@ class Bot:
     _rang: asyncio.Event = field(default_factory=asyncio.Event)
     _is_working: bool = False
     """Whether this process holds the lease."""
+    _is_failing: bool = False
+    """Whether the last look at the rules ended with a file that fails."""
     counts: RunCounts = field(default_factory=RunCounts)
 
     async def open(self) -> None:
@@ -127,7 +129,7 @@ class Bot:
         return await snapshot(engine, self.state, self.counts, is_working=self._is_working)
 
     async def is_well(self) -> bool:
-        """Whether no poll fails and the runs were shown lately, by whichever process asked.
+        """Whether rules can be looked at, no poll fails, and the runs were shown lately, by whichever process asked.
 
         Raises:
             StorageError: The cache cannot be read.
@@ -136,7 +138,7 @@ class Bot:
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
         shown = any(each.subject == "runs" and each.last_ok_at and each.last_ok_at > latest for each in links)
-        return shown and not any(each.is_failing for each in links)
+        return shown and not self._is_failing and not any(each.is_failing for each in links)
 
     async def run(self) -> None:
         """Work until cancelled; a file that fails is reported, and tried again."""
@@ -164,7 +166,9 @@ class Bot:
                         await self.state.forget(forgot_at)
                         await self.state.forget_told(forgot_at)
                     wait_s = (await runner.next_look() - engine.clock()).total_seconds()
+                self._is_failing = False
             except StorageError as error:
+                self._is_failing = True
                 self._storage_failed(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, wait_s)):

@@ -82,3 +82,29 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
             assert bot.engine.polling.is_poller
             assert [event for event, _ in other if event == "working"] == []
     assert [request.json()["instructions"] for request in service.posted] == ["run_1", "run_9"]
+
+
+async def is_well_in_time(bot: Bot) -> None:
+    async with asyncio.timeout(60):
+        while not await bot.is_well():  # noqa: ASYNC110 — no event tells
+            await asyncio.sleep(0.01)
+
+
+async def test_a_bot_whose_state_is_gone_is_not_well(service: Service, tmp_path: Path) -> None:
+    """Its polls succeed, and still no heartbeat may say that all is in order; put back, it goes on."""
+    settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
+    async with at_work(settings) as (bot, said):
+        await until(lambda: ("working", {"profile": "acme"}) in said)
+        await looked(bot)
+        await is_well_in_time(bot)
+        state = bot.state.writer.path
+        state.rename(aside := state.with_name("aside"))
+        bot.reload(settings)
+        await until(lambda: any(event == "storage_failed" for event, _ in said))
+        was_well = await bot.is_well()
+        aside.rename(state)
+        service.runs = [RUN]
+        await until(lambda: ("done", None) in said.outcomes())
+
+        assert not was_well
+        await is_well_in_time(bot)
