@@ -69,8 +69,8 @@ class Runner:
     journal: Journal
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
-    _mine: set[int] = field(default_factory=set)
-    """Decisions that this process acts on, or will again."""
+    _mine: dict[int, datetime] = field(default_factory=dict)
+    """Decisions that this process acts on, or will again: since when each might be."""
     _tried_at: dict[int, datetime] = field(default_factory=dict)
     _unentered: dict[int, Result] = field(default_factory=dict)
     """What was done, and could not be entered yet."""
@@ -191,7 +191,7 @@ class Runner:
             await self.state.keep_request(decision.decision_id, shown(request))
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
-        self._mine.add(decision.decision_id)
+        self._mine.setdefault(decision.decision_id, decision.decided_at)
         self._tried_at[decision.decision_id] = self.clock()
         try:
             result = await self.acting.carry_out(rule, decision)
@@ -203,7 +203,8 @@ class Runner:
         await self._settle(rule, decision, result)
 
     async def _settle(self, rule: Rule, decision: Decision, result: Result) -> None:
-        if result.may_repeat and self.clock() - decision.decided_at < rule.catch_up:
+        since = self._mine.get(decision.decision_id, decision.decided_at)
+        if result.may_repeat and self.clock() - since < rule.catch_up:
             self._unentered.pop(decision.decision_id, None)
             return
         settled = await self.state.settle(
@@ -216,7 +217,7 @@ class Runner:
             )
         )
         self._has_unknown = self._has_unknown or result.outcome == "unknown"
-        self._mine.discard(decision.decision_id)
+        self._mine.pop(decision.decision_id, None)
         self._tried_at.pop(decision.decision_id, None)
         self._unentered.pop(decision.decision_id, None)
         self.journal(settled)
@@ -289,6 +290,7 @@ class Runner:
 
     async def _take(self, rule: Rule, decision: Decision) -> None:
         if await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason):
+            self._mine[decision.decision_id] = self.clock()
             await self._act(rule, decision)
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:

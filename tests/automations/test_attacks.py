@@ -135,6 +135,25 @@ async def test_an_approval_holds_for_what_was_shown_and_for_its_time(
     assert len(place.acts.done) == (outcome[0] == "done")
 
 
+async def test_what_was_approved_late_is_tried_again_as_long_as_anything_else(place: Place) -> None:
+    """Its catch-up window begins when it may be sent, not when it began to wait for a person."""
+    runner = place.runner(rule(do='{ continue = "go" }', approval="true"))
+    await runner.look()
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    await runner.look()
+    (waiting,) = await place.state.open_decisions()
+    place.world.pass_(hours=3)
+    await place.state.take(waiting.decision_id, "waiting", "approved", "approved by ann")
+    place.acts.results = [Result("failed", "no link", may_repeat=True)]
+    for _ in range(2):
+        await runner.look()
+        place.world.pass_(seconds=31)
+
+    assert len(place.acts.done) == 2
+    assert place.journal[-1].outcome == "done"
+
+
 async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_that_does_it(place: Place) -> None:
     """A bot at work closes nothing that another process is about to do."""
     text = rule(do='{ command = ["true"] }', enabled="false")
