@@ -176,7 +176,8 @@ async def test_what_is_queued_waits_in_quiet_hours_and_ends_where_its_rule_is_pa
     """A rule that a person paused does nothing any longer, though its last run has ended."""
     hour = place.world.now.astimezone()
     quiet = f'"{hour + timedelta(hours=3):%H:%M}-{hour + timedelta(hours=4):%H:%M}"'
-    runner = place.runner(rule(on=HOURLY, overlap='"queue"', quiet=quiet))
+    do = '{ start = "go", repository = "acme/api" }'
+    runner = place.runner(rule(on=HOURLY, do=do, overlap='"queue"', quiet=quiet))
     await runner.look()
     place.acts.results = [Result("done", result_id="run_1")]
     await place.world.run("run_1", "working")
