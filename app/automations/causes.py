@@ -12,6 +12,7 @@ from app.automations.observing import reason_of
 from app.engine import Engine
 from app.health import Incident
 from app.notify.incidents import IncidentReader
+from app.rules.rule import Rule
 from app.run_document import as_received
 from app.text import safe_text
 from app.times import span
@@ -56,6 +57,8 @@ class Causes:
 
     engine: Engine
     state: State | None
+    automations: Callable[[], Sequence[Rule]]
+    """The rules as they are configured now."""
     _incidents: IncidentReader = field(init=False)
     _reasons: dict[tuple[str, datetime | None], str] = field(default_factory=dict)
     """Why runs failed, as the service says it, by run and its last change."""
@@ -139,7 +142,7 @@ class Causes:
                 title, number = f"{each.rule} waits for approval", str(each.decision_id)
                 cure = f"runwarden automations approve {number}"
                 found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
-        rules = rules_of(self.engine.settings.automations, self.engine.profile.name)
+        rules = rules_of(self.automations(), self.engine.profile.name)
         for rule in rules:
             held = states.get(rule.name)
             if held is not None and held.paused and rule.is_on:
@@ -152,7 +155,9 @@ class Causes:
             until = await state.lease_until(LEASE)
             if until is None or until < now - SILENT_AFTER:
                 title = "Automations are configured, and no bot is at work"
-                found.append(_single("bot", "bot", title, until or NO_TIME, "", "runwarden watch"))
+                found.append(
+                    _single("bot", "bot", title, until or NO_TIME, "", f"{self.engine.settings.command_line} watch")
+                )
         return found
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:

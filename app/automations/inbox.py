@@ -1,12 +1,13 @@
 """The inbox: what waits for a person, less what was dealt with; the same for every console and command of a folder."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Self
 
 from app.automations.causes import Cause, Causes
 from app.engine import Engine
+from app.rules.rule import Rule
 from app.text import safe_text
 from storage.records.inbox import InboxEntry, InboxItem, Mark
 from storage.state import State
@@ -25,9 +26,13 @@ class Inbox:
     causes: Causes
 
     @classmethod
-    def of(cls, engine: Engine) -> Self:
-        """The inbox of an engine's profile; where the state cannot be used, everything waits."""
-        return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None))
+    def of(cls, engine: Engine, automations: Callable[[], Sequence[Rule]] | None = None) -> Self:
+        """The inbox of an engine's profile; where the state cannot be used, everything waits.
+
+        `automations`: the rules as they are now, where they may have changed since the engine was opened.
+        """
+        automations = automations or (lambda: engine.settings.automations)
+        return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None, automations))
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
         """What is not dealt with: the most severe first, of those the newest; new activity brings an item back.
@@ -120,7 +125,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime) -> InboxItem |
 
 
 def _cure(entry: InboxEntry) -> str:
-    return f"runwarden runs show {entry.run_id}" if entry.run_id else ""
+    return f"runwarden runs view {entry.run_id}" if entry.run_id else ""
 
 
 def _back(marks: Iterable[Mark], now: datetime) -> str:

@@ -24,6 +24,7 @@ EXITS: Final = {
     "limited": Exit.FAILED,
     "skipped": Exit.FAILED,
 }
+NONE: Final = "No automations are configured. See docs/automations.md for some to begin with."
 NEXT: Final = 5
 """Fire times that `check` shows."""
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
@@ -51,8 +52,7 @@ async def list_rules(invocation: Invocation, /) -> int:
         Column("next", lambda e: str(e["next"] or ""), "next"),
         Column("last", lambda e: str(e["last"] or ""), "last"),
     )
-    empty = "No automations are configured. See docs/automations.md for some to begin with."
-    invocation.output.listing("automations", entries, entries, columns, empty=empty)
+    invocation.output.listing("automations", entries, entries, columns, empty=NONE)
     return Exit.DONE
 
 
@@ -65,7 +65,7 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], replay: st
     from app.automations.occurrences import upcoming
     from app.rules.sentence import limits, sentence, warnings
 
-    now, every = datetime.now(UTC), _rules(invocation)
+    now, every, silent = datetime.now(UTC), _rules(invocation), invocation.settings().notify.silent
     chosen = [rule for rule in every if not names or rule.name in names]
     if unknown := set(names) - {rule.name for rule in every}:
         raise _no_rule(min(unknown), every)
@@ -78,11 +78,13 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], replay: st
             "sentence": sentence(rule, now),
             "limits": limits(rule),
             "next": [rfc3339(at) for at in islice(upcoming(rule, now, now), NEXT)],
-            "warnings": list(warnings(rule, every, now)),
+            "warnings": list(warnings(rule, every, now, silent)),
         }
         entries.append(entry | ({"replay": replayed[rule.name]} if replay else {}))
     if invocation.output.format.is_json:
         invocation.output.listing("automations", entries, entries, (), empty="")
+    elif not entries:
+        invocation.output.note(NONE)
     else:
         for entry in entries:
             _print(invocation, entry)

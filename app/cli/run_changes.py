@@ -222,6 +222,9 @@ _FINDINGS: Final[Sequence[Column[Finding]]] = (
 
 
 def _tell_origin(output: Output, change: Change) -> None:
+    if not change.patch:
+        output.note(f"Nothing was changed, says {_ORIGINS[change.source]}.")
+        return
     ends = f" ({(change.base or 'nothing')[:12]}..{change.head[:12]})" if change.head else ""
     output.note(
         " ".join(filter(None, (f"From {_ORIGINS[change.source]}, since {change.base_name}{ends}.", change.note)))

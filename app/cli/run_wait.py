@@ -290,7 +290,8 @@ async def finish(
     if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
         return partial(tell, invocation, action)
     output = invocation.output
-    output.note(f"{action.result_id} was started; waiting for its end.")
+    begun = "continued" if action.kind == "run.continue" else "started"
+    output.note(f"{action.result_id} was {begun}; waiting for its end.")
     # The run was started: keep its id, even if waiting ends early.
     document = write_document(action)
     invocation.beside_error = document

@@ -219,6 +219,14 @@ class NotifySettings:
     """The environment variable with the address that is asked for while all is well. Empty: none."""
     heartbeat_every: timedelta = timedelta(minutes=1)
 
+    @property
+    def silent(self) -> frozenset[str]:
+        """The routes over which nobody is told anything: no channel of theirs is on."""
+        named = (self.route("default"), *self.routes)
+        return frozenset(
+            route.name for route in named if not (route.desktop or route.command or route.urls_env or route.urls_file)
+        )
+
     def route(self, name: str) -> NotifyRoute:
         """The route of this name; `default`, or one that is gone, is made of the channels above."""
         own = NotifyRoute("default", self.command, self.desktop)

@@ -166,6 +166,8 @@ class RunwardenApp(BaseApp[None]):
     def _show_run(self, run_id: str | None) -> None:
         from app.console.run.screen import RunScreen
 
+        if isinstance(self.screen, RunScreen) and self.screen.focused_run_id == run_id:
+            return
         if run_id is not None and self.session.engine is not None:
             self.push_screen(RunScreen(self.session, run_id))
 

@@ -9,11 +9,12 @@ from app.console.coalesced_task import CoalescedTask, Start
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from app.automations.inbox import Inbox
     from app.engine import Engine
     from app.events import Event
+    from app.rules.rule import Rule
     from storage.records.inbox import InboxItem
 
     Publish = Callable[[tuple[InboxItem, ...]], None]
@@ -26,8 +27,15 @@ AT_LEAST_EVERY: Final = timedelta(minutes=1)
 class InboxFeed:
     """One session's inbox."""
 
-    def __init__(self, engine: "Callable[[], Engine | None]", start: Start, publish: "Publish") -> None:
+    def __init__(
+        self,
+        engine: "Callable[[], Engine | None]",
+        automations: "Callable[[], Sequence[Rule]]",
+        start: Start,
+        publish: "Publish",
+    ) -> None:
         """Read nothing yet; `publish` is given the items after each reading."""
+        self._automations = automations
         self.items: tuple[InboxItem, ...] | None = None
         """None: not read yet."""
         self.inbox: Inbox | None = None
@@ -76,7 +84,7 @@ class InboxFeed:
             await asyncio.to_thread(import_module, "app.automations.inbox")
             from app.automations.inbox import Inbox
 
-            self.inbox = Inbox.of(engine)
+            self.inbox = Inbox.of(engine, self._automations)
         self._read_at, self._is_stale = engine.clock(), False
         self.items = await self.inbox.items()
         self._publish(self.items)

@@ -1,7 +1,7 @@
 """What every screen is given: one profile, its engine once that is open, and the ways to say something."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from app.engine import Engine
     from app.events import Event
+    from app.rules.rule import Rule
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
     from storage.records.inbox import InboxItem
@@ -64,6 +65,7 @@ class Session:
     ) -> None:
         """Prepare; `first` was cached when the profile was chosen, and the owner runs workers and publishes signals."""
         self.settings = settings
+        self._automations = settings.automations
         self.profile = profile
         self.clock = clock
         self.first = first
@@ -74,7 +76,8 @@ class Session:
         self.engine: Engine | None = None
         self.vitals = _vitals_of(profile, first, can_switch=can_switch)
         self.batches = Batches(lambda: self.engine, cast("Start", owner.run_worker), Signal(owner, "batches changed"))
-        self.inbox = InboxFeed(lambda: self.engine, cast("Start", owner.run_worker), self._show_inbox)
+        start = cast("Start", owner.run_worker)
+        self.inbox = InboxFeed(lambda: self.engine, lambda: self._automations, start, self._show_inbox)
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as they were read last."""
         self.engine_changed: Signal[Event] = Signal(owner, "engine changed")
@@ -220,6 +223,11 @@ class Session:
             self._storage_trouble, vitals = None, replace(vitals, files_fail=False)
         self._has_polled = False
         self.show_vitals(vitals)
+
+    def take_automations(self, automations: "Sequence[Rule]") -> None:
+        """Go by these rules from now on: they were written into the configuration here."""
+        self._automations = tuple(automations)
+        self.inbox.ask()
 
     def _show_inbox(self, items: "tuple[InboxItem, ...]") -> None:
         if len(items) != self.vitals.inbox:

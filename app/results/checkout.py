@@ -64,7 +64,11 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     listed = await git.work(top, *command, "--numstat", "-z", given=change.patch)
     if (count := len(re.findall(rb"(?:^|\0)(?:\d+|-)\t(?:\d+|-)\t", listed))) != len(patch.files):
         raise GitError(f"git would apply {count} of {len(patch.files)} files. Nothing was applied.")
-    await git.work(top, *command, "--check", given=change.patch)
+    try:
+        await git.work(top, *command, "--check", given=change.patch)
+    except GitError as error:
+        cure = "A turn's change builds on the turns before it: apply the whole run's, or check its branch out."
+        raise GitError(f"It does not fit this checkout. {cure} {error}") from error
     await git.work(top, *command, given=change.patch)
     if missing := _missing(patch, top):
         raise GitError(f"git did not apply the change to {_names(missing)}. See: git status")
@@ -130,7 +134,8 @@ async def _top_level(folder: Path, git: Git) -> Path:
     try:
         top = await git.work(folder, "rev-parse", "--show-toplevel")
     except GitError as error:
-        raise GitError(f"{safe_text(str(folder))} is not in a git checkout. {error}") from error
+        cure = "Name a folder that git clone made."
+        raise GitError(f"{safe_text(str(folder))} is not in a git checkout. {cure} {error}") from error
     return Path(as_name(top.removesuffix(b"\n")))
 
 

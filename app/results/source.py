@@ -121,7 +121,7 @@ async def _read(change: Change) -> Change:
     patch = Patch(change.patch)
     files = await asyncio.to_thread(patch.changed_files)
     note = " ".join(filter(None, (change.note, patch.problem)))
-    return replace(change, files=files, note=note, base_name=change.base_name or "as the service chose it")
+    return replace(change, files=files, note=note, base_name=change.base_name or "the base that the service chose")
 
 
 def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:

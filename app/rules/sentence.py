@@ -1,7 +1,7 @@
 """A rule in plain sentences: what sets it off, what it does, what holds it back, and what is odd about it."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice, takewhile
@@ -71,8 +71,11 @@ def limits(rule: Rule) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def warnings(rule: Rule, rules: Sequence[Rule], now: datetime) -> Iterator[str]:
-    """What is probably not meant: a rule that can never act, or rules that set each other off."""
+def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collection[str] = ()) -> Iterator[str]:
+    """What is probably not meant: a rule that can never act, rules that set each other off, or a silent route."""
+    if isinstance(rule.do, DoNotify) and rule.do.route in silent:
+        cure = "set notify.desktop or notify.command" if rule.do.route == "default" else "give the route a channel"
+        yield f"It tells no one: the channels of the route {rule.do.route!r} are off; {cure}, or name another route."
     yield from _of_times(rule, now)
     yield from _of_trigger(rule)
     if rule.catch_up < SHORTEST_CATCH_UP and not lasts(rule):

@@ -80,7 +80,7 @@ def _since(review: Review) -> Iterator[str]:
     for title, rows in zip(titles, groups, strict=True):
         if rows:
             yield f"\n**{title}**\n"
-            yield from _some([f"{row.severity} `{row.rule.id}` in {code(row.path)}{_line(row.line)}" for row in rows])
+            yield from _some([f"{row.weight} `{row.rule.id}` in {code(row.path)}{_line(row.line)}" for row in rows])
     if any(row.rule.id.startswith("secret-") for row in since.resolved):
         yield "\nA secret that is gone from the files is still in their history: it stays valid until it is revoked."
 

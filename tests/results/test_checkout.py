@@ -118,6 +118,9 @@ async def test_a_folder_without_a_checkout_is_told(tmp_path: Path) -> None:
     """Outside of a repository, git apply would quietly write into any folder."""
     with pytest.raises(GitError, match="not in a git checkout"):
         await apply(as_change(added("x", "x")), tmp_path)
+    git(tmp_path, "init", "--quiet", "--bare", "bare.git")
+    with pytest.raises(GitError, match="a folder that git clone made"):
+        await apply(as_change(added("x", "x")), tmp_path / "bare.git")
     with pytest.raises(GitError, match="no folder"):
         await apply(as_change(added("x", "x")), tmp_path / "none")
 

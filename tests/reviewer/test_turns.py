@@ -68,6 +68,7 @@ def test_second_turn_compares_with_the_first(branch: Any) -> None:
     assert "`mutable-default` in `src/run.py`" in since.partition("**Still open**")[0]
     assert "`eval` in `src/run.py` line 5" in since.partition("**Still open**")[2].partition("**New**")[0]
     assert "`debugger`" in since.partition("**New**")[2]
+    assert "None" not in since
     assert "1 resolved, 1 still open" in done.result["summary"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config import ConfigError, Settings
+from app.config import ConfigError, NotifySettings, Settings
 from app.config.load import parse
 from app.rules.rule import DoAgent, DoContinue, Limit, OnHealth, OnRun, OnSchedule, Rule, Scope
 from app.rules.sentence import limits, sentence, warnings
@@ -150,6 +150,15 @@ def test_a_rule_that_is_hardly_meant_is_warned_of(text: str, words: str) -> None
     found = rules(text)
 
     assert words in " ".join(warnings(found[0], found, NOW))
+
+
+def test_a_rule_that_tells_no_one_is_warned_of() -> None:
+    """Its route has no channel that is on."""
+    found = rules(rule(do='{ notify = "default" }'))
+    off, on = NotifySettings(), NotifySettings(command=("tell",))
+
+    assert "tells no one" in " ".join(warnings(found[0], found, NOW, off.silent))
+    assert "tells no one" not in " ".join(warnings(found[0], found, NOW, on.silent))
 
 
 def test_quiet_hours_are_read_in_local_time() -> None:

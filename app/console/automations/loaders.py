@@ -1,6 +1,6 @@
 """What the Automations tab reads: the rules as the configuration has them now, and what is remembered of them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -94,9 +94,10 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
     for rule in rules:
         journal = await state.journal(rule.name, limit=STRIP)
         count = sum(decision.rule == rule.name for decision in waiting)
-        views.append(view_of(rule, states.get(rule.name), rules, now, journal=journal, waiting=count))
+        view = view_of(rule, states.get(rule.name), rules, now, settings.notify.silent, journal=journal, waiting=count)
+        views.append(view)
     at_work = Badge("●", "a bot is at work:", "good"), safe_text(f"process {bot}")
-    badge, hint = at_work if bot is not None else (NO_BOT, safe_text("runwarden watch starts one"))
+    badge, hint = at_work if bot is not None else (NO_BOT, safe_text(f"{settings.command_line} watch starts one"))
     return Automations(rules, tuple(views), waiting, Status(badge, hint, len(waiting)), bot)
 
 
@@ -105,6 +106,7 @@ def view_of(
     state: RuleState | None,
     rules: Sequence[Rule],
     now: datetime,
+    silent: Collection[str] = (),
     *,
     journal: tuple[Decision, ...] = (),
     waiting: int = 0,
@@ -120,7 +122,7 @@ def view_of(
         tuple(islice(upcoming(rule, state.since if state is not None else now, now), UPCOMING)),
         journal,
         waiting,
-        tuple(safe_text(line) for line in warnings(rule, rules, now)),
+        tuple(safe_text(line) for line in warnings(rule, rules, now, silent)),
     )
 
 

@@ -114,10 +114,11 @@ class RuleActions:
         Raises:
             StorageError: The state cannot be read.
         """
+        self._session.take_automations(self._file.settings.automations)
         self._changed()
         bot = process_of(await self._state.lease_owner(LEASE, self._session.clock()))
         if bot is None:
-            then = "No bot is running: start it with runwarden watch."
+            then = f"No bot is running: start it with {self._file.settings.command_line} watch."
         elif hand_over(bot):
             then = f"The bot (process {bot}) reads it again now."
         else:

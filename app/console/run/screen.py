@@ -234,6 +234,7 @@ class RunScreen(BaseScreen):
         self._run_actions.form_closed(action)
         if action is not None and action.state == "confirmed":
             self._conversation.reply.clear()
+            self._conversation.body.focus()
 
     # What it shows
 

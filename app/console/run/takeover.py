@@ -41,14 +41,14 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     added = sum(file.additions or 0 for file in change.files)
     removed = sum(file.deletions or 0 for file in change.files)
     facts = [
-        Content(f"{len(change.files):,} files, +{added:,} -{removed:,}, {safe_text(change.base_name)}."),
+        Content(f"{_files(len(change.files))}, +{added:,} -{removed:,}, since {safe_text(change.base_name)}."),
         Content("Nothing is committed; a checkout with uncommitted changes is left alone."),
         *(Content.styled(safe_text(remark), STYLES["warn"]) for remark in remarks[:MOST_REMARKS]),
     ]
 
     async def do(folder: Path) -> str:
         done = await apply(change, folder)
-        return f"Applied to {done.files:,} files in {done.folder}. Look at it with git diff."
+        return f"Applied {_files(done.files)} in {done.folder}. Look at it with git status."
 
     return ConfirmSheet("Apply to a checkout", facts, _near(results, detail.run.repository), do)
 
@@ -75,7 +75,12 @@ def _near(results: "Results", repository: "Repository") -> Path:
         place = Path(results.repositories.mirror(repository).address).expanduser()
     except (GitError, RuntimeError):
         return Path.cwd()
-    return place if place.is_dir() else Path.cwd()
+    # A bare repository holds no files to apply anything to.
+    return place if (place / ".git").exists() else Path.cwd()
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count:,} files"
 
 
 def look_at(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:

@@ -131,7 +131,7 @@ async def test_a_change_is_applied_where_a_person_says(run_on_show: OnShow, tmp_
         await scene.shows("src/sign_in.py")
         await scene.press("A")
         assert isinstance(scene.app.screen, ConfirmSheet), scene.toasts
-        assert "4 files, +5 -2, merge base with main." in scene.text
+        assert "4 files, +5 -2, since merge base with main." in scene.text
         await scene.press("ctrl+u", *str(tmp_path), "enter")
 
         await scene.shows("a git checkout. git: fatal")
