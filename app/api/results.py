@@ -8,13 +8,21 @@ from app.api.errors import NotFoundError, NotOfferedError, RefusedError, Unusabl
 from app.api.requests import run_path
 from app.api.transport import Call, Reply
 from app.api.wire import WireModel, read_body, timestamp
-from storage.records.results import Change, LogChunk, RunTurns, Turn
+from storage.records.results import Change, LogChunk, ModelUsage, RunTurns, Turn
 
 _ABSENT: Final = frozenset({"run_not_found", "turn_not_found"})
 """What a 404 of the extension says; any other one comes from a service that does not have it."""
 _NOT_OFFERED: Final = frozenset({404, 405, 501})
 _LONGEST: Final = 1 << 62
 _COMMIT_LENGTHS: Final = frozenset({40, 64})
+
+
+class _UsageBody(WireModel):
+    requests: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
 
 
 class _TurnBody(WireModel):
@@ -33,6 +41,7 @@ class _TurnBody(WireModel):
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None
+    usage: _UsageBody | None = None
 
     def record(self) -> Turn:
         """The turn as the rest of the program knows it."""
@@ -50,6 +59,7 @@ class _TurnBody(WireModel):
             files=self.files,
             additions=self.additions,
             deletions=self.deletions,
+            usage=None if self.usage is None else ModelUsage(**self.usage.model_dump()),
         )
 
 

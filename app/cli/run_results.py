@@ -1,7 +1,7 @@
 """`runwarden runs view`, `log` and `cancel`: a run's turns, what they print while they work, and ending them."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -63,14 +63,23 @@ def _turn_document(turn: Turn) -> dict[str, object]:
     names = ("number", "instructions", "caller", "state", "outcome", "reason", "commit", "summary")
     times = {"started_at": rfc3339(turn.started_at), "ended_at": rfc3339(turn.ended_at)}
     counts = {name: getattr(turn, name) for name in ("files", "additions", "deletions")}
-    return {name: getattr(turn, name) for name in names} | times | counts
+    usage = {"usage": None if turn.usage is None else asdict(turn.usage)}
+    return {name: getattr(turn, name) for name in names} | times | counts | usage
 
 
 def _tell_turn(output: Output, turn: Turn) -> None:
     files = "1 file" if turn.files == 1 else f"{turn.files} files"
     changed = "" if turn.files is None else f"{files} +{turn.additions or 0} -{turn.deletions or 0}"
     caller = f"by {turn.caller}" if turn.caller else ""
-    head = (f"turn {turn.number}", turn.state, rfc3339(turn.started_at) or "", _took(turn), caller, changed)
+    head = (
+        f"turn {turn.number}",
+        turn.state,
+        rfc3339(turn.started_at) or "",
+        _took(turn),
+        caller,
+        changed,
+        str(turn.usage or ""),
+    )
     output.text("")
     output.text("  ".join(safe_text(part) for part in head if part))
     for line in safe_block(turn.instructions or ""):

@@ -17,11 +17,12 @@ from service.api.context import Context, Services
 from service.api.errors import ApiError, bad_request, documented
 from service.api.runs import no_run, run_body
 from service.clock import rfc3339
-from service.store import audit, runs, turns
+from service.store import audit, runs, turns, usage
 from service.store.results import DiffKind
 from service.store.runs import FINAL, Run
 from service.store.turn_files import Key
 from service.store.turns import Turn
+from service.store.usage import Figures
 
 _PIECE: Final = 256 << 10
 _LARGEST_DIFF: Final = 8 << 20
@@ -30,6 +31,16 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _log = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
+
+
+class UsageBody(BaseModel):
+    """What a turn used of its models."""
+
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost_usd: float | None
 
 
 class TurnBody(BaseModel):
@@ -48,6 +59,7 @@ class TurnBody(BaseModel):
     files: int | None
     additions: int | None
     deletions: int | None
+    usage: UsageBody | None
 
 
 class _Repository(BaseModel):
@@ -97,10 +109,11 @@ def read_run(run_id: str, context: Services, caller: Administrator) -> dict[str,
     with context.database.read() as connection:
         run = _found(connection, caller, run_id)
         found = turns.of(connection, run_id)
-    return run_body(run) | {"turns": [_turn_body(turn) for turn in found]}
+        used = usage.of_turns(connection, run_id)
+    return run_body(run) | {"turns": [_turn_body(turn, used.get(turn.number)) for turn in found]}
 
 
-def _turn_body(turn: Turn) -> dict[str, Any]:
+def _turn_body(turn: Turn, used: Figures | None) -> dict[str, Any]:
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     return {
         "number": turn.number,
@@ -116,6 +129,7 @@ def _turn_body(turn: Turn) -> dict[str, Any]:
         "files": turn.files,
         "additions": turn.additions,
         "deletions": turn.deletions,
+        "usage": None if used is None else used.document(),
     }
 
 

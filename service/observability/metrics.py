@@ -26,10 +26,11 @@ from service import DISTRIBUTION
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
 from service.settings import Metrics, SettingsError
-from service.store import invitations, statistics, workers
+from service.store import invitations, statistics, usage, workers
 from service.store.database import Database
 from service.store.statistics import Share
 from service.store.turns import CANCELLED
+from service.store.usage import MICROS_PER_USD, Figures
 from service.text import one_line
 
 OTHERS: Final = "(others)"
@@ -38,6 +39,9 @@ UNREAD: Final = "unread"
 """The route of what never became a request."""
 _ORGANIZATIONS: Final = 50
 """The most that have series of their own: those whose turns wait longest."""
+_AGENTS: Final = 50
+"""The most agents of organizations that have series of their own for their usage: the first to be seen."""
+_NOTHING: Final = Figures(0, 0, 0, 0, 0)
 _LONGEST_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -132,6 +136,7 @@ class _DatabaseCollector(Collector):
         self._clock = clock
         self._ttl_micros = int(worker_ttl_s * SECOND_MICROS)
         self._ended = _EndedTurns(clock)
+        self._used = _ModelUsage(clock)
 
     def collect(self) -> Iterator[Metric]:
         """Yield what the database says; while it cannot be asked, only that."""
@@ -142,6 +147,7 @@ class _DatabaseCollector(Collector):
             found = [_gauge("runwarden_database_up", "Whether the database answers.", 0)]
         yield from found
         yield from self._ended.collect()
+        yield from self._used.collect()
 
     def _ask(self) -> list[Metric]:
         with self._database.read() as connection:
@@ -150,6 +156,7 @@ class _DatabaseCollector(Collector):
             living = workers.heard_within(connection, self._ttl_micros, self._clock)
             owed = invitations.unsent_mails(connection)
             self._ended.catch_up(connection)
+            self._used.catch_up(connection)
         now = self._clock()
         return [
             _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", round_trip_s),
@@ -211,6 +218,48 @@ class _EndedTurns(Collector):
         """Yield what was counted so far."""
         yield from self._lasted.collect()
         yield from self._waited.collect()
+
+
+class _ModelUsage(Collector):
+    """Counts what agents use of their models while this process runs, on whichever worker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._first_day = 0
+        self._seen: dict[tuple[str, str, int], Figures] | None = None
+        """As of the last scrape; None before the first: what was used until then is not counted."""
+        self._named: set[tuple[str, str]] = set()
+        labels = ("organization", "agent")
+        self._tokens = Counter(
+            "runwarden_model_tokens", "Tokens that models counted.", (*labels, "kind"), registry=None
+        )
+        self._cost = Counter("runwarden_model_cost_usd", "US dollars, at the configured prices.", labels, registry=None)
+
+    def catch_up(self, connection: sa.Connection) -> None:
+        """Count what was used since the last time; a run that was deleted takes nothing back."""
+        # The day before as well: what was used at its end is read after midnight.
+        self._first_day = max(self._first_day, self._clock() // DAY_MICROS - 1)
+        found = usage.by_agent(connection, self._first_day)
+        for key, now in found.items():
+            before = now if self._seen is None else self._seen.get(key, _NOTHING)
+            labels = self._labels(*key[:2])
+            for kind in ("input", "cached", "output"):
+                name = f"{kind}_tokens"
+                self._tokens.labels(*labels, kind).inc(max(0, getattr(now, name) - getattr(before, name)))
+            self._cost.labels(*labels).inc(max(0, now.micro_usd - before.micro_usd) / MICROS_PER_USD)
+        self._seen = found
+
+    def _labels(self, organization: str, agent: str) -> tuple[str, str]:
+        labels = label(organization), label(agent)
+        if labels not in self._named and len(self._named) >= _AGENTS:
+            return OTHERS, OTHERS
+        self._named.add(labels)
+        return labels
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what was counted so far."""
+        yield from self._tokens.collect()
+        yield from self._cost.collect()
 
 
 def label(text: str) -> str:

@@ -107,7 +107,8 @@ def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, 
     """Insert a row unless its key is there already; True when it was new."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
-    return connection.execute(statement).rowcount > 0
+    # Unless it is told, SQLAlchemy forgets an insert's count on PostgreSQL.
+    return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount > 0
 
 
 def one_at_a_time(connection: sa.Connection, *subject: str) -> None:

@@ -1,7 +1,8 @@
-"""Usage: what each turn used of a model, and what a run and a day have cost so far."""
+"""Usage: what each turn used of a model, and what turns, runs, days and organizations have cost so far."""
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
@@ -9,11 +10,33 @@ from service.clock import DAY_MICROS, Clock
 from service.egress.budget import Spent
 from service.egress.usage import Usage
 from service.store.agents import Agent
-from service.store.database import Database
-from service.store.schema import model_usage
+from service.store.database import Database, insert_new
+from service.store.schema import model_usage, organizations, runs
 from service.store.turns import Turn
 
+Grouping = Literal["organization", "repository", "agent", "day"]
+MICROS_PER_USD: Final = 1_000_000
 _FIGURES: Final = ("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd")
+
+_SUMS: Final = tuple(sa.func.coalesce(sa.func.sum(model_usage.c[name]), 0) for name in _FIGURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was used: requests, tokens and millionths of a dollar."""
+
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+    """Read from the provider's cache; not among `input_tokens`."""
+    output_tokens: int
+    micro_usd: int
+
+    def document(self) -> dict[str, Any]:
+        """Return them as the API and the command line tell them; without a price, the cost is not known."""
+        found = asdict(self)
+        micro_usd = found.pop("micro_usd")
+        return found | {"cost_usd": micro_usd / MICROS_PER_USD if micro_usd else None}
 
 
 class TurnLedger:
@@ -52,11 +75,11 @@ def add(
     values = (1, usage.input + usage.cache_write, usage.cached, usage.output, micro_usd)
     figures = dict(zip(_FIGURES, values, strict=True))
     key = {"run_id": turn.run_id, "number": turn.number, "model": model, "day": now // DAY_MICROS}
-    condition = [model_usage.c[name] == value for name, value in key.items()]
-    more = {name: model_usage.c[name] + figure for name, figure in figures.items()}
-    if not connection.execute(sa.update(model_usage).where(*condition).values(more)).rowcount:
-        row = key | figures | {"agent_key": agent_key, "provider": provider}
-        connection.execute(sa.insert(model_usage).values(row))
+    # Insert first: an agent may have several requests answered at once.
+    if not insert_new(connection, model_usage, key | figures | {"agent_key": agent_key, "provider": provider}):
+        condition = [model_usage.c[name] == value for name, value in key.items()]
+        more = {name: model_usage.c[name] + figure for name, figure in figures.items()}
+        connection.execute(sa.update(model_usage).where(*condition).values(more))
 
 
 def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spent:
@@ -74,7 +97,71 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> S
     return Spent(int(run_usd), int(day_usd), int(run_tokens))
 
 
-def of_turns(connection: sa.Connection, run_id: str) -> Sequence[sa.Row[tuple[object, ...]]]:
-    """Return the rows of a run, by turn and model."""
-    query = sa.select(model_usage).where(model_usage.c.run_id == run_id)
-    return connection.execute(query.order_by(model_usage.c.number, model_usage.c.model)).all()
+def of_turns(connection: sa.Connection, run_id: str) -> dict[int, Figures]:
+    """Return what the turns of a run used, by number; those that asked no model are left out."""
+    query = sa.select(model_usage.c.number, *_SUMS).where(model_usage.c.run_id == run_id)
+    rows = connection.execute(query.group_by(model_usage.c.number))
+    return {number: _figures(sums) for number, *sums in rows}
+
+
+def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], Figures]:
+    """Return what was used from a day on, by organization (slug), agent and day; the dearest first."""
+    key = (organizations.c.slug, runs.c.agent, model_usage.c.day)
+    query = _joined(*key, *_SUMS).where(model_usage.c.day >= first_day).group_by(*key)
+    rows = connection.execute(query.order_by(_SUMS[-1].desc(), *key))
+    return {(slug, agent, day): _figures(sums) for slug, agent, day, *sums in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotal:
+    """What one organization, repository, agent or day used."""
+
+    subject: tuple[Any, ...]
+    """The organization's slug and the name within it; of a day, days since 1970; of everything, nothing."""
+    runs: int
+    turns: int
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFilters:
+    """Which usage is summed; days since 1970 (UTC), both included."""
+
+    organization_id: str | None = None
+    first_day: int | None = None
+    last_day: int | None = None
+
+
+def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None) -> list[UsageTotal]:
+    """Return what was used, summed by what is named; None: all of it in one line."""
+    slug = organizations.c.slug
+    # Paths are told apart as the code host does, and shown as they are written.
+    shown, key = {
+        "organization": ((slug,), (slug,)),
+        "repository": ((slug, runs.c.platform, sa.func.max(runs.c.path)), (slug, runs.c.platform, runs.c.path_key)),
+        "agent": ((slug, runs.c.agent), (slug, runs.c.agent)),
+        "day": ((model_usage.c.day,), (model_usage.c.day,)),
+        None: ((), ()),
+    }[by]
+    turn = model_usage.c.run_id + "/" + sa.cast(model_usage.c.number, sa.Text)
+    counts = (sa.func.count(sa.distinct(model_usage.c.run_id)), sa.func.count(sa.distinct(turn)))
+    query = _joined(*shown, *counts, *_SUMS)
+    if filters.organization_id is not None:
+        query = query.where(runs.c.organization_id == filters.organization_id)
+    if filters.first_day is not None:
+        query = query.where(model_usage.c.day >= filters.first_day)
+    if filters.last_day is not None:
+        query = query.where(model_usage.c.day <= filters.last_day)
+    size = len(shown)
+    rows = connection.execute(query.group_by(*key).order_by(*key)).all()
+    return [UsageTotal(tuple(row[:size]), row[size], row[size + 1], _figures(row[size + 2 :])) for row in rows]
+
+
+def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    joined = model_usage.join(runs, runs.c.id == model_usage.c.run_id)
+    return sa.select(*columns).select_from(joined.join(organizations, organizations.c.id == runs.c.organization_id))
+
+
+def _figures(sums: Sequence[Any]) -> Figures:
+    # PostgreSQL sums into decimals.
+    return Figures(*(int(one) for one in sums))

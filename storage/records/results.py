@@ -13,6 +13,24 @@ LINK_MODE: Final = "120000"
 
 
 @dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """What a turn's agent used of its models."""
+
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+    """Read from the provider's cache; not among `input_tokens`."""
+    output_tokens: int
+    cost_usd: float | None
+    """None: the service has no prices."""
+
+    def __str__(self) -> str:
+        """Return it in a few words: `1,203 tokens  $0.35`."""
+        cost = "" if self.cost_usd is None else f"  ${self.cost_usd:.{2 if self.cost_usd >= 1 else 4}f}"
+        return f"{self.input_tokens + self.cached_tokens + self.output_tokens:,} tokens{cost}"
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One turn of a run: one instruction, and what came of it. None: not known from this source."""
 
@@ -34,6 +52,7 @@ class Turn:
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None
+    usage: ModelUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,20 @@ import pytest
 import sqlalchemy as sa
 
 from service.clock import now_micros
-from service.store import agents, hosts, organizations, repositories, runs, schema, tokens, trials, turn_files, turns
+from service.egress.usage import Usage
+from service.store import (
+    agents,
+    hosts,
+    organizations,
+    repositories,
+    runs,
+    schema,
+    tokens,
+    trials,
+    turn_files,
+    turns,
+    usage,
+)
 from service.store import workers as worker_store
 from service.store.agents import Agent
 from service.store.database import Database
@@ -80,6 +93,10 @@ class House:
 
     def log_pieces(self, connection: sa.Connection) -> None:
         turn_files.append_log(connection, (self.run.id, 1), 0, b"said")
+
+    def model_usage(self, connection: sa.Connection) -> None:
+        turn = turns.of(connection, self.run.id)[0]
+        usage.add(connection, turn, "/a", "anthropic", "m", Usage(input=1), 1, now_micros())
 
     def workers(self, connection: sa.Connection) -> None:
         worker_store.beat(connection, Worker(f"w{next(self.number)}", "m", "none", 1, 1, 1, 1), now_micros)

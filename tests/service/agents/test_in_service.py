@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from service.execution.retention import Pruning
 from service.settings import DataFolder
-from service.store import usage
 from service.store.database import Database
-from tests.service.agents.model_server import INPUT, ModelServer
+from service.store.schema import model_usage
+from tests.service.agents.model_server import INPUT, OUTPUT, ModelServer
 from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service_process import demo_setup, git
 
@@ -39,12 +40,13 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     first = api.ended(run_id)
     api.follow(run_id, "And bravo.")
     second = api.ended(run_id)
+    told = [turn["usage"] for turn in api.get(f"/external/runs/{run_id}").json()["turns"]]
     notes = git("show", f"{first['branch_name']}:notes.txt", cwd=api.service.repositories["acme/api"])
     folder = DataFolder(api.service.data_dir)
     held = subprocess.run(["grep", "-rlF", KEY, str(folder.root)], capture_output=True, check=False).stdout
     database = Database(folder.database_url)
     with database.read() as connection:
-        rows = usage.of_turns(connection, run_id)
+        rows = connection.execute(sa.select(model_usage).order_by(model_usage.c.number)).all()
     kept = [path.name for path in folder.sessions.iterdir()]
     Pruning(database, folder).sessions(before=1 << 62)
     database.close()
@@ -53,6 +55,7 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
     assert [(row.number, row.requests, row.model) for row in rows] == [(1, 1, "m"), (2, 1, "m")]
     assert all(row.input_tokens == INPUT and row.agent_key == "/helper" for row in rows)
+    assert [(one["input_tokens"], one["output_tokens"]) for one in told] == [(INPUT, OUTPUT)] * 2
     assert (held, kept) == (b"", [run_id])
     assert list(folder.sessions.iterdir()) == []
 

@@ -1,0 +1,157 @@
+"""Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from service.cli import main
+from service.clock import DAY_MICROS
+from service.egress.usage import Usage
+from service.observability.metrics import OTHERS, ServiceMetrics
+from service.settings import DataFolder
+from service.store import organizations, runs, turns, usage
+from service.store.database import Database
+from service.store.runs import TurnRequest
+from service.store.schema import runs as runs_table
+from service.store.usage import UsageFilters, totals
+from tests.service.conftest import Api
+from tests.service.test_metrics import NOW, scraped
+
+WRITTEN: Final = "2027-01-15"
+"""The day of NOW."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """An empty database of each kind."""
+    is_sqlite = request.param == "sqlite"
+    made = Database(f"sqlite:///{tmp_path / 'd.sqlite'}" if is_sqlite else request.getfixturevalue("postgres_url"))
+    made.migrate()
+    yield made
+    made.close()
+
+
+def used(
+    database: Database, run_id: str, tokens: int, micro_usd: int, *, number: int = 1, model: str = "m", at: int = NOW
+) -> None:
+    """Keep one request of a turn."""
+    with database.write() as connection:
+        turn = replace(turns.of(connection, run_id)[0], number=number)
+        counted = Usage(tokens, cached=1, output=2)
+        usage.add(connection, turn, "/helper", "anthropic", model, counted, micro_usd, at)
+
+
+def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> str:
+    """Make a run, and its organization unless it is there; return the run's id."""
+    with database.write() as connection:
+        known = organizations.by_slug(connection, slug)
+        owner = known or organizations.create(connection, name=slug, slug=slug, now=NOW)
+        request = TurnRequest(owner.id, agent, "github", path, "/srv/api.git", None, "go")
+        return runs.accept(connection, request, NOW).id
+
+
+def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
+    """Days are inclusive; a path in other letters is the same repository; models of one turn are one turn."""
+    first, second, third = (
+        begun(database, *one)
+        for one in (("acme", "claude"), ("acme", "codex", "Acme/API"), ("other", "claude", "other/web"))
+    )
+    used(database, first, 10, 500_000)
+    used(database, first, 5, 0, model="n")
+    used(database, first, 1, 250_000, at=NOW + DAY_MICROS, number=2)
+    used(database, second, 100, 0)
+    used(database, third, 1000, 1)
+    today = NOW // DAY_MICROS
+
+    def summed(by: Any, *given: Any) -> dict[Any, tuple[int, int, int]]:
+        with database.read() as connection:
+            found = totals(connection, UsageFilters(*given), by)
+        return {one.subject: (one.runs, one.turns, one.figures.input_tokens) for one in found}
+
+    assert summed("organization") == {("acme",): (2, 3, 116), ("other",): (1, 1, 1000)}
+    assert summed("repository") == {
+        ("acme", "github", "acme/api"): (2, 3, 116),
+        ("other", "github", "other/web"): (1, 1, 1000),
+    }
+    assert summed("agent") == {("acme", "claude"): (1, 2, 16), ("acme", "codex"): (1, 1, 100)} | {
+        ("other", "claude"): (1, 1, 1000)
+    }
+    assert summed("day") == {(today,): (3, 3, 1115), (today + 1,): (1, 1, 1)}
+    assert summed(None, None, today + 1) == {(): (1, 1, 1)}
+    assert summed(None, None, None, today) == {(): (3, 3, 1115)}
+    assert summed("day", "org_none") == {}
+    with database.read() as connection:
+        of_turns = usage.of_turns(connection, first)
+    assert [(number, one.requests, one.document()["cost_usd"]) for number, one in of_turns.items()] == [
+        (1, 2, 0.5),
+        (2, 1, 0.25),
+    ]
+
+
+def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:
+    """From the first scrape on, once; through midnight; a deleted run takes nothing back; a cap for series."""
+    clock = [NOW]
+    metrics = ServiceMetrics(database, lambda: clock[0], worker_ttl_s=10)
+    first, gone = begun(database, "acme", "claude"), begun(database, "acme", "claude")
+    used(database, first, 10, 500_000)
+    used(database, gone, 10, 500_000)
+    before = scraped(metrics)
+    used(database, first, 7, 250_000)
+    grown = scraped(metrics)
+    used(database, first, 1, 1_000_000)
+    clock[0] += DAY_MICROS
+    used(database, first, 2, 1_000_000, at=clock[0])
+    later = scraped(metrics)
+    with database.write() as connection:
+        connection.execute(runs_table.delete().where(runs_table.c.id == gone))
+    after = scraped(metrics)
+    for number in range(55):
+        used(database, begun(database, "acme", f"a{number:02}"), 1, 0, at=clock[0])
+    many = scraped(metrics)
+
+    def counted(found: dict[tuple[str, ...], float]) -> tuple[float, float]:
+        tokens = found["runwarden_model_tokens_total", "claude", "input", "acme"]
+        return tokens, found["runwarden_model_cost_usd_total", "claude", "acme"]
+
+    assert [counted(one) for one in (before, grown, later, after)] == [(0, 0), (7, 0.25), (10, 2.25), (10, 2.25)]
+    assert sum(key[0] == "runwarden_model_cost_usd_total" for key in many) == 51
+    assert many["runwarden_model_tokens_total", OTHERS, "input", OTHERS] == 6
+
+
+def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_service: Any) -> None:
+    """The run's turns carry it, the run list does not; the command line sums it, in each form."""
+    acme = next(one for one in shared_service.setup["organizations"] if one["slug"] == "acme")
+    client = Api(shared_service, acme)
+    run_id = client.start("write it")
+    client.ended(run_id)
+    client.follow(run_id, "nothing more")
+    listed = client.ended(run_id)
+    database = Database(DataFolder(api.service.data_dir).database_url)
+    used(database, run_id, 1200, 345_678)
+    database.close()
+    turns_told = client.get(f"/external/runs/{run_id}").json()["turns"]
+    given = ["--org", "acme", "--from", WRITTEN, "--to", WRITTEN]
+    document = client.service.admin("usage", *given, "--by", "agent")
+    whole = client.service.admin("usage", *given, "--by", "day")
+
+    def shown(*arguments: str) -> str:
+        return CliRunner().invoke(main, ["usage", *arguments, "--data-dir", str(api.service.data_dir)]).output
+
+    figures = {"input_tokens": 1200, "cached_tokens": 1, "output_tokens": 2, "cost_usd": 0.345678}
+    assert [one["usage"] for one in turns_told] == [{"requests": 1} | figures, None]
+    assert client.run(run_id) == listed
+    assert "usage" not in listed
+    counts = {"runs": 1, "turns": 1, "requests": 1}
+    assert document["usage"] == [{"organization": "acme", "agent": "scribe"} | counts | figures]
+    assert document["total"] == counts | figures
+    assert [one["day"] for one in whole["usage"]] == [WRITTEN]
+    assert shown(*given, "--by", "repository").splitlines()[1].split() == [
+        *("acme", "github:acme/api", "1", "1", "1", "1,200", "1", "2", "0.3457")
+    ]
+    assert shown(*given, "-o", "csv").splitlines()[1] == "acme,1,1,1,1200,1,2,0.345678"
+    assert shown("--to", "2001-01-01").strip() == "nothing yet"
+    assert "--to is before --from" in shown("--from", WRITTEN, "--to", "2001-01-01")
