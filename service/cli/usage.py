@@ -1,5 +1,6 @@
 """`usage`: the tokens and dollars of agents, by organization, repository, agent or day."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
@@ -12,7 +13,12 @@ from service.store.usage import Grouping, UsageFilters, UsageTotal, totals
 
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 _NUMBERS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
-_HEAD_OF: Final = {"repository": "organization", "agent": "organization"}
+_SUBJECTS: Final[dict[Grouping, tuple[str, ...]]] = {
+    "organization": ("organization",),
+    "repository": ("organization", "repository"),
+    "agent": ("organization", "agent"),
+    "day": ("day",),
+}
 _HEADS: Final = {"input_tokens": "input", "cached_tokens": "cached", "output_tokens": "output", "cost_usd": "USD"}
 
 
@@ -26,44 +32,34 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
     """Show what agents used of their models: requests, tokens, and dollars at the configured prices."""
     if first is not None and last is not None and last < first:
         raise click.UsageError("--to is before --from: swap them.")
+    names = _SUBJECTS[by]
     with admin.read() as connection:
         owner = None if slug is None else find_organization(connection, slug).id
         filters = UsageFilters(owner, _number(first), _number(last))
-        entries = [_entry(one, by) for one in totals(connection, filters, by)]
-        whole = _entry(totals(connection, filters, None)[0], None)
-    admin.show(
-        {"by": by, "usage": entries, "total": whole}, _table([*entries, {_HEAD_OF.get(by, by): "total"} | whole], by)
-    )
+        entries = [_entry(one, names) for one in totals(connection, filters, by)]
+        whole = _entry(totals(connection, filters, None)[0], ())
+    lines = _table([*entries, {names[0]: "total"} | whole], names) if entries else []
+    admin.show({"by": by, "usage": entries, "total": whole}, lines)
 
 
 def _number(day: datetime | None) -> int | None:
     return None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days
 
 
-def _entry(one: UsageTotal, by: Grouping | None) -> dict[str, Any]:
-    match by, one.subject:
-        case "repository", (slug, platform, path):
-            subject = {"organization": slug, "repository": f"{platform}:{path}"}
-        case "agent", (slug, name):
-            subject = {"organization": slug, "agent": name}
-        case "day", (number,):
-            subject = {"day": rfc3339(number * DAY_MICROS)[:10]}
-        case "organization", (slug,):
-            subject = {"organization": slug}
-        case _:
-            subject = {}
+def _entry(one: UsageTotal, names: Sequence[str]) -> dict[str, Any]:
+    subject: dict[str, Any] = dict(zip(names, one.subject, strict=True))
+    if "day" in subject:
+        subject["day"] = rfc3339(subject["day"] * DAY_MICROS)[:10]
     return subject | {"runs": one.runs, "turns": one.turns} | one.figures.document()
 
 
-def _table(entries: list[dict[str, Any]], by: Grouping) -> list[str]:
-    """Lines with a heading, the numbers to the right; none where nothing was used."""
-    names = [by] if by in {"organization", "day"} else ["organization", by]
+def _table(entries: list[dict[str, Any]], names: Sequence[str]) -> list[str]:
+    """Lines with a heading, the numbers to the right."""
     heads = [*names, *(_HEADS.get(name, name) for name in _NUMBERS)]
     rows = [heads, *([_cell(one.get(name)) for name in (*names, *_NUMBERS)] for one in entries)]
     widths = [max(len(row[index]) for row in rows) for index in range(len(heads))]
-    sides = [str.ljust if index < len(names) else str.rjust for index in range(len(heads))]
-    lines = ["  ".join(side(*pair) for side, *pair in zip(sides, row, widths, strict=True)) for row in rows]
-    return lines if len(entries) > 1 else []
+    sides = ["<" if index < len(names) else ">" for index in range(len(heads))]
+    return ["  ".join(map("{:{}{}}".format, row, sides, widths)) for row in rows]
 
 
 def _cell(value: object) -> str:

@@ -117,7 +117,7 @@ class UsageTotal:
     """What one organization, repository, agent or day used."""
 
     subject: tuple[Any, ...]
-    """The organization's slug and the name within it; of a day, days since 1970; of everything, nothing."""
+    """The organization's slug and what is named in it; of a day, days since 1970; of everything, nothing."""
     runs: int
     turns: int
     figures: Figures
@@ -138,7 +138,10 @@ def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None
     # Paths are told apart as the code host does, and shown as they are written.
     shown, key = {
         "organization": ((slug,), (slug,)),
-        "repository": ((slug, runs.c.platform, sa.func.max(runs.c.path)), (slug, runs.c.platform, runs.c.path_key)),
+        "repository": (
+            (slug, runs.c.platform + ":" + sa.func.max(runs.c.path)),
+            (slug, runs.c.platform, runs.c.path_key),
+        ),
         "agent": ((slug, runs.c.agent), (slug, runs.c.agent)),
         "day": ((model_usage.c.day,), (model_usage.c.day,)),
         None: ((), ()),

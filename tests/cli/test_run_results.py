@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from service.egress.usage import Usage
+from service.settings import DataFolder
+from service.store import turns, usage
+from service.store.database import Database
 from tests.cli.conftest import CommandLine, Inside
 from tests.fault_server import Drop, FaultServer, Received, Respond
 from tests.run_board import stamp
@@ -53,6 +57,11 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, unboxed: Run
     script.with_suffix(".gate").touch()
     out, err = following.communicate(timeout=120)
     plain, raw = real("runs", "log", run_id), real("runs", "log", run_id, "--json")
+    database = Database(DataFolder(unboxed.data_dir).database_url)
+    with database.write() as connection:
+        turn = turns.of(connection, run_id)[0]
+        usage.add(connection, turn, "/noisy", "anthropic", "m", Usage(1200, output=3), 345_678, turn.started_at or 0)
+    database.close()
     viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
     none = real("runs", "view", run_id, "--turn", "9")
 
@@ -65,6 +74,8 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, unboxed: Run
     assert raw.json()["text"].splitlines() == out.splitlines()
     assert (raw.json()["ended"], raw.json()["turn"]) == (True, 1)
     assert "turn 1  completed" in viewed.out
+    assert "  1,203 tokens  $0.3457\n" in viewed.out
+    assert document["turns"][0]["usage"]["cost_usd"] == 0.345678
     assert (document["source"], document["turns"][0]["files"]) == ("service", 1)
     assert document["turns"][0]["commit"]
     assert none.code == 7

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.clock import DAY_MICROS
+from service.egress.budget import Spent
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
@@ -74,8 +75,8 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
 
     assert summed("organization") == {("acme",): (2, 3, 116), ("other",): (1, 1, 1000)}
     assert summed("repository") == {
-        ("acme", "github", "acme/api"): (2, 3, 116),
-        ("other", "github", "other/web"): (1, 1, 1000),
+        ("acme", "github:acme/api"): (2, 3, 116),
+        ("other", "github:other/web"): (1, 1, 1000),
     }
     assert summed("agent") == {("acme", "claude"): (1, 2, 16), ("acme", "codex"): (1, 1, 100)} | {
         ("other", "claude"): (1, 1, 1000)
@@ -90,6 +91,20 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
         (1, 2, 0.5),
         (2, 1, 0.25),
     ]
+
+
+def test_a_day_s_limit_counts_every_run_of_the_agent_that_day(database: Database) -> None:
+    """Not the day before, and no other agent; a run's own limit counts all of its days."""
+    first, second = begun(database, "acme", "helper"), begun(database, "other", "helper")
+    used(database, first, 10, 500, at=NOW - DAY_MICROS)
+    used(database, first, 20, 30, number=2)
+    used(database, second, 40, 7)
+    with database.read() as connection:
+        found = [usage.spent(connection, one, "/helper", NOW) for one in (first, second)]
+        own = usage.spent(connection, second, "org_x/helper", NOW)
+
+    assert found == [Spent(530, 37, 36), Spent(7, 37, 43)]
+    assert own == Spent(7, 0, 43)
 
 
 def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:

@@ -89,10 +89,9 @@ def _outcome(turn: Turn, width: int) -> list[Line]:
     told = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
     if turn.files is not None:
         told.append(f"{turn.files:,} file{'' if turn.files == 1 else 's'}")
-    if turn.usage is not None:
-        told.append(str(turn.usage).replace("  ", " · "))
     counts = [] if turn.additions is None else [(f"  +{turn.additions:,}", STYLES["good"])]
     counts += [] if turn.deletions is None else [(f" -{turn.deletions:,}", STYLES["bad"])]
+    counts += [] if turn.usage is None else [(f"  {turn.usage}", QUIET)]
     if told or counts:
         lines.append(Content.assemble(" " * INDENT, ("→ ", QUIET), (" · ".join(told), QUIET), *counts))
     if turn.summary:

@@ -1,5 +1,6 @@
 """One run on the whole screen: each part shows what it is given, and says why where there is nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from app.console.confirm_sheet import ConfirmSheet
 from app.console.forms import ContinueRunForm
 from app.console.run.changes import FileItem
 from app.console.run.conversation import ReplyBox
-from storage.records.results import ChangedFile, RunTurns
+from storage.records.results import ChangedFile, ModelUsage, RunTurns
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
 from tests.waiting import until
 from widgets.diff.view import DiffView
@@ -18,8 +19,10 @@ PARTS = {"f2": "conversation", "f3": "review", "f4": "changes", "f5": "log", "f6
 
 
 async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow) -> None:
-    """Instructions, who, how long, idle time, why it failed, and what it changed; beside it how runs usually end."""
-    async with run_on_show(ScriptedResults()) as scene:
+    """Instructions, who, how long, idle time, why it failed, what it changed and cost; how runs usually end."""
+    first, second = two_turns()
+    used = replace(second, usage=ModelUsage(3, 1000, 200, 3, 1.5))
+    async with run_on_show(ScriptedResults(RunTurns("run", (first, used)))) as scene:
         text = scene.text
         for words in (
             "Mend the flaky sign-in test.",
@@ -29,7 +32,7 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
             "ada",
             "4m43s",
             "commit c0ffee0000",
-            "+6 -2",
+            "+6 -2  1,203 tokens  $1.50",
             "% succeed, p50",
             "all 2 turns",
         ):
