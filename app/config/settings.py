@@ -221,7 +221,7 @@ class NotifySettings:
 
     @property
     def silent(self) -> frozenset[str]:
-        """The routes over which nobody is told anything: no channel of theirs is on."""
+        """The routes that tell no one anything: none of their channels is on."""
         named = (self.route("default"), *self.routes)
         return frozenset(
             route.name for route in named if not (route.desktop or route.command or route.urls_env or route.urls_file)
