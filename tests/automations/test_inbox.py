@@ -38,7 +38,7 @@ def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, c
 
     (item,) = cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
     assert (item["key"], item["title"], item["count"]) == ("failed:acme/api", "2 runs failed in acme/api", 2)
-    assert item["cure"] == "runwarden runs show run_1"
+    assert item["cure"] == "runwarden runs view run_1"
     assert keys(cli) == keys(cli) == ["failed:acme/api"]
     assert cli("inbox", "--json", RUNWARDEN_DATA_DIR="").json()["items"] == [item]
     assert cli("inbox", "done", "failed:acme/api", RUNWARDEN_DATA_DIR="").code == 0
