@@ -99,6 +99,8 @@ async def room(staged: Staged, size: tuple[int, int] = WIDE) -> AsyncIterator[Sc
         await scene.engine.refresh()
         scene.clock.move(hours=10.5)
         await a_history(scene)
+        # It was written past the engine, which tells the header and the inbox of each write.
+        await scene.ring()
         await scene.press("6")
         yield scene
 
