@@ -16,6 +16,7 @@ from typing import Final
 
 from app.results.diff import files_of
 from app.results.git import Git, GitError, TooLargeError
+from app.text import safe_text
 from storage.records.results import SUBMODULE_MODE, Change
 
 TRAILER: Final = "Runwarden-Run"
@@ -242,18 +243,23 @@ class Mirror:
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         """Keep other processes from changing the mirror, and remove the lock files of one that was killed."""
-        self._lock_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._lock_file.open("a") as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(0.05)
-            os.utime(self._lock_file)
-            for stale in (*self.git_dir.glob("*.lock"), *self.git_dir.glob("refs/**/*.lock")):
-                stale.unlink(missing_ok=True)
-            yield
+        folder = self._lock_file.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._lock_file.open("a") as lock:
+                while True:
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    except BlockingIOError:
+                        await asyncio.sleep(0.05)
+                os.utime(self._lock_file)
+                for stale in (*self.git_dir.glob("*.lock"), *self.git_dir.glob("refs/**/*.lock")):
+                    stale.unlink(missing_ok=True)
+                yield
+        except OSError as error:
+            told = f"The copy of the repository cannot be kept in {safe_text(str(folder))}: {error.strerror}."
+            raise GitError(told) from error
 
 
 def trim(folder: Path, most_bytes: int) -> list[Path]:

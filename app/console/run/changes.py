@@ -93,6 +93,8 @@ class ChangesPart(Part):
         self._search = TextSearch(self.view, self.start)
         self._shown: tuple[object, ...] = ()
         self._change: Change | None = None
+        self._is_whole = False
+        """Whether all lines of what is shown were read."""
         self._lexing = asyncio.Lock()
         self._place: tuple[str, int | None] | None = None
         """Where to put the cursor as soon as the diff is there."""
@@ -130,19 +132,26 @@ class ChangesPart(Part):
 
     def look(self) -> None:
         """Read the change, unless what is shown is still it."""
-        self.start(self._read, exclusive=True, group="change")
+        # What is being read line by line goes on.
+        if self._wanted != self._shown:
+            self.start(self._read, exclusive=True, group="change")
+        else:
+            self._settle()
 
     def go_to(self, path: str, line: int | None) -> None:
-        """Put the cursor on a line of a file, once it is there."""
+        """Put the cursor on a line of a file, once it is there; say so if the change has no such file."""
         self._place = path, line
         self.look()
-        self._settle()
+
+    @property
+    def _wanted(self) -> tuple[object, ...]:
+        """Which change is to be shown: a run that works on, or was continued, may have changed more."""
+        subject, detail = self.subject, self.subject.detail
+        return subject.run_id, subject.turn, detail and (detail.run.status, detail.run.updated_at)
 
     async def _read(self) -> None:
-        subject, detail = self.subject, self.subject.detail
-        # A run that works on, or was continued, may have changed more.
-        wanted = (subject.run_id, subject.turn, detail and (detail.run.status, detail.run.updated_at))
-        if detail is None or wanted == self._shown:
+        subject, detail, wanted = self.subject, self.subject.detail, self._wanted
+        if detail is None:
             return
         if wanted[:2] != self._shown[:2]:
             self._clear()
@@ -151,13 +160,15 @@ class ChangesPart(Part):
         self._clear()
         self._shown = wanted
         if isinstance(change, Unavailable):
+            self._is_whole = True
             self.view.say(unavailable("The changes are not to be had.", change.reason))
+            self._settle()
             return
         self._change = change
         await self._show(change)
 
     def _clear(self) -> None:
-        self._change, self._shown = None, ()
+        self._change, self._shown, self._is_whole = None, (), False
         self._files.display = False
         self.view.show(DiffRows(Patch(b"")), (), "")
 
@@ -174,12 +185,8 @@ class ChangesPart(Part):
             await asyncio.to_thread(rows.extend, STEP)
             self.view.grew()
             self._settle()
-        self._give_up_place()
-
-    def _give_up_place(self) -> None:
-        if self._place is not None:
-            self.session.notify(f"{self._place[0]} is not among the changed files.")
-            self._place = None
+        self._is_whole = True
+        self._settle()
 
     def _about(self, change: Change) -> str:
         added = sum(file.additions or 0 for file in change.files)
@@ -192,7 +199,14 @@ class ChangesPart(Part):
         return " · ".join(part for part in parts if part)
 
     def _settle(self) -> None:
-        if self._place is not None and self._change is not None and self.view.go_to_line(*self._place):
+        """Put the cursor where a finding leads; where everything was read and that is not there, give it up."""
+        if self._place is None:
+            return
+        if self._change is not None and self.view.go_to_line(*self._place):
+            self._place = None
+        elif self._is_whole:
+            if self._change is not None:
+                self.session.notify(f"{self._place[0]} is not among the changed files.")
             self._place = None
 
     def _copy_hunk(self) -> None:

@@ -8,9 +8,11 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from re import Pattern
-from typing import Final
+from typing import IO, Final
 
+from storage.errors import DiskFailedError
 from storage.records.results import LogChunk
 
 BLOCK: Final = 256 * 1024
@@ -36,7 +38,8 @@ class LogSpool:
     """Bytes of a log, all of one stretch."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 — closed with the screen
+        self._file: IO[bytes] | None = None
+        """None: nothing was written yet."""
         self._blocks: list[Block] = []
         self._before: list[int] = [0]
         """By block, the lines that end before it."""
@@ -49,7 +52,8 @@ class LogSpool:
 
     def close(self) -> None:
         """Give the disk back."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     @property
     def begin(self) -> int:
@@ -68,12 +72,17 @@ class LogSpool:
 
     def clear(self) -> None:
         """Hold nothing."""
-        self._file.truncate(0)
+        if self._file is not None:
+            self._file.truncate(0)
         self._blocks, self._is_open = [], False
         self._counted()
 
     def put(self, chunk: LogChunk) -> int:
-        """Add a piece, in place of all others unless it continues them; return how many lines came before them."""
+        """Add a piece, in place of all others unless it continues them; return how many lines came before them.
+
+        Raises:
+            DiskFailedError: It cannot be kept.
+        """
         data, offset, held = chunk.data, chunk.offset, self.count
         if self._blocks and offset < self.begin <= offset + len(data):
             data = data[: self.begin - offset]
@@ -167,7 +176,13 @@ class LogSpool:
             return found
 
     def _write(self, offset: int, data: bytes) -> None:
-        os.pwrite(self._file.fileno(), data, offset)
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 — closed with the screen
+            os.pwrite(self._file.fileno(), data, offset)
+        except OSError as error:
+            place = Path(tempfile.gettempdir())
+            raise DiskFailedError(f"The log cannot be kept in {place}: {error.strerror}.", path=place) from error
 
     def _read(self, offset: int, size: int) -> bytes:
-        return os.pread(self._file.fileno(), max(0, size), offset)
+        return os.pread(self._file.fileno(), max(0, size), offset) if self._file is not None else b""

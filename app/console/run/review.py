@@ -98,15 +98,15 @@ class ReviewPart(Part):
         if wanted[:2] != self._shown[:2]:
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
         reviews = await self.results().reviews(detail, subject.turn)
-        self._shown = wanted
         if isinstance(reviews, Unavailable):
             self._show_none("The review is not to be had.", reviews.reason)
         else:
             self._reviews, self._number = reviews, min(self._number, len(reviews) - 1)
             self._show()
+        self._shown = wanted
 
     def _show_none(self, title: str, reason: str) -> None:
-        self._reviews = ()
+        self._reviews, self._shown = (), ()
         self._findings.display = False
         self._findings.show(())
         self._view.take(())

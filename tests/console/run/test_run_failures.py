@@ -1,0 +1,132 @@
+"""What fails below a run's screen is said in it: no key of any of its parts ends the console."""
+
+import asyncio
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.binding import Binding
+
+from app.config import RepositoryAddress
+from storage.errors import DiskFailedError
+from storage.records.results import Finding, Review
+from tests.console.conftest import MESSAGE, Disk, Scene, Staged
+from tests.console.run.conftest import PATCH, REVIEW, OnShow, ScriptedResults, change_of
+from tests.console.test_error_boundary import bindings_of
+from tests.waiting import until
+from widgets.diff.view import DiffView
+
+PARTS = {"f3": "2 findings", "f4": "src/sign_in.py", "f5": "step 3", "f6": '"run_id"'}
+"""The keys of the parts, and what each shows."""
+LEAVING = ("show(", "beside_part(", "raw")
+OF_A_PART = ("part(", "turn(", "beside(", *LEAVING)
+
+
+class FailingResults(ScriptedResults):
+    """Answers, until our own files fail below it."""
+
+    fails = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in {"turns", "change", "reviews", "blob", "log"} and self.fails:
+            return self._fail
+        return super().__getattribute__(name)
+
+    async def _fail(self, *_: Any, **__: Any) -> Any:
+        await asyncio.sleep(0)
+        raise DiskFailedError(MESSAGE, path=Path("cache.sqlite3"))
+
+
+def keys_of(scene: Scene) -> list[tuple[Any, Binding]]:
+    """What the screen's keys and those of what has the focus do in a part, by node."""
+    screen, body = scene.app.screen, scene.app.focused
+    own = [(screen, binding) for binding in bindings_of(screen) if binding.action.startswith(OF_A_PART)]
+    kinds = [kind for kind in type(body).__mro__ if kind.__module__.startswith("widgets.")]
+    return own + [(body, each) for kind in kinds for each in Binding.make_bindings(vars(kind).get("BINDINGS", ()))]
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_no_key_of_a_part_ends_the_console(run_on_show: OnShow, disk: Disk, part: str) -> None:
+    """Whatever is read or kept fails, once the part has shown what it has; afterwards it shows that again."""
+    results = FailingResults()
+    async with run_on_show(results) as scene:
+        await scene.press(part)
+        await scene.shows(PARTS[part])
+        screen = scene.app.screen
+        for node, binding in keys_of(scene):
+            results.fails = disk.fails = True
+            await scene.app.run_action(binding.action, node)
+            await scene.pilot.pause()
+
+            assert scene.app.is_running, f"{binding.key} of {part} ended the console"
+            results.fails = disk.fails = False
+            while scene.app.screen is not screen:
+                scene.app.pop_screen()
+            if binding.action.startswith(LEAVING):
+                await scene.pilot.press(part)
+        await scene.press(part)
+        await scene.shows(PARTS[part])
+
+
+async def test_a_mirror_that_cannot_be_kept_is_said(staged: Staged, tmp_path: Path) -> None:
+    """As the reason why there is no change and no review."""
+    (tmp_path / "repositories").write_text("a file where the mirrors' folder belongs")
+    addresses = (RepositoryAddress("github:acme/*", str(tmp_path)), RepositoryAddress("gitlab:acme/*", str(tmp_path)))
+    async with staged(changed={"repositories": addresses}) as scene:
+        await scene.press("j", "j", "j", "enter")
+        for key in ("f3", "f4"):
+            await scene.press(key)
+            await scene.shows("copy of the repository cannot be kept")
+
+
+async def test_a_log_that_cannot_be_kept_is_said(run_on_show: OnShow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the banner; it is read once there is room again."""
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with run_on_show(ScriptedResults()) as scene:
+        with monkeypatch.context() as patch:
+            patch.setattr("app.console.run.log_spool.os.pwrite", full)
+            await scene.press("f5")
+            await scene.shows("The log cannot be kept", "No space left on device")
+        await scene.press("f6", "f5")
+        await scene.shows("tests failed")
+
+
+async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> None:
+    """Its file is not in the change, whether that was on show already or not; a later change is not jumped into."""
+    away = (Finding("src/other.py", 3, "Elsewhere.", "minor", at=4),)
+    results = ScriptedResults(reviews_=(Review("reviews/run_1.md", REVIEW, away),))
+    async with run_on_show(results) as scene:
+        for times in (1, 2):
+            await scene.press("f3")
+            await scene.shows("1 finding")
+            await scene.press("enter")
+            await until(lambda times=times: scene.toasts.count("src/other.py is not among the changed files.") == times)
+
+        results.change_ = change_of(
+            PATCH + PATCH[: PATCH.index(b"diff --git a/docs")].replace(b"sign_in.py", b"other.py")
+        )
+        await scene.press("greater_than_sign")
+        view = scene.app.screen.query_one(DiffView)
+        assert view.changed(view.file or 0).path == "src/sign_in.py"
+
+
+async def test_a_review_left_while_it_was_read_is_read_again(run_on_show: OnShow) -> None:
+    """`>` to a turn whose review does not come, and `<` back."""
+    results, never = ScriptedResults(), asyncio.Event()
+    read = results.reviews
+
+    async def reviews(detail: Any, turn: int | None = None) -> Any:
+        return await read(detail, turn) if turn is None else await never.wait()
+
+    results.reviews = reviews  # type: ignore[method-assign]
+    async with run_on_show(results) as scene:
+        await scene.press("f3")
+        await scene.shows("2 findings")
+        await scene.pilot.press("greater_than_sign")
+        assert "Reading the review" in scene.text
+        await scene.press("less_than_sign")
+        await scene.shows("2 findings")
