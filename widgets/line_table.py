@@ -201,7 +201,8 @@ class LineTable(CursorView, Generic[T]):
 
     def _header(self, width: int) -> Strip:
         titles = (fit(column.title, column.width) + " " * column.gap for column in self._columns_for(width - MARK))
-        return Strip([Segment(fit(" " * MARK + "".join(titles), width), self._style("header"))], width)
+        line = " " * MARK + "".join(titles).rstrip()
+        return Strip([Segment(fit(line, width), self._style("header"))], width)
 
     def _row(self, line: Line, width: int, *, is_cursor: bool) -> Strip:
         background = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style

@@ -47,11 +47,13 @@ class LogSpool:
         """By the block's offset, where lines end in it."""
         self._is_open = False
         """Whether the last line has not ended."""
+        self._is_closed = False
         self._lock = threading.Lock()
         """Of what is counted: a search counts in a thread."""
 
     def close(self) -> None:
         """Give the disk back."""
+        self._is_closed = True
         if self._file is not None:
             self._file.close()
 
@@ -72,7 +74,7 @@ class LogSpool:
 
     def clear(self) -> None:
         """Hold nothing."""
-        if self._file is not None:
+        if self._file is not None and not self._is_closed:
             self._file.truncate(0)
         self._blocks, self._is_open = [], False
         self._counted()
@@ -83,6 +85,8 @@ class LogSpool:
         Raises:
             DiskFailedError: It cannot be kept.
         """
+        if self._is_closed:
+            return 0
         data, offset, held = chunk.data, chunk.offset, self.count
         if self._blocks and offset < self.begin <= offset + len(data):
             data = data[: self.begin - offset]
@@ -106,11 +110,17 @@ class LogSpool:
         return found
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line at or after this one (step 1), or before it (step -1), that matches."""
+        """The next line at or after this one (step 1), or before it (step -1), that matches; none once it is closed."""
         if not self.count:
             return None
-        at = self._start(max(0, min(begin, self.count))) if begin < self.count else self.end
-        return self._find_after(pattern, at) if step > 0 else self._find_before(pattern, at)
+        try:
+            at = self._start(max(0, min(begin, self.count))) if begin < self.count else self.end
+            return self._find_after(pattern, at) if step > 0 else self._find_before(pattern, at)
+        except ValueError:
+            # The screen was closed while a thread searched.
+            if self._is_closed:
+                return None
+            raise
 
     def _find_after(self, pattern: Pattern[bytes], at: int) -> int | None:
         while data := self._read(at, min(BLOCK, self.end - at)):
