@@ -1,0 +1,74 @@
+"""A change is taken over from the run's screen, into real checkouts of a real repository."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.results.repository import History, RunRepositories
+from storage.records import Repository, RunDetail
+from tests.console.run.conftest import OnShow, ScriptedResults
+from tests.results.repository import Origin, git, repositories, run_detail
+from widgets.forms.inputs import LineInput
+
+RUN = run_detail("fix/it")
+
+
+@dataclass
+class OneRepository:
+    """Takes the run on show for the one that pushed to the origin."""
+
+    real: RunRepositories
+
+    def mirror(self, _: Repository) -> Any:
+        return self.real.mirror(RUN.run.repository)
+
+    async def history(self, _: RunDetail) -> History:
+        return await self.real.history(RUN)
+
+
+@pytest.fixture
+async def results(tmp_path: Path) -> ScriptedResults:
+    """Of a run that changed a file and added one; a checkout of its repository is in `home/mine`."""
+    origin = Origin(tmp_path / "host")
+    git(tmp_path, "clone", "--quiet", str(origin.bare), "home/mine")
+    origin.commit("fix/it", {"code.py": b"def f():\n    return 2\n", "new.txt": b"new\n"})
+    real = repositories(tmp_path / "data", origin.url)
+    return ScriptedResults(change_=await real.change(RUN), repositories=OneRepository(real))
+
+
+async def test_a_change_is_applied_to_a_checkout(run_on_show: OnShow, results: ScriptedResults, tmp_path: Path) -> None:
+    """`A`: its files are as the run left them, and nothing is committed."""
+    checkout = tmp_path / "home/mine"
+    async with run_on_show(results) as scene:
+        await scene.press("f4")
+        await scene.shows("new.txt")
+        await scene.press("A")
+        scene.app.screen.query_one(LineInput).value = str(checkout)
+        await scene.press("enter")
+
+        assert f"Applied 2 files in {checkout}. Look at it with git status." in scene.toasts
+        assert git(checkout, "status", "--porcelain") == b" M code.py\n?? new.txt\n"
+        assert (checkout / "code.py").read_bytes() == b"def f():\n    return 2\n"
+
+
+async def test_a_branch_is_checked_out_beside_a_checkout(
+    run_on_show: OnShow, results: ScriptedResults, tmp_path: Path
+) -> None:
+    """`B`: in a folder of its own, whose commit and whose lender it names; the checkout stays as it was."""
+    checkout = tmp_path / "home/mine"
+    async with run_on_show(results) as scene:
+        await scene.press("f4")
+        await scene.shows("new.txt")
+        await scene.press("B")
+        scene.app.screen.query_one(LineInput).value = str(checkout)
+        await scene.press("enter")
+        commit = (results.change_.head or "")[:10]
+
+        assert scene.toasts[-1].startswith(f"Checked out {commit} in {tmp_path / 'home'}/origin-"), scene.toasts
+        assert f"It needs {checkout} to stay." in scene.toasts[-1]
+        (made,) = set((tmp_path / "home").iterdir()) - {checkout}
+        assert git(made, "rev-parse", "HEAD").decode().startswith(commit)
+        assert (made / "new.txt").read_bytes() == b"new\n"
+        assert git(checkout, "status", "--porcelain") == b""
