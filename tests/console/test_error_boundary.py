@@ -34,7 +34,10 @@ async def there(scene: Scene, way: str) -> Screen[Any]:
     """Goes to a screen."""
     while len(scene.app.screen_stack) > 1:
         scene.app.pop_screen()
-    await scene.press("1", *way.split())
+    await scene.press("1")
+    if way == "enter":
+        scene.table.focus()  # A key before may have led into the search line.
+    await scene.press(*way.split())
     return scene.app.screen
 
 

@@ -169,6 +169,8 @@ class AutomationsScreen(RulesScreen):
         self._table = RuleTable(session.clock())
         self._place = ""
         """Where to go once the rules were read."""
+        self._empty = READING
+        """Why there are no rules, while there are none."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Whether a bot is at work, the rules, and one of them."""
@@ -179,7 +181,7 @@ class AutomationsScreen(RulesScreen):
 
     def on_mount(self) -> None:
         """The keys go to the table."""
-        self._table.say(READING)
+        self._explain()
         self._table.focus()
 
     @property
@@ -187,11 +189,20 @@ class AutomationsScreen(RulesScreen):
         """The rule under the cursor."""
         return self._table.item if self.is_mounted else None
 
+    def show_trouble(self) -> None:
+        """Show trouble in the banner, and in the table while it is empty."""
+        super().show_trouble()
+        self._explain()
+
+    def _explain(self) -> None:
+        self._table.say(UNREADABLE if self.session.storage_trouble is not None else self._empty)
+
     def show_found(self, found: Automations | None) -> None:
         """The rules, or why there are none."""
         views = found.views if found is not None else ()
         self.query_one("#automations").set_class(not views, "-empty")
-        self._table.say(NONE_YET if found is not None else UNREADABLE)
+        self._empty = NONE_YET if found is not None else UNREADABLE
+        self._explain()
         self._table.show(views)
         self._table.refresh(layout=True)
         if found is not None:

@@ -32,7 +32,7 @@ async def test_organizations_are_searched_and_sorted(walked: Walked, service: Se
         for address in ("zoe@acme.example", "bea@initech.example", "ada@globex.example"):
             await hand.scene.engine.actions.submit(CreateOrganization(address))
             hand.scene.clock.move(seconds=5)
-        await hand.do("3", "3 Organizations")
+        await hand.do("3", "3 Org")
         await hand.point("bea@initech")
         names = ("ada", "bea", "zoe")
         assert order(hand, *names) == ["ada", "bea", "zoe"]

@@ -36,7 +36,7 @@ async def test_a_run_is_found_and_looked_at(walked: Walked, service: Service) ->
         await hand.see("4 of 60")
         await hand.open("tools")
         await hand.see("Timeline", "esc back", "gitlab:acme/tools")
-        await hand.do("v", "raw JSON")
+        await hand.do("f6", "F6 Raw")
         await hand.see('"project_path": "acme/tools"')
         await hand.do("escape", "esc back")
 
