@@ -119,7 +119,8 @@ def test_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost, client: str
         pytest.skip("fetch reads NODE_USE_ENV_PROXY from Node 22.21 on; an older one reaches nothing at all")
     done = proxied(CLIENTS[client].format(ALLOWED))
 
-    assert host.reached == 1, done.log
+    # What answers is no git server: git asks once or twice.
+    assert host.reached in ({1, 2} if client == "git" else {1}), done.log
     assert client == "git" or "hello" in done.log
 
 
