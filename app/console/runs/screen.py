@@ -122,8 +122,7 @@ class RunsScreen(BaseScreen):
     @property
     def focused_run_id(self) -> str | None:
         """The run under the cursor."""
-        row = self.table.row
-        return row.run_id if row else None
+        return row.run_id if (row := self.table.row) else None
 
     def go_to(self, place: str) -> None:
         """Show the runs that a query matches."""
