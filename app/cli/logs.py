@@ -44,4 +44,3 @@ def begin(*, verbose: bool, file: Path | None) -> None:
         logger = logging.getLogger(name)
         logger.setLevel(logging.DEBUG if verbose else logging.INFO)
         logger.handlers = [handler]
-        logger.propagate = False

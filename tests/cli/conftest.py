@@ -1,4 +1,5 @@
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from app.__main__ import main
+from app.cli.logs import OURS
 from tests.fault_server import FaultServer
 from tests.run_board import Board, served
 from tests.service_process import ROOT, RunningService, start_service
@@ -99,6 +101,10 @@ class Inside(CommandLine):
             patch.multiple(sys, **streams),  # type: ignore[arg-type] — the stubs know no keyword but the options
         ):
             code = main(arguments)
+        for name in OURS:
+            # A process of its own would take its log along.
+            logging.getLogger(name).handlers.clear()
+            logging.getLogger(name).setLevel(logging.NOTSET)
         out, err = (streams[name].buffer.getvalue().decode() for name in ("stdout", "stderr"))  # type: ignore[attr-defined] — BytesIO, as above
         return Result(code, out, err)
 
