@@ -62,58 +62,33 @@ class _ProfileName(click.types.StringParamType):
 def global_options(*, hidden: bool) -> list[click.Option]:
     """Options that every command takes, before or after its name."""
     path = click.Path(path_type=Path)
-    option = partial(click.Option, expose_value=False, hidden=hidden)
+
+    def named(
+        name: str, attribute: str, metavar: str, help_text: str, kind: "click.ParamType[Any]" = path
+    ) -> click.Option:
+        return click.Option(
+            [name],
+            multiple=True,
+            type=kind,
+            metavar=metavar,
+            callback=_keep(attribute),
+            help=help_text,
+            expose_value=False,
+            hidden=hidden,
+        )
+
+    def flag(names: list[str], callback: Callable[..., None], help_text: str) -> click.Option:
+        return click.Option(names, is_flag=True, callback=callback, help=help_text, expose_value=False, hidden=hidden)
+
+    service = "Which of the configured services; beats the environment [RUNWARDEN_PROFILE]."
     return [
-        option(
-            ["--config"],
-            multiple=True,
-            type=path,
-            metavar="FILE",
-            callback=_keep("config_file"),
-            help="Configuration file; beats the environment [RUNWARDEN_CONFIG].",
-        ),
-        option(
-            ["--profile"],
-            multiple=True,
-            type=_ProfileName(),
-            metavar="NAME",
-            callback=_keep("profile_name"),
-            help="Which of the configured services; beats the environment [RUNWARDEN_PROFILE].",
-        ),
-        option(
-            ["--data-dir"],
-            multiple=True,
-            type=path,
-            metavar="DIR",
-            callback=_keep("data_dir"),
-            help="Folder of caches and ledgers [RUNWARDEN_DATA_DIR].",
-        ),
-        option(
-            ["--read-only"],
-            is_flag=True,
-            callback=_keep("read_only"),
-            help="Refuse every write.",
-        ),
-        option(
-            ["--token-stdin"],
-            is_flag=True,
-            callback=_keep("token_stream", _token_line),
-            help="Read the API token from the first line of stdin.",
-        ),
-        option(
-            ["-v", "--verbose"],
-            is_flag=True,
-            callback=_keep("verbose"),
-            help="Log each request and what else is done, on stderr.",
-        ),
-        option(
-            ["--log-file"],
-            multiple=True,
-            type=path,
-            metavar="FILE",
-            callback=_keep("log_file"),
-            help="Append the log to this file instead.",
-        ),
+        named("--config", "config_file", "FILE", "Configuration file; beats the environment [RUNWARDEN_CONFIG]."),
+        named("--profile", "profile_name", "NAME", service, _ProfileName()),
+        named("--data-dir", "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR]."),
+        flag(["--read-only"], _keep("read_only"), "Refuse every write."),
+        flag(["--token-stdin"], _keep("token_stream", _token_line), "Read the API token from the first line of stdin."),
+        flag(["-v", "--verbose"], _keep("verbose"), "Log each request and what else is done, on stderr."),
+        named("--log-file", "log_file", "FILE", "Append the log to this file instead."),
     ]
 
 

@@ -103,7 +103,7 @@ def test_a_configuration_that_cannot_work_is_refused_with_its_cure(
 def test_what_other_machines_have_is_not_looked_for(tmp_path: Path) -> None:
     """With --elsewhere; by `apply` and by `agent add`, whose options are those of the document."""
     model = '{ provider = "openai", key_env = "NO_KEY", prices = { "gpt-" = { input = 1, output = 2 } } }'
-    given = ["--preset", "codex", "--egress", "pypi.org", "--model", model, "--cache", "2000000", "--elsewhere"]
+    given = ["--preset", "codex", "--egress", "a.test", "--model", model, "--cache", "2000000", "--elsewhere"]
     made = command(tmp_path / "data", "agent", "add", "made", *given)
     listed = command(tmp_path / "data", "agent", "list")["agents"]
 
