@@ -3,15 +3,16 @@
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.clock import Clock, rfc3339
+from service.clock import Clock
 from service.execution import agent as agent_process
-from service.execution.change import Change, Patches
+from service.execution.attempt import Attempt, commit_message, completed, masked, own_commit, task_of
+from service.execution.change import Patches
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
@@ -24,18 +25,13 @@ from service.observability.traces import NoTracer, Tracer
 from service.reference import without_login
 from service.settings import DataFolder, Execution
 from service.store import agents, hosts, repositories, runs, turns
-from service.store.agents import Agent
 from service.store.database import Database
-from service.store.runs import Run
-from service.store.turns import Turn, TurnOutcome
+from service.store.turns import TurnOutcome
 from service.store.usage import TurnLedger
 
 DIFFS: Final = ("diff", "run.diff")
 """What the patches of a turn and of the whole run are called where they are kept."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
-TRAILER: Final = "Runwarden-Run"
-_SEARCHED_COMMITS: Final = 500
-_SUBJECT_LENGTH: Final = 60
 _log = logging.getLogger(__name__)
 
 
@@ -45,38 +41,6 @@ class InterruptedTurnError(Exception):
 
 class SupersededError(Exception):
     """Another attempt took over the turn, or it was ended; this one must leave no trace."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A claimed turn with what its steps need."""
-
-    run: Run
-    turn: Turn
-    agent: Agent
-    conversation: list[Turn]
-    workspace: Workspace
-    git: Git
-    log: IO[bytes]
-    secrets: Secrets
-    """Stand in nothing that is kept of it."""
-
-    @property
-    def trailer(self) -> str:
-        """The line that marks this turn's commit, so that a second attempt recognizes it."""
-        return f"{self.run.id} turn {self.turn.number}"
-
-    @property
-    def fields(self) -> dict[str, str | int]:
-        """What its span says of it."""
-        run = self.run
-        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
-        return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
-
-    def say(self, text: str, clock: Clock) -> None:
-        """Write a line into the turn's log."""
-        self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
-        self.log.flush()
 
 
 class TurnExecution:
@@ -194,20 +158,20 @@ class TurnExecution:
             _log.exception("%s failed in the service itself", attempt.trailer)
             outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt.turn.attempt)
         self._tracer.ended(outcome.status)
-        outcome = replace(outcome, failure=_masked(attempt, outcome.failure), summary=_masked(attempt, outcome.summary))
+        outcome = replace(outcome, failure=masked(attempt, outcome.failure), summary=masked(attempt, outcome.summary))
         attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
         return outcome
 
     def _work(self, attempt: Attempt) -> TurnOutcome:
         snapshot = self._fetch(attempt)
         self._check_branch(attempt, snapshot)
-        done = _own_commit(attempt, snapshot) if attempt.turn.attempt > 1 else None
+        done = own_commit(attempt, snapshot) if attempt.turn.attempt > 1 else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
             patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
             change = patches.keep_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
-            return _completed(attempt, done[0], done[1], change)
-        task = _task(attempt, snapshot)
+            return completed(attempt, done[0], done[1], change)
+        task = task_of(attempt, snapshot)
         attempt.workspace.create(task)
         with self._tracer.step("check out"):
             base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
@@ -255,12 +219,12 @@ class TurnExecution:
 
     def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
-        message = attempt.secrets.mask(_message(attempt, result.commit_message))
+        message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
         if commit is None:
             attempt.say(f"{turns.NOTHING_CHANGED}: no commit", self._clock)
-            return _completed(attempt, None, result.summary)
+            return completed(attempt, None, result.summary)
         if name := attempt.secrets.named_in(attempt.workspace.changed(attempt.git, base, commit)):
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
@@ -272,7 +236,7 @@ class TurnExecution:
         if pushed != commit:
             change = patches.keep_pushed(snapshot.git_dir, pushed, *self._diffs(attempt))
         attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
-        return _completed(attempt, pushed, result.summary or message.partition("\n")[0], change)
+        return completed(attempt, pushed, result.summary or message.partition("\n")[0], change)
 
     def _push(self, attempt: Attempt, snapshot: Snapshot, commit: str) -> str:
         """Push, and return the commit that stands for this turn on its branch."""
@@ -282,66 +246,8 @@ class TurnExecution:
                 attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
         except GitError as error:
             # A push may land and its answer be lost, or the push of a killed attempt arrive after we looked.
-            done = _own_commit(attempt, self._fetch(attempt))
+            done = own_commit(attempt, self._fetch(attempt))
             if done is None:
                 raise GitError(f"the push was refused: {error}") from error
             return done[0]
         return commit
-
-
-def _task(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
-    """Return the document on the agent's standard input: the agent contract (docs/service.md)."""
-    return {
-        "run_id": attempt.run.id,
-        "turn": attempt.turn.number,
-        "agent": attempt.run.agent,
-        "repository": attempt.run.reference.body,
-        "branch": attempt.run.branch,
-        "default_branch": snapshot.default_branch,
-        "instructions": attempt.turn.instructions,
-        "inputs": attempt.turn.inputs,
-        "conversation": [
-            {
-                "turn": past.number,
-                "instructions": past.instructions,
-                "status": past.status,
-                "commit": past.commit_sha,
-                "summary": past.summary,
-                "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
-            }
-            for past in attempt.conversation
-        ],
-    }
-
-
-def _completed(attempt: Attempt, commit: str | None, summary: str | None, change: Change | None = None) -> TurnOutcome:
-    changed: dict[str, Any] = {} if change is None else change.fields()
-    return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=attempt.turn.attempt, **changed)
-
-
-def _masked(attempt: Attempt, text: str | None) -> str | None:
-    return None if text is None else attempt.secrets.mask(text)
-
-
-def _own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:
-    """Return commit and subject of what an earlier attempt at this turn pushed before it could say so."""
-    head = snapshot.branches.get(attempt.run.branch)
-    if head is None:
-        return None
-    form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
-    listed = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)
-    for line in listed.splitlines():
-        commit, _, rest = line.partition("\t")
-        subject, _, marks = rest.rpartition("\t")
-        if attempt.trailer in marks.split(","):
-            # Others may push such a commit, too, and its bytes need not be text.
-            return commit, subject.encode("utf-8", "replace").decode()
-    return None
-
-
-def _message(attempt: Attempt, given: str | None) -> str:
-    first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
-    lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
-    # The mark is ours alone: an agent that could write one could make a later turn look done.
-    text = "\n".join(line for line in lines if not line.lower().startswith(f"{TRAILER.lower()}:")).strip()
-    return f"{text or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"

@@ -1,0 +1,111 @@
+"""An attempt at a turn: what its steps need, what the agent is told, and what its commit is recognized by."""
+
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+from service.clock import Clock, rfc3339
+from service.execution.change import Change
+from service.execution.git import Git
+from service.execution.mirror import Snapshot
+from service.execution.secrets import Secrets
+from service.execution.workspace import Workspace
+from service.store.agents import Agent
+from service.store.runs import Run
+from service.store.turns import Turn, TurnOutcome
+
+TRAILER: Final = "Runwarden-Run"
+_SEARCHED_COMMITS: Final = 500
+_SUBJECT_LENGTH: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed turn with what its steps need."""
+
+    run: Run
+    turn: Turn
+    agent: Agent
+    conversation: list[Turn]
+    workspace: Workspace
+    git: Git
+    log: IO[bytes]
+    secrets: Secrets
+    """Stand in nothing that is kept of it."""
+
+    @property
+    def trailer(self) -> str:
+        """The line that marks this turn's commit, so that a second attempt recognizes it."""
+        return f"{self.run.id} turn {self.turn.number}"
+
+    @property
+    def fields(self) -> dict[str, str | int]:
+        """What its span says of it."""
+        run = self.run
+        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
+        return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
+
+    def say(self, text: str, clock: Clock) -> None:
+        """Write a line into the turn's log."""
+        self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
+        self.log.flush()
+
+
+def task_of(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the document on the agent's standard input: the agent contract (docs/service.md)."""
+    return {
+        "run_id": attempt.run.id,
+        "turn": attempt.turn.number,
+        "agent": attempt.run.agent,
+        "repository": attempt.run.reference.body,
+        "branch": attempt.run.branch,
+        "default_branch": snapshot.default_branch,
+        "instructions": attempt.turn.instructions,
+        "inputs": attempt.turn.inputs,
+        "conversation": [
+            {
+                "turn": past.number,
+                "instructions": past.instructions,
+                "status": past.status,
+                "commit": past.commit_sha,
+                "summary": past.summary,
+                "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
+            }
+            for past in attempt.conversation
+        ],
+    }
+
+
+def completed(attempt: Attempt, commit: str | None, summary: str | None, change: Change | None = None) -> TurnOutcome:
+    """Return the outcome of an attempt that came to its end."""
+    changed: dict[str, Any] = {} if change is None else change.fields()
+    return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=attempt.turn.attempt, **changed)
+
+
+def masked(attempt: Attempt, text: str | None) -> str | None:
+    """Return a text without the secrets that the attempt knows."""
+    return None if text is None else attempt.secrets.mask(text)
+
+
+def own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:
+    """Return commit and subject of what an earlier attempt at this turn pushed before it could say so."""
+    head = snapshot.branches.get(attempt.run.branch)
+    if head is None:
+        return None
+    form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
+    listed = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)
+    for line in listed.splitlines():
+        commit, _, rest = line.partition("\t")
+        subject, _, marks = rest.rpartition("\t")
+        if attempt.trailer in marks.split(","):
+            # Others may push such a commit, too, and its bytes need not be text.
+            return commit, subject.encode("utf-8", "replace").decode()
+    return None
+
+
+def commit_message(attempt: Attempt, given: str | None) -> str:
+    """Return the commit's message, the agent's own if it gave one, with our mark."""
+    first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
+    lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
+    # The mark is ours alone: an agent that could write one could make a later turn look done.
+    text = "\n".join(line for line in lines if not line.lower().startswith(f"{TRAILER.lower()}:")).strip()
+    return f"{text or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"
