@@ -60,8 +60,9 @@ def ask(
     headers: Mapping[str, str] | None = None,
     method: str = "GET",
     document: object = None,
+    largest: int = _LARGEST_ANSWER,
 ) -> Answer:
-    """Send one request, with a JSON document if there is one, and read the answer.
+    """Send one request, with a JSON document if there is one, and read the answer of at most so many bytes.
 
     Raises:
         UnreachableError: No connection, no answer within the deadline, or no HTTP.
@@ -83,7 +84,7 @@ def ask(
             with cut_off(left_s, lambda: opened):
                 connection.request(method, _target(parts), body=body, headers=given)
                 response = connection.getresponse()
-                raw = _read(response)
+                raw = _read(response, largest)
             if time.monotonic() - started >= timeout_s:
                 # Without a length, a body that was cut off looks whole.
                 raise TimeoutError
@@ -105,9 +106,9 @@ def _connection(scheme: str, host: str, port: int | None, timeout_s: float) -> h
     raise ValueError("the address must begin with https:// or http://")
 
 
-def _read(response: http.client.HTTPResponse) -> bytes:
-    raw = response.read(_LARGEST_ANSWER + 1)
-    if len(raw) > _LARGEST_ANSWER:
+def _read(response: http.client.HTTPResponse, largest: int) -> bytes:
+    raw = response.read(largest + 1)
+    if len(raw) > largest:
         raise ValueError("the answer is too large")
     if response.length:
         # read() with a limit does not look whether all that was announced came.

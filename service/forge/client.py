@@ -1,0 +1,274 @@
+"""What the service does on a forge, the same for GitHub and GitLab, and how it fails."""
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Literal, Protocol
+from urllib.parse import urlencode
+
+from service.hosts.http import Answer, UnreachableError, ask
+from service.text import printable
+
+State = Literal["pending", "success", "failure", "error"]
+_SUCCESS: Final = range(200, 300)
+_FAULTS: Final = range(500, 600)
+_LIMITED: Final = frozenset({403, 429})
+_MAY_CHANGE: Final = frozenset({401, 403, 404, 408, 409, 423, 425, 429})
+"""An operator, or time, may make up for these; any other 4xx stays what it is."""
+_PAGE: Final = 50
+_MOST_PAGES: Final = 40
+_LARGEST: Final = 8 << 20
+"""Bytes of an answer: fifty pull requests with long texts."""
+_LONGEST_REASON: Final = 300
+_LONGEST_WAIT_S: Final = 3600.0
+
+
+class ForgeError(Exception):
+    """The forge did not do it; the text says why, and what helps."""
+
+    def __init__(
+        self, text: str, *, status: int | None = None, is_final: bool = False, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        """None: there was no answer, or it could not be used."""
+        self.is_final = is_final
+        """Whether it would fail again."""
+        self.retry_after_s = retry_after_s
+        """How long the forge wants to be left alone; None: it did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A pull request (GitHub) or merge request (GitLab)."""
+
+    number: int
+    url: str
+    state: Literal["open", "closed", "merged"]
+    title: str
+    body: str
+    head: str
+    """The commit at its head."""
+    is_draft: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A pull request to be opened."""
+
+    branch: str
+    base: str
+    title: str
+    body: str
+    is_draft: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommitStatus:
+    """What is said beside a commit; the context is its key."""
+
+    context: str
+    state: State
+    description: str
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewComment:
+    """A comment on an added line of a pull request's diff: the forges refuse lines that the diff does not show."""
+
+    path: str
+    line: int
+    body: str
+    start_line: int | None = None
+    """The first line, where it is about several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A note on the whole pull request: a review's body (GitHub), a note (GitLab)."""
+
+    id: str
+    body: str
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A discussion at a line of the diff."""
+
+    id: str
+    comment_id: str
+    """Of its first comment."""
+    path: str
+    line: int | None
+    """None: the line is not in the diff any more."""
+    body: str
+    """Of its first comment."""
+    author: str
+    is_resolved: bool
+    resolved_by: str | None
+
+
+class Forge(Protocol):
+    """One repository on a forge. Every method may raise `ForgeError`; each that changes something may be repeated."""
+
+    def account(self) -> str:
+        """Return the name of the token's account."""
+
+    def pull_requests(self, branch: str) -> list[PullRequest]:
+        """Return those of a branch of this repository, in whatever state, newest first."""
+
+    def open(self, proposal: Proposal) -> PullRequest:
+        """Open a pull request; where the branch has an open one, return that."""
+
+    def update(self, number: int, body: str) -> None:
+        """Replace a pull request's text."""
+
+    def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:
+        """Set a commit's status, in place of the one of the same context."""
+
+    def reviews(self, number: int) -> list[Review]:
+        """Return all notes on a pull request, oldest first."""
+
+    def threads(self, number: int) -> list[Thread]:
+        """Return all discussions at lines of a pull request's diff, oldest first."""
+
+    def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
+        """Post one review; it is not looked for first, so look at `reviews` and `threads` before."""
+
+    def update_review(self, number: int, review: Review, body: str) -> None:
+        """Replace the text of a review of ours."""
+
+    def update_comment(self, number: int, thread: Thread, body: str) -> None:
+        """Replace the text of a thread's first comment, which is ours."""
+
+    def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
+        """Mark a thread as resolved, or as open again."""
+
+
+class ForgeHttp:
+    """Sends requests to one forge's API, and explains failures."""
+
+    def __init__(self, name: str, base: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        self._name = name
+        self._base = base.rstrip("/")
+        self._headers = headers
+        self._timeout_s = timeout_s
+
+    def ask(self, method: str, path: str, document: object = None) -> Any:
+        """Return the JSON document of a successful answer.
+
+        Raises:
+            ForgeError: There was no such answer.
+        """
+        return self.answer(method, path, document).body
+
+    def document(self, method: str, path: str, document: object = None) -> Mapping[str, Any]:
+        """Return the JSON object of a successful answer.
+
+        Raises:
+            ForgeError: There was no such answer.
+        """
+        found = self.ask(method, path, document)
+        if not isinstance(found, dict):
+            raise ForgeError(f"{self._name} answered something else than a JSON object; check the host's API address")
+        return found
+
+    def pages(self, path: str, **query: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects of a list, page by page.
+
+        Raises:
+            ForgeError: A page could not be read, or there is no end.
+        """
+        for page in range(1, _MOST_PAGES + 1):
+            answer = self.answer("GET", f"{path}?{urlencode({**query, 'per_page': _PAGE, 'page': page})}")
+            if not isinstance(answer.body, list):
+                raise ForgeError(f"{self._name} answered something else than a list; check the host's API address")
+            yield from (one for one in answer.body if isinstance(one, dict))
+            if not _has_next(answer):
+                return
+        raise ForgeError(f"{self._name} has more than {_MOST_PAGES * _PAGE} entries under {path}", is_final=True)
+
+    def answer(self, method: str, path: str, document: object = None) -> Answer:
+        """Return a successful answer.
+
+        Raises:
+            ForgeError: There was none.
+        """
+        try:
+            url = f"{self._base}{path}" if path.startswith("/") else path
+            found = ask(url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_LARGEST)
+        except UnreachableError as error:
+            raise ForgeError(f"{self._name} cannot be reached: {error}") from error
+        if found.status not in _SUCCESS:
+            raise self._explained(found)
+        return found
+
+    def _explained(self, answer: Answer) -> ForgeError:
+        wait_s = wait_of(answer)
+        said = f"{self._name} answered {answer.status}{reason_of(answer.body)}"
+        if answer.status in _LIMITED and wait_s is not None:
+            return ForgeError(f"{said}; its rate limit is spent", status=answer.status, retry_after_s=wait_s)
+        if answer.status in _FAULTS:
+            return ForgeError(said, status=answer.status, retry_after_s=wait_s)
+        cure = {
+            401: "; check the token of the connected host",
+            403: "; the token of the connected host lacks a permission",
+            404: "; the token of the connected host may not see it, or it is gone",
+        }.get(answer.status, "")
+        is_final = answer.status not in _MAY_CHANGE
+        return ForgeError(f"{said}{cure}", status=answer.status, is_final=is_final, retry_after_s=wait_s)
+
+
+def wait_of(answer: Answer) -> float | None:
+    """Return for how many seconds a forge wants no request; None: it does not say."""
+    headers = answer.headers
+    given = headers.get("retry-after", "").strip()
+    if given.isascii() and given.isdigit():
+        return min(float(given), _LONGEST_WAIT_S)
+    if given:
+        try:
+            return _until(parsedate_to_datetime(given).timestamp())
+        except ValueError:
+            return None
+    for prefix in ("x-ratelimit", "ratelimit"):
+        reset = headers.get(f"{prefix}-reset", "")
+        if headers.get(f"{prefix}-remaining") == "0" and reset.isascii() and reset.isdigit():
+            return _until(float(reset))
+    return 60.0 if answer.status in _LIMITED and "rate limit" in reason_of(answer.body).lower() else None
+
+
+def reason_of(body: object) -> str:
+    """Return what a forge says of a failure, in brackets; nothing where it says nothing."""
+    if not isinstance(body, dict):
+        return ""
+    errors = body.get("errors")
+    listed = errors if isinstance(errors, list) else []
+    details = [one.get("message") or one.get("code") if isinstance(one, dict) else one for one in listed]
+    said = body.get("message") or body.get("error") or ""
+    words = [str(part) for part in (said, *details) if part]
+    text = " ".join(printable("; ".join(words)).split())[:_LONGEST_REASON]
+    return f" ({text})" if text else ""
+
+
+def harmless(text: str, limit: int) -> str:
+    """Return foreign text that mentions no one, hides nothing and is no command to the forge.
+
+    GitLab obeys lines such as `/merge`, both notify `@names`, and a comment in HTML could pass for our own mark.
+    """
+    text = printable(text.replace("\r", "")).replace("<!--", "&lt;!--")
+    text = re.sub(r"@(?=\w)", "@\u200b", text)
+    text = re.sub(r"(?m)^(\s*(?:>\s*)*)/(?=\w)", "\\1\u200b/", text)
+    return text if len(text) <= limit else text[: limit - 2].rstrip() + " …"
+
+
+def _until(instant_s: float) -> float:
+    return max(1.0, min(instant_s - time.time(), _LONGEST_WAIT_S))
+
+
+def _has_next(answer: Answer) -> bool:
+    links = answer.headers.get("link", "")
+    return 'rel="next"' in links or answer.headers.get("x-next-page", "").isdecimal()

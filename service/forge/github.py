@@ -1,0 +1,189 @@
+"""GitHub: pull requests, commit statuses and reviews by its REST API; threads, which that lacks, by GraphQL."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from service.forge.client import (
+    CommitStatus,
+    ForgeError,
+    ForgeHttp,
+    Proposal,
+    PullRequest,
+    Review,
+    ReviewComment,
+    Thread,
+)
+
+_VERSION: Final = "2022-11-28"
+_LONGEST_DESCRIPTION: Final = 140
+_UNPROCESSABLE: Final = 422
+_MOST_PAGES: Final = 40
+_THREADS: Final = """
+query($owner: String!, $name: String!, $number: Int!, $after: String) {
+  repository(owner: $owner, name: $name) { pullRequest(number: $number) {
+    reviewThreads(first: 50, after: $after) {
+      pageInfo { hasNextPage endCursor }
+      nodes {
+        id isResolved path line resolvedBy { login }
+        comments(first: 1) { nodes { databaseId body author { login } } }
+      }
+    }
+  } }
+}"""
+_RESOLVE: Final = "mutation($id: ID!) { %sReviewThread(input: {threadId: $id}) { thread { id } } }"
+
+
+class GitHub:
+    """One repository on GitHub."""
+
+    def __init__(self, api_url: str, path: str, token: str, timeout_s: float) -> None:
+        self._owner, _, self._name = path.partition("/")
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": _VERSION,
+        }
+        self._http = ForgeHttp("GitHub", api_url, headers, timeout_s)
+        self._repository = f"/repos/{path}"
+        # An Enterprise Server has its two APIs at /api/v3 and /api/graphql.
+        base = api_url.rstrip("/")
+        root = base.removesuffix("/v3") if urlsplit(base).path.endswith("/api/v3") else base
+        self._graphql = f"{root}/graphql"
+
+    def account(self) -> str:
+        """Return the name of the token's account; an installation's token may not ask."""
+        return str(self._http.document("GET", "/user").get("login"))
+
+    def pull_requests(self, branch: str) -> list[PullRequest]:
+        """Return those of a branch of this repository, newest first."""
+        query = {"head": f"{self._owner}:{branch}", "state": "all", "sort": "created", "direction": "desc"}
+        found = self._http.pages(f"{self._repository}/pulls", **query)
+        # A head that GitHub cannot read is a filter that it ignores.
+        return [_pull_request(one) for one in found if self._is_of(one, branch)]
+
+    def open(self, proposal: Proposal) -> PullRequest:
+        """Open a pull request; where the branch has an open one, return that."""
+        document = {"title": proposal.title, "head": proposal.branch, "base": proposal.base, "body": proposal.body}
+        try:
+            made = self._http.document("POST", f"{self._repository}/pulls", document | {"draft": proposal.is_draft})
+        except ForgeError as error:
+            if error.status != _UNPROCESSABLE:
+                raise
+            found = [one for one in self.pull_requests(proposal.branch) if one.state == "open"]
+            if not found:
+                raise
+            return found[0]
+        return _pull_request(made)
+
+    def update(self, number: int, body: str) -> None:
+        """Replace a pull request's text."""
+        self._http.document("PATCH", f"{self._repository}/pulls/{number}", {"body": body})
+
+    def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:  # noqa: ARG002 — GitLab's alone
+        """Set a commit's status: GitHub shows the newest of each context."""
+        document = {
+            "state": status.state,
+            "context": status.context,
+            "description": status.description[:_LONGEST_DESCRIPTION],
+        }
+        url = {"target_url": status.url} if status.url else {}
+        self._http.document("POST", f"{self._repository}/statuses/{commit}", document | url)
+
+    def reviews(self, number: int) -> list[Review]:
+        """Return all reviews with their bodies."""
+        found = self._http.pages(f"{self._repository}/pulls/{number}/reviews")
+        return [Review(str(one["id"]), str(one.get("body") or ""), _login(one.get("user"))) for one in found]
+
+    def threads(self, number: int) -> list[Thread]:
+        """Return all threads at lines."""
+        return [_thread(one) for one in self._thread_nodes(number) if (one.get("comments") or {}).get("nodes")]
+
+    def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
+        """Post one review with all its comments: it appears whole or not at all."""
+        document = {"commit_id": commit, "event": "COMMENT", "body": body, "comments": [*map(_comment, comments)]}
+        self._http.document("POST", f"{self._repository}/pulls/{number}/reviews", document)
+
+    def update_review(self, number: int, review: Review, body: str) -> None:
+        """Replace the text of a review of ours."""
+        self._http.document("PUT", f"{self._repository}/pulls/{number}/reviews/{review.id}", {"body": body})
+
+    def update_comment(self, number: int, thread: Thread, body: str) -> None:  # noqa: ARG002 — GitLab's alone
+        """Replace the text of a thread's first comment, which is ours."""
+        self._http.document("PATCH", f"{self._repository}/pulls/comments/{thread.comment_id}", {"body": body})
+
+    def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:  # noqa: ARG002 — GitLab's
+        """Mark a thread as resolved, or as open again."""
+        self._query(_RESOLVE % ("resolve" if is_resolved else "unresolve"), {"id": thread.id})
+
+    def _is_of(self, document: Mapping[str, Any], branch: str) -> bool:
+        head = document.get("head") or {}
+        repository = (head.get("repo") or {}).get("full_name") or ""
+        return head.get("ref") == branch and repository.lower() == f"{self._owner}/{self._name}".lower()
+
+    def _thread_nodes(self, number: int) -> Iterator[Mapping[str, Any]]:
+        after = None
+        for _ in range(_MOST_PAGES):
+            variables = {"owner": self._owner, "name": self._name, "number": number, "after": after}
+            found = self._query(_THREADS, variables)
+            try:
+                page = found["repository"]["pullRequest"]["reviewThreads"]
+                yield from page["nodes"]
+                if not page["pageInfo"]["hasNextPage"]:
+                    return
+                after = page["pageInfo"]["endCursor"]
+            except (KeyError, TypeError) as error:
+                raise ForgeError(f"GitHub shows no threads of pull request {number}") from error
+        raise ForgeError(f"pull request {number} has more than {_MOST_PAGES * 50} threads", is_final=True)
+
+    def _query(self, text: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+        found = self._http.document("POST", self._graphql, {"query": text, "variables": variables})
+        errors = found.get("errors")
+        if errors:
+            first = errors[0] if isinstance(errors, list) else {}
+            kind = first.get("type") if isinstance(first, dict) else None
+            # GraphQL answers 200 to everything.
+            wait_s = 60.0 if kind == "RATE_LIMITED" else None
+            raise ForgeError(f"GitHub's GraphQL refused: {kind or 'an error'}", retry_after_s=wait_s)
+        data = found.get("data")
+        return data if isinstance(data, dict) else {}
+
+
+def _pull_request(document: Mapping[str, Any]) -> PullRequest:
+    try:
+        return PullRequest(
+            number=int(document["number"]),
+            url=str(document["html_url"]),
+            state="merged" if document.get("merged_at") else "open" if document["state"] == "open" else "closed",
+            title=str(document["title"]),
+            body=str(document.get("body") or ""),
+            head=str(document["head"]["sha"]),
+            is_draft=bool(document.get("draft")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ForgeError(f"GitHub described a pull request without {error}") from error
+
+
+def _thread(node: Mapping[str, Any]) -> Thread:
+    first = node["comments"]["nodes"][0]
+    return Thread(
+        id=str(node["id"]),
+        comment_id=str(first["databaseId"]),
+        path=str(node.get("path") or ""),
+        line=node.get("line"),
+        body=str(first.get("body") or ""),
+        author=_login(first.get("author")),
+        is_resolved=bool(node.get("isResolved")),
+        resolved_by=_login(node.get("resolvedBy")) or None,
+    )
+
+
+def _comment(comment: ReviewComment) -> dict[str, Any]:
+    document: dict[str, Any] = {"path": comment.path, "line": comment.line, "side": "RIGHT", "body": comment.body}
+    if comment.start_line is not None and comment.start_line < comment.line:
+        document |= {"start_line": comment.start_line, "start_side": "RIGHT"}
+    return document
+
+
+def _login(user: object) -> str:
+    return str(user.get("login") or "") if isinstance(user, dict) else ""

@@ -1,0 +1,172 @@
+"""GitLab: merge requests, commit statuses and discussions by its REST API, version 4."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from service.forge.client import (
+    CommitStatus,
+    ForgeError,
+    ForgeHttp,
+    Proposal,
+    PullRequest,
+    Review,
+    ReviewComment,
+    State,
+    Thread,
+)
+
+_STATES: Final[dict[State, str]] = {
+    "pending": "running",
+    "success": "success",
+    "failure": "failed",
+    "error": "canceled",
+}
+_LONGEST_DESCRIPTION: Final = 255
+_BAD_REQUEST: Final = 400
+_CONFLICT: Final = 409
+_DRAFT: Final = "Draft: "
+
+
+class GitLab:
+    """One project on GitLab."""
+
+    def __init__(self, api_url: str, path: str, token: str, timeout_s: float) -> None:
+        self._http = ForgeHttp("GitLab", api_url, {"PRIVATE-TOKEN": token}, timeout_s)
+        self._project = f"/projects/{quote(path, safe='')}"
+
+    def account(self) -> str:
+        """Return the name of the token's account."""
+        return str(self._http.document("GET", "/user").get("username"))
+
+    def pull_requests(self, branch: str) -> list[PullRequest]:
+        """Return the merge requests of a branch of this project, newest first."""
+        query = {"source_branch": branch, "state": "all", "order_by": "created_at", "sort": "desc"}
+        found = self._http.pages(f"{self._project}/merge_requests", **query)
+        # A fork may have a branch of that name, too.
+        own = (one for one in found if one.get("source_project_id") == one.get("target_project_id"))
+        return [_merge_request(one) for one in own]
+
+    def open(self, proposal: Proposal) -> PullRequest:
+        """Open a merge request; where the branch has an open one, return that."""
+        document = {
+            "source_branch": proposal.branch,
+            "target_branch": proposal.base,
+            "title": f"{_DRAFT if proposal.is_draft else ''}{proposal.title}",
+            "description": proposal.body,
+        }
+        try:
+            made = self._http.document("POST", f"{self._project}/merge_requests", document)
+        except ForgeError as error:
+            found = self._open_of(proposal.branch) if error.status == _CONFLICT else None
+            if found is None:
+                raise
+            return found
+        return _merge_request(made)
+
+    def update(self, number: int, body: str) -> None:
+        """Replace a merge request's text."""
+        self._http.document("PUT", f"{self._project}/merge_requests/{number}", {"description": body})
+
+    def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:
+        """Set a commit's status; one that it has already is no change."""
+        document = {
+            "state": _STATES[status.state],
+            "ref": branch,
+            "name": status.context,
+            "description": status.description[:_LONGEST_DESCRIPTION],
+        }
+        url = {"target_url": status.url} if status.url else {}
+        try:
+            self._http.document("POST", f"{self._project}/statuses/{commit}", document | url)
+        except ForgeError as error:
+            if error.status != _BAD_REQUEST or "Cannot transition status" not in str(error):
+                raise
+            if self._state_of(commit, status.context) != document["state"]:
+                raise
+
+    def reviews(self, number: int) -> list[Review]:
+        """Return all notes on the whole merge request, the system's left out."""
+        found = self._http.pages(f"{self._project}/merge_requests/{number}/notes", sort="asc", order_by="created_at")
+        own = (one for one in found if not one.get("system") and one.get("type") != "DiffNote")
+        return [Review(str(one["id"]), str(one.get("body") or ""), _name(one.get("author"))) for one in own]
+
+    def threads(self, number: int) -> list[Thread]:
+        """Return all discussions at lines."""
+        found = self._http.pages(f"{self._project}/merge_requests/{number}/discussions")
+        return [_thread(one) for one in found if one.get("notes") and one["notes"][0].get("position")]
+
+    def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
+        """Post the comments, then the note that is the review's text: GitLab has no way to post them as one."""
+        place = f"{self._project}/merge_requests/{number}"
+        refs = self._http.document("GET", place).get("diff_refs") or {}
+        if refs.get("head_sha") != commit:
+            raise ForgeError(f"the merge request is at {refs.get('head_sha')}, not at {commit}")
+        for comment in comments:
+            position = {
+                **{key: refs[key] for key in ("base_sha", "start_sha", "head_sha")},
+                "position_type": "text",
+                "new_path": comment.path,
+                "old_path": comment.path,
+                "new_line": comment.line,
+            }
+            self._http.document("POST", f"{place}/discussions", {"body": comment.body, "position": position})
+        if body:
+            self._http.document("POST", f"{place}/notes", {"body": body})
+
+    def update_review(self, number: int, review: Review, body: str) -> None:
+        """Replace the text of a note of ours."""
+        self._http.document("PUT", f"{self._project}/merge_requests/{number}/notes/{review.id}", {"body": body})
+
+    def update_comment(self, number: int, thread: Thread, body: str) -> None:
+        """Replace the text of a discussion's first note, which is ours."""
+        self._http.document("PUT", f"{self._discussion(number, thread)}/notes/{thread.comment_id}", {"body": body})
+
+    def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
+        """Mark a discussion as resolved, or as open again."""
+        self._http.document("PUT", self._discussion(number, thread), {"resolved": is_resolved})
+
+    def _discussion(self, number: int, thread: Thread) -> str:
+        return f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
+
+    def _open_of(self, branch: str) -> PullRequest | None:
+        return next((one for one in self.pull_requests(branch) if one.state == "open"), None)
+
+    def _state_of(self, commit: str, context: str) -> str | None:
+        found = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=context)
+        return next((str(one.get("status")) for one in found if one.get("name") == context), None)
+
+
+def _merge_request(document: Mapping[str, Any]) -> PullRequest:
+    try:
+        state = str(document["state"])
+        return PullRequest(
+            number=int(document["iid"]),
+            url=str(document["web_url"]),
+            state="merged" if state == "merged" else "closed" if state == "closed" else "open",
+            title=str(document["title"]),
+            body=str(document.get("description") or ""),
+            head=str(document.get("sha") or ""),
+            is_draft=bool(document.get("draft")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ForgeError(f"GitLab described a merge request without {error}") from error
+
+
+def _thread(document: Mapping[str, Any]) -> Thread:
+    first = document["notes"][0]
+    position = first["position"]
+    return Thread(
+        id=str(document["id"]),
+        comment_id=str(first["id"]),
+        path=str(position.get("new_path") or ""),
+        line=position.get("new_line"),
+        body=str(first.get("body") or ""),
+        author=_name(first.get("author")),
+        is_resolved=bool(first.get("resolved")),
+        resolved_by=_name(first.get("resolved_by")) or None,
+    )
+
+
+def _name(user: object) -> str:
+    return str(user.get("username") or "") if isinstance(user, dict) else ""

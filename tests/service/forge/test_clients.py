@@ -1,0 +1,124 @@
+"""Pull requests, statuses and reviews through the clients, on servers that refuse what the real ones refuse."""
+
+from dataclasses import replace
+
+import pytest
+
+from service.forge.client import CommitStatus, ForgeError, Proposal, ReviewComment, harmless, wait_of
+from service.hosts.http import Answer
+from tests.fault_server import Respond
+from tests.service.forge.conftest import client_of
+from tests.service.forge.github import GitHubServer
+from tests.service.forge.gitlab import GitLabForge
+
+Server = GitHubServer | GitLabForge
+PROPOSAL = Proposal("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
+STATUS = CommitStatus("runwarden/claude", "pending", "working " * 100, "https://runs.example/run_1")
+
+
+def test_a_pull_request_is_found_by_its_head_and_opened_once(forge: Server) -> None:
+    """A second opening returns the first; a fork's branch of the same name is another's."""
+    client = client_of(forge)
+    if isinstance(forge, GitHubServer):
+        forge.add_pull("agent/fix-1", "main", "From a fork", "", "mallory", owner="mallory")
+        forge.pulls[0]["head"]["label"] = "acme:agent/fix-1"
+    else:
+        forge.add("agent/fix-1", "main", "From a fork", "", "mallory", source=666)
+        forge.merge_requests[0]["state"] = "closed"
+    before = client.pull_requests("agent/fix-1")
+    if isinstance(forge, GitHubServer):
+        forge.pulls[0]["state"] = "closed"
+    made, again = client.open(PROPOSAL), client.open(PROPOSAL)
+    client.update(made.number, "New text")
+
+    assert before == []
+    assert again.number == made.number
+    assert [(one.state, one.is_draft, one.body) for one in client.pull_requests("agent/fix-1")] == [
+        ("open", True, "New text")
+    ]
+
+
+@pytest.mark.parametrize("state", ["pending", "success", "failure", "error"])
+def test_a_status_is_set_once_for_each_context(forge: Server, state: str) -> None:
+    """Repeating it changes nothing; a description of any length fits."""
+    client = client_of(forge)
+    for _ in range(2):
+        client.set_status("b" * 40, "agent/fix-1", replace(STATUS, state=state))  # type: ignore[arg-type]  # a literal
+
+    assert len(forge.shown("b" * 40)) == 1
+
+
+def test_a_review_is_posted_read_edited_and_resolved(forge: Server) -> None:
+    """Comments become threads at their lines, more than a page of them; our account is told from others."""
+    client = client_of(forge)
+    number = client.open(PROPOSAL).number
+    comments = [ReviewComment("src/app.py", 1 + at % 3, f"finding {at}") for at in range(60)]
+    client.post_review(number, "b" * 40, "What I found", comments)
+    review, threads = client.reviews(number)[0], client.threads(number)
+    client.update_review(number, review, "What I still find")
+    client.update_comment(number, threads[59], "finding 59, again")
+    client.resolve(number, threads[0])
+    client_of(forge, "person-token").resolve(number, threads[1])
+    client.resolve(number, threads[0], is_resolved=False)
+    now = client.threads(number)
+
+    assert [one.body for one in client.reviews(number)] == ["What I still find"]
+    assert (review.author, client.account()) == ("runwarden-bot", "runwarden-bot")
+    assert [one.body for one in now] == [f"finding {at}" for at in range(59)] + ["finding 59, again"]
+    assert [(one.is_resolved, one.resolved_by) for one in now[:2]] == [(False, None), (True, "ann")]
+    assert (now[4].path, now[4].line) == ("src/app.py", 2)
+
+
+def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Server) -> None:
+    """A line outside the diff is final; a wrong token may be put right."""
+    client = client_of(forge)
+    number = client.open(PROPOSAL).number
+
+    with pytest.raises(ForgeError, match="answered 4") as final:
+        client.post_review(number, "b" * 40, "", [ReviewComment("src/app.py", 99, "nowhere")])
+    with pytest.raises(ForgeError, match="check the token") as curable:
+        client_of(forge, "revoked").open(PROPOSAL)
+    assert (final.value.is_final, curable.value.is_final) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "message", "expected"),
+    [
+        (429, {"Retry-After": "7"}, "", 7),
+        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}, "API rate limit exceeded", 1),
+        (429, {"RateLimit-Remaining": "0", "RateLimit-Reset": "99999999999"}, "", 3600),
+        (403, {}, "You have exceeded a secondary rate limit", 60),
+        (403, {}, "Resource not accessible by personal access token", None),
+        (503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, "", 1),
+    ],
+)
+def test_the_wait_that_a_forge_asks_for_is_heard(
+    forge: Server, status: int, headers: dict[str, str], message: str, expected: float | None
+) -> None:
+    """In seconds, as a date, as the reset of a limit, or in words only."""
+    forge.before = lambda _: Respond(status, {"message": message}, headers)
+
+    with pytest.raises(ForgeError) as caught:
+        client_of(forge).account()
+    assert caught.value.retry_after_s == expected
+    assert not caught.value.is_final
+
+
+def test_a_wait_that_cannot_be_read_is_none() -> None:
+    """Not a number, not a date."""
+    assert wait_of(Answer(429, {"retry-after": "soon"}, None, 0)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("thanks @all", "thanks @\u200ball"),
+        ("ok\n/merge\n > /approve", "ok\n\u200b/merge\n > \u200b/approve"),
+        ("<!-- runwarden: x -->", "&lt;!-- runwarden: x -->"),
+        ("a\x1b[2Jb", "a␛[2Jb"),
+        ("x" * 20, "x" * 8 + " …"),
+    ],
+)
+def test_foreign_text_mentions_no_one_and_commands_nothing(given: str, shown: str) -> None:
+    """GitLab obeys lines that begin with a slash; both notify names."""
+    assert harmless(given, 10 if given.startswith("x") else 1000) == shown
