@@ -8,7 +8,7 @@ from app.api.errors import NotFoundError, NotOfferedError, RefusedError, Unusabl
 from app.api.requests import run_path
 from app.api.transport import Call, Reply
 from app.api.wire import WireModel, read_body, timestamp
-from storage.records.results import Change, LogChunk, ModelUsage, RunTurns, Turn
+from storage.records.results import SEVERITIES, Change, LogChunk, ModelUsage, ReportedFinding, RunTurns, Turn
 
 _ABSENT: Final = frozenset({"run_not_found", "turn_not_found"})
 """What a 404 of the extension says; any other one comes from a service that does not have it."""
@@ -23,6 +23,22 @@ class _UsageBody(WireModel):
     cached_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+
+
+class _FindingBody(WireModel):
+    path: str
+    line: int | None = None
+    title: str = ""
+    severity: str = ""
+    rule: str = ""
+    message: str = ""
+    suggestion: str = ""
+
+    def record(self) -> ReportedFinding:
+        """The finding, without a severity that has no name here, and without a line that there cannot be."""
+        severity = next((one for one in SEVERITIES if one == self.severity), None)
+        line = self.line if self.line is not None and self.line > 0 else None
+        return ReportedFinding(self.path, line, self.title, severity, self.rule, self.message, self.suggestion)
 
 
 class _TurnBody(WireModel):
@@ -42,6 +58,7 @@ class _TurnBody(WireModel):
     additions: int | None = None
     deletions: int | None = None
     usage: _UsageBody | None = None
+    findings: list[_FindingBody] | None = None
 
     def record(self) -> Turn:
         """The turn as the rest of the program knows it."""
@@ -60,6 +77,7 @@ class _TurnBody(WireModel):
             additions=self.additions,
             deletions=self.deletions,
             usage=None if self.usage is None else ModelUsage(**self.usage.model_dump()),
+            findings=None if self.findings is None else tuple(each.record() for each in self.findings),
         )
 
 

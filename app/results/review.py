@@ -1,14 +1,14 @@
-"""Findings in a review's Markdown: file, line and severity. Pure; what it does not recognize stays prose.
+"""Findings in a review's Markdown: file, line and severity; and a review made of findings that were reported. Pure.
 
-Two ways of writing are understood: a heading that is a path with items `**major** … line 7: text` below it, as the
-reviewer that ships writes, and `path:line: text` anywhere outside of code.
+What is not recognized stays prose. Two ways of writing are understood: a heading that is a path with items
+`**major** … line 7: text` below it, as the reviewer that ships writes, and `path:line: text` anywhere outside of code.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from storage.records.results import Finding, Severity
+from storage.records.results import Finding, ReportedFinding, Review, Severity
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING: Final = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
@@ -32,6 +32,44 @@ _MOST: Final = 1_000
 def findings(text: str) -> tuple[Finding, ...]:
     """The findings of a review, in its order; at most a thousand."""
     return tuple(finding for finding, _ in zip(_findings(text), range(_MOST), strict=False))
+
+
+def reported(turn: int, found: Sequence[ReportedFinding]) -> Review:
+    """A review that says what an agent reported, by file."""
+    lines = [f"# Findings of turn {turn}"]
+    items: list[Finding] = []
+    path = None
+    for one in sorted(found, key=lambda each: each.path):
+        if one.path != path:
+            path = one.path
+            lines += ["", f"## {_in_code(path)}", ""]
+        items.append(Finding(one.path, one.line, one.title, one.severity, len(lines)))
+        lines += _item(one)
+    if not found:
+        lines += ["", "None."]
+    return Review(f"findings of turn {turn}", "\n".join(lines), tuple(items), "service")
+
+
+def _item(one: ReportedFinding) -> Iterator[str]:
+    rule = f" {_in_code(one.rule)}" if one.rule else ""
+    place = f" line {one.line}" if one.line else ""
+    yield f"- **{one.severity or 'finding'}**{rule}{place}: {' '.join(one.title.split())}"
+    for line in one.message.splitlines():
+        yield f"  {line}"
+    if one.suggestion:
+        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", one.suggestion)), default=0))
+        yield from ("", *(f"  {line}" for line in (fence, *one.suggestion.split("\n"), fence)), "")
+
+
+def _in_code(text: str) -> str:
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{' '.join(text.split())}{fence}"
+
+
+def is_told_by(review: Review, others: Sequence[Review]) -> bool:
+    """Whether other reviews name every place that one does: it would say the same again."""
+    told = {(each.path, each.line) for other in others for each in other.findings}
+    return all((each.path, each.line) in told for each in review.findings)
 
 
 def _findings(text: str) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from app.config import Settings, mirrors_folder
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
 from app.results.repository import History, RunRepositories, written_reviews
-from app.results.review import findings
+from app.results.review import findings, is_told_by, reported
 from storage.records import RunDetail
 from storage.records.results import Change, LogChunk, Review, RunTurns, Unavailable
 
@@ -52,10 +52,16 @@ class Results:
 
     async def change(self, detail: RunDetail, turn: int | None = None) -> Change | Unavailable:
         """The change of a turn, or of the whole run: from git, which has the files as well, else from the service."""
+        return await self._change(detail, turn, None)
+
+    async def _change(
+        self, detail: RunDetail, turn: int | None, told: RunTurns | Unavailable | None
+    ) -> Change | Unavailable:
         run_id = detail.run.run_id
         try:
             self.repositories.mirror(detail.run.repository)
-            told = await self._ask(lambda service: service.turns(run_id))
+            if told is None:
+                told = await self._ask(lambda service: service.turns(run_id))
             return await self.repositories.change(detail, turn, commits_of(told))
         except GitError as error:
             change = await self._ask(lambda service: service.diff(run_id, turn))
@@ -72,8 +78,22 @@ class Results:
             return Unavailable(str(error))
 
     async def reviews(self, detail: RunDetail, turn: int | None = None) -> tuple[Review, ...] | Unavailable:
-        """The Markdown that a turn, or the whole run, added or changed; never empty."""
-        change = await self.change(detail, turn)
+        """What the agent reported, and the Markdown that a turn, or the whole run, added or changed; never empty."""
+        told = await self._ask(lambda service: service.turns(detail.run.run_id))
+        written = await self._written(detail, turn, told)
+        turns = told.turns if isinstance(told, RunTurns) else ()
+        found = [each for each in turns if each.findings is not None and turn in {None, each.number}]
+        if not found:
+            return written
+        report = reported(found[-1].number, found[-1].findings or ())
+        if isinstance(written, Unavailable):
+            return (report,)
+        return written if is_told_by(report, written) else (report, *written)
+
+    async def _written(
+        self, detail: RunDetail, turn: int | None, told: RunTurns | Unavailable
+    ) -> tuple[Review, ...] | Unavailable:
+        change = await self._change(detail, turn, told)
         if isinstance(change, Unavailable):
             return change
         try:

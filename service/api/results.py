@@ -1,5 +1,6 @@
 """Results: a run with its turns, their logs and changes, and cancelling (docs/results.md; beside the specification)."""
 
+import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -17,15 +18,18 @@ from service.api.context import Context, Services
 from service.api.errors import ApiError, bad_request, documented
 from service.api.runs import no_run, run_body
 from service.clock import rfc3339
-from service.store import audit, runs, turns, usage
+from service.findings.document import IdentifiedFinding
+from service.store import audit, runs, turn_files, turns, usage
 from service.store.results import DiffKind
 from service.store.runs import FINAL, Run
-from service.store.turn_files import Key
+from service.store.turn_files import FINDINGS, Key
 from service.store.turns import Turn
 from service.store.usage import Figures
 
 _PIECE: Final = 256 << 10
 _LARGEST_DIFF: Final = 8 << 20
+_LARGEST_FINDINGS: Final = 2 << 20
+"""Of all turns of a run together."""
 _LONGEST_WAIT_S: Final = 30
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
@@ -60,6 +64,7 @@ class TurnBody(BaseModel):
     additions: int | None
     deletions: int | None
     usage: UsageBody | None
+    findings: list[IdentifiedFinding] | None
 
 
 class _Repository(BaseModel):
@@ -110,10 +115,12 @@ def read_run(run_id: str, context: Services, caller: Administrator) -> dict[str,
         run = _found(connection, caller, run_id)
         found = turns.of(connection, run_id)
         used = usage.of_turns(connection, run_id)
-    return run_body(run) | {"turns": [_turn_body(turn, used.get(turn.number)) for turn in found]}
+        remarks = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
+    told = [_turn_body(turn, used.get(turn.number), remarks.get(turn.number)) for turn in found]
+    return run_body(run) | {"turns": told}
 
 
-def _turn_body(turn: Turn, used: Figures | None) -> dict[str, Any]:
+def _turn_body(turn: Turn, used: Figures | None, findings: bytes | None) -> dict[str, Any]:
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     return {
         "number": turn.number,
@@ -130,6 +137,7 @@ def _turn_body(turn: Turn, used: Figures | None) -> dict[str, Any]:
         "additions": turn.additions,
         "deletions": turn.deletions,
         "usage": None if used is None else used.document(),
+        "findings": None if findings is None else json.loads(findings),
     }
 
 

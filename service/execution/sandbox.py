@@ -82,6 +82,10 @@ class Sandbox:
         walls = "" if self.groups is None else ", with control groups"
         return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason}){walls}"
 
+    def tree_of(self, workspace: Workspace) -> str:
+        """Return what an agent calls its checkout."""
+        return str(workspace.tree) if self.program is None else INSIDE.tree
+
     def wrap(self, argv: list[str], workspace: Workspace, objects: Path, view: View) -> list[str]:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
 

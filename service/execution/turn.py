@@ -20,6 +20,7 @@ from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.turn_log import TurnAtWork
 from service.execution.workspace import Workspace, Workspaces
+from service.findings.collect import collect, keep
 from service.hosts.http import token_for
 from service.observability.traces import NoTracer, Tracer
 from service.reference import without_login
@@ -219,6 +220,8 @@ class TurnExecution:
 
     def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
+        found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
+        keep(self._database, attempt.turn, found, lambda text: attempt.say(text, self._clock))
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)

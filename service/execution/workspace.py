@@ -13,6 +13,7 @@ from typing import IO, Any
 from service.execution import processes, trees
 from service.execution.git import Git
 from service.execution.mirror import Snapshot
+from service.findings import collect
 from service.settings import DataFolder
 
 _PIECE = 1 << 20
@@ -92,6 +93,7 @@ class Workspace:
         git("symbolic-ref", "HEAD", f"refs/heads/{branch}", git_dir=self.history)
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
+            collect.clear(self.tree)
         # For the agent's own git: it may commit, and what it has in the checkout at its end becomes the turn's commit.
         (self.tree / ".git").write_text(f"gitdir: {self.history}\n", "utf-8")
         with (self.history / "config").open("a", encoding="utf-8") as config:
@@ -105,7 +107,8 @@ class Workspace:
         _remove_nested_repositories(self.tree)
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
         before = git("write-tree", git_dir=self.ours)
-        git("add", "--all", "--", ":/", git_dir=self.ours, work_tree=self.tree)
+        without = (f":(top,exclude){path}" for path in collect.FILES)
+        git("add", "--all", "--", ":/", *without, git_dir=self.ours, work_tree=self.tree)
         tree = git("write-tree", git_dir=self.ours)
         if tree == before:
             return None

@@ -16,9 +16,9 @@ if _EXPOSED:
 
 from service.reviewer.git import Git, GitError  # noqa: E402 — after the path is safe
 from service.reviewer.markdown import visible  # noqa: E402
-from service.reviewer.render import commit_message, render, summary  # noqa: E402
+from service.reviewer.render import commit_message, findings_document, render, summary  # noqa: E402
 from service.reviewer.review import NothingToReviewError, review  # noqa: E402
-from service.reviewer.review_file import ReviewFile, ReviewFileError  # noqa: E402
+from service.reviewer.review_file import FINDINGS, REVIEWS, ReviewFile, ReviewFileError  # noqa: E402
 from service.reviewer.task import Task, TaskError, parse_task  # noqa: E402
 
 _TASK_BYTES: Final = 8 * 1024 * 1024
@@ -60,7 +60,7 @@ def _configured(arguments: list[str]) -> dict[str, Any]:
 
 def _work(task: Task) -> None:
     """Write the review, and hand its summary to the process that started this one, if it named a file for it."""
-    file = ReviewFile(Path.cwd(), task.run_id)
+    file = ReviewFile(Path.cwd(), f"{REVIEWS}{task.run_id}.md")
     # Processor time: on a busy machine a review takes longer, but does not say less.
     done = review(task, Git(Path.cwd()), file.read(), _say, time.process_time)
     file.write(render(done))
@@ -72,6 +72,11 @@ def _work(task: Task) -> None:
             Path(target).write_text(json.dumps(answer), encoding="utf-8")
         except OSError as error:
             raise ReviewFileError(f"cannot write the result to RUNWARDEN_RESULT: {error}") from error
+        # For the same reader: without one, the file would only lie about in a checkout.
+        try:
+            ReviewFile(Path.cwd(), FINDINGS).write(findings_document(done))
+        except ReviewFileError as error:
+            _say(f"The findings are in the review alone: {error}")
 
 
 def _use_utf8() -> None:

@@ -1,16 +1,18 @@
 """The review as Markdown: the most important first, and no foreign text marks anything up."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
 from service.reviewer.finding import RULES, Finding
-from service.reviewer.markdown import code, escaped, quoted
+from service.reviewer.markdown import code, escaped, quoted, visible
 from service.reviewer.record import encode
 from service.reviewer.review import Review
 
 _FILES: Final = 100
 _SHOWN: Final = 20
+_IN_DOCUMENT: Final = 200
 
 
 def render(review: Review) -> str:
@@ -32,6 +34,22 @@ def commit_message(review: Review) -> str:
     """What the commit that carries the review says."""
     what = f"Review, turn {review.task.turn}: {_in_words(review)}"
     return f"{what}\n\n{summary(review)}\nThe review is reviews/{review.task.run_id}.md.\n"
+
+
+def findings_document(review: Review) -> str:
+    """The findings for programs, version 1 (docs/findings.schema.json); as many as a service keeps."""
+    rows = [
+        {
+            "rule": one.rule.id,
+            "severity": one.weight.value,
+            "path": one.path,
+            "line": one.line or None,
+            "title": visible(one.message),
+            "message": one.rule.advice,
+        }
+        for one in review.reported[:_IN_DOCUMENT]
+    ]
+    return json.dumps({"version": 1, "findings": rows})
 
 
 def _number(number: int, noun: str) -> str:

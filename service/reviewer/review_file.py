@@ -1,4 +1,4 @@
-"""The file of a review in the checkout; no link there is followed."""
+"""The files of a review in the checkout; no link there is followed."""
 
 import os
 import secrets
@@ -10,6 +10,8 @@ from typing import Final
 
 REVIEWS: Final = "reviews/"
 """The folder of all reviews; they are not reviewed."""
+FINDINGS: Final = ".runwarden/findings.json"
+"""For the service, which never commits it (docs/agents.md)."""
 _BYTES: Final = 2 * 1024 * 1024
 """The longest earlier review that is read back."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -22,12 +24,13 @@ class ReviewFileError(Exception):
 
 
 class ReviewFile:
-    """The review of one run."""
+    """A file in a folder of the checkout: the review of one run, or its findings."""
 
-    def __init__(self, checkout: Path, run_id: str) -> None:
-        self.path = f"{REVIEWS}{run_id}.md"
-        self._folder = checkout / REVIEWS
-        self._name = f"{run_id}.md"
+    def __init__(self, checkout: Path, path: str) -> None:
+        """`path`: a folder and a name."""
+        self.path = path
+        folder, _, self._name = path.partition("/")
+        self._folder = checkout / folder
 
     def read(self) -> bytes | None:
         """The last review, or None: it is absent, not a regular file of the checkout, or too long."""
@@ -50,7 +53,7 @@ class ReviewFile:
                 self._replace(folder, review.encode())
         except OSError as error:
             raise ReviewFileError(
-                f"cannot write {self.path}: {error.strerror}; reviews/ must be a real folder, not a link, "
+                f"cannot write {self.path}: {error.strerror}; {self._folder.name}/ must be a real folder, not a link, "
                 "and the checkout must be writable"
             ) from error
 

@@ -1,4 +1,4 @@
-"""Logs and diffs of turns in the database, where every machine finds them (PostgreSQL)."""
+"""What is kept of turns in the database: findings, and over PostgreSQL logs and diffs, for every machine to find."""
 
 import zlib
 from collections.abc import Sequence
@@ -10,6 +10,8 @@ from service.store.database import insert_new
 from service.store.runs import OPEN
 from service.store.schema import log_pieces, runs, turn_files, turns
 
+FINDINGS: Final = "findings"
+"""The kind of the findings, which are kept here over SQLite, too."""
 LARGEST_FILE: Final = 16 << 20
 """What is kept of one log or diff; a larger diff can still be had from the repository, by its commit."""
 
@@ -18,7 +20,7 @@ Key = tuple[str, int]
 
 
 def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
-    """Keep a diff, in place of the one kept before; none of an attempt that was taken over, or of a deleted run."""
+    """Keep a diff or findings, in place of the last; nothing of an attempt that was taken over, or of a deleted run."""
     if not _is_latest(connection, key, attempt):
         return
     values = {"run_id": key[0], "number": key[1], "kind": kind, "content": zlib.compress(content[:LARGEST_FILE])}
@@ -27,10 +29,24 @@ def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: b
 
 
 def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
-    """Return a kept diff; None when there is none."""
+    """Return a kept diff, or findings; None when there are none."""
     query = sa.select(turn_files.c.content).where(*_of(turn_files, key), turn_files.c.kind == kind)
     found = connection.execute(query).scalar()
     return None if found is None else zlib.decompress(found)
+
+
+def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -> dict[int, bytes]:
+    """Return what is kept of one kind, by the number of the turn: of the newest turns, as many as fit."""
+    columns = (turn_files.c.number, turn_files.c.content)
+    query = sa.select(*columns).where(turn_files.c.run_id == run_id, turn_files.c.kind == kind)
+    found: dict[int, bytes] = {}
+    for number, packed in connection.execute(query.order_by(turn_files.c.number.desc())):
+        content = zlib.decompress(packed)
+        most_bytes -= len(content)
+        if most_bytes < 0:
+            break
+        found[number] = content
+    return found
 
 
 def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) -> None:

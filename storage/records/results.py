@@ -30,6 +30,26 @@ class ModelUsage:
         return f"{self.input_tokens + self.cached_tokens + self.output_tokens:,} tokens{cost}"
 
 
+Severity = Literal["blocker", "major", "minor", "note"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
+"""The heaviest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedFinding:
+    """A finding that an agent reported to the service."""
+
+    path: str
+    line: int | None
+    """Counted from 1; None: the whole file."""
+    title: str
+    severity: Severity | None = None
+    rule: str = ""
+    message: str = ""
+    suggestion: str = ""
+    """What it would put in place of the lines."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One turn of a run: one instruction, and what came of it. None: not known from this source."""
@@ -53,6 +73,8 @@ class Turn:
     additions: int | None = None
     deletions: int | None = None
     usage: ModelUsage | None = None
+    findings: tuple[ReportedFinding, ...] | None = None
+    """None: its agent reported none; a review that it wrote may hold some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +137,6 @@ class Change:
     """What a reader has to know of it: cut short, or commits matched by their time alone."""
 
 
-Severity = Literal["blocker", "major", "minor", "note"]
-SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
-"""The heaviest first."""
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A remark of a review on a place in the code."""
@@ -135,7 +152,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A Markdown file that a run wrote."""
+    """A Markdown file that a run wrote, or the findings that its agent reported."""
 
     path: str
     text: str

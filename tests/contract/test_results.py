@@ -17,7 +17,7 @@ from app.api.errors import (
 )
 from app.api.requests import CancelRun
 from app.results.service import NOT_OFFERED, ServiceExtension
-from storage.records.results import LogChunk, ModelUsage, Turn, Unavailable
+from storage.records.results import LogChunk, ModelUsage, ReportedFinding, Turn, Unavailable
 from tests.fault_server import FaultServer, Respond
 
 COMMIT = "4f1c" * 10
@@ -47,6 +47,10 @@ async def test_turns_come_in_order_with_what_is_known(client: Client, server: Fa
         "commit": COMMIT,
         "files": 2,
         "usage": {"requests": 3, "input_tokens": 1000, "cached_tokens": 200, "output_tokens": 3, "cost_usd": 0.35},
+        "findings": [
+            {"path": "a.py", "line": 3, "title": "x", "severity": "dire", "id": "0"},
+            {"path": "b", "line": 0},
+        ],
         "mood": "fine",
     }
     server.script(Respond(200, TURNS | {"turns": [{"number": 2, "commit": "--upload-pack=x"}, first]}))
@@ -55,11 +59,12 @@ async def test_turns_come_in_order_with_what_is_known(client: Client, server: Fa
     assert server.requests[0].target == "/v1/external/runs/run%201%2Fx"
     began = datetime(2026, 5, 1, 12, tzinfo=UTC)
     used = ModelUsage(3, 1000, 200, 3, 0.35)
+    found = ReportedFinding("a.py", 3, "x"), ReportedFinding("b", None, "")
     assert told.turns[0] == Turn(
-        1, "cancelled", "go", "ci", began, outcome="cancelled", commit=COMMIT, files=2, usage=used
+        1, "cancelled", "go", "ci", began, outcome="cancelled", commit=COMMIT, files=2, usage=used, findings=found
     )
     assert str(told.turns[0].usage) == "1,203 tokens  $0.3500"
-    assert (told.turns[1].commit, told.turns[1].usage) == (None, None)
+    assert (told.turns[1].commit, told.turns[1].usage, told.turns[1].findings) == (None, None, None)
 
 
 async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: FaultServer) -> None:

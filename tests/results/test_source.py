@@ -8,7 +8,7 @@ import pytest
 from app.api.errors import UnreachableError
 from app.config import RepositoryAddress, Settings
 from app.results.source import Results
-from storage.records.results import Change, LogChunk, Review, RunTurns, Turn, Unavailable
+from storage.records.results import Change, LogChunk, ReportedFinding, Review, RunTurns, Turn, Unavailable
 from tests.results.repository import Origin, git, run_detail
 
 PATCH = (
@@ -22,8 +22,8 @@ NONE = Unavailable("The service keeps no results.")
 class Service:
     """The extension as a client sees it: answers that were agreed on, or a failure."""
 
-    def __init__(self, answer: Any = None, commit: str | None = None) -> None:
-        self.answer, self.commit = answer, commit
+    def __init__(self, answer: Any = None, commit: str | None = None, *findings: ReportedFinding) -> None:
+        self.answer, self.commit, self.findings = answer, commit, findings or None
 
     async def _say(self, value: Any) -> Any:
         if isinstance(self.answer, Exception):
@@ -31,7 +31,8 @@ class Service:
         return self.answer or value
 
     async def turns(self, run_id: str) -> RunTurns | Unavailable:
-        return await self._say(RunTurns(run_id, (Turn(1, "completed", instructions="Do it", commit=self.commit),)))
+        turn = Turn(1, "completed", instructions="Do it", commit=self.commit, findings=self.findings)
+        return await self._say(RunTurns(run_id, (turn, Turn(2, "working"))))
 
     async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
         return await self._say(LogChunk(offset, 3, 3, ended=True, data=b"abc"))
@@ -115,3 +116,28 @@ async def test_a_run_without_a_review_is_told_what_was_looked_for(tmp_path: Path
     got = await results(tmp_path, None, origin.url).reviews(run_detail())
 
     assert got == Unavailable("No review: none of the 1 changed files matches reviews/*.md.")
+
+
+async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(tmp_path: Path) -> None:
+    """Its findings lead to files as those of a Markdown file do; text in them marks nothing up beyond its place."""
+    known = ReportedFinding("a.py", 3, "x", "minor")
+    more = ReportedFinding("b`.py", None, "y\n# z", None, "r", "why\nso", "```\ncode")
+    same = await results(tmp_path, Service(None, None, known)).reviews(run_detail())
+    both = await results(tmp_path, Service(None, None, more, known)).reviews(run_detail(), 1)
+
+    assert isinstance(same, tuple)
+    assert isinstance(both, tuple)
+    assert [each.path for each in same] == ["reviews/r.md"]
+    assert [(each.path, each.source) for each in both] == [
+        ("findings of turn 1", "service"),
+        ("reviews/r.md", "service"),
+    ]
+    lines = both[0].text.split("\n")
+    assert [(one.path, one.line, one.severity, lines[one.at]) for one in both[0].findings] == [
+        ("a.py", 3, "minor", "- **minor** line 3: x"),
+        ("b`.py", None, None, "- **finding** `r`: y # z"),
+    ]
+    assert lines[6:] == [
+        *("## ``b`.py``", "", "- **finding** `r`: y # z", "  why", "  so"),
+        *("", "  ````", "  ```", "  code", "  ````", ""),
+    ]

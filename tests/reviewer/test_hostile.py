@@ -119,7 +119,7 @@ def test_folder_that_becomes_a_link_at_any_moment_is_not_followed(tmp_path: Path
             reviews = tmp_path / f"{action}-{moment}" / "reviews"
             reviews.mkdir(parents=True)
             (reviews / "run_01TEST.md").write_text("earlier")
-            file = ReviewFile(reviews.parent, "run_01TEST")
+            file = ReviewFile(reviews.parent, "reviews/run_01TEST.md")
             seen: list[bytes | None] = []
 
             def become_a_link(reviews: Path = reviews) -> None:
@@ -144,7 +144,7 @@ def test_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "reviews/run_01TEST.md").mkdir(parents=True)
 
     with pytest.raises(ReviewFileError):
-        ReviewFile(tmp_path, "run_01TEST").write("new")
+        ReviewFile(tmp_path, "reviews/run_01TEST.md").write("new")
 
     assert [path.name for path in (tmp_path / "reviews").iterdir()] == ["run_01TEST.md"]
 
@@ -152,7 +152,7 @@ def test_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
 def test_replaced_review_keeps_its_mode(tmp_path: Path, mode: int) -> None:
     """A review that others may not read stays so, and one that others may write too."""
-    file = ReviewFile(tmp_path, "run_01TEST")
+    file = ReviewFile(tmp_path, "reviews/run_01TEST.md")
     file.write("first")
     review = tmp_path / "reviews/run_01TEST.md"
     review.chmod(mode)
@@ -234,7 +234,7 @@ def test_many_files_end_in_time_and_say_so(repo: Any, monkeypatch: pytest.Monkey
 
     def turn(number: int, clock: Any) -> Any:
         task = parse_task(b'{"run_id": "run_01TEST", "turn": %d, "instructions": ""}' % number)
-        file = ReviewFile(repo.folder, task.run_id)
+        file = ReviewFile(repo.folder, f"reviews/{task.run_id}.md")
         done = review(task, Git(repo.folder), file.read(), log.append, clock)
         file.write(render(done))
         return done

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from service.findings.document import checked, drafts, read_json
+
 BAD = "def run(command):\n    return eval(command)\n"
 TEST = {"tests/test_run.py": "from src.run import run\n\n\ndef test_run():\n    assert run('1') == 1\n"}
 SECRET = "ghp" + "_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
@@ -161,3 +163,19 @@ def test_missing_default_branch_is_said(branch: Any) -> None:
     done = branch.turn(default_branch="trunk")
 
     assert "the default branch trunk is not in this checkout" in done.body
+
+
+def test_the_findings_are_there_for_programs_too(branch: Any) -> None:
+    """As any agent may write them (docs/agents.md); through no link."""
+    branch.commit({"src/more.py": "import os\n\nprint(eval('1'))\n"})
+    branch.turn()
+    findings = branch.folder / ".runwarden" / "findings.json"
+    found = list(checked(drafts(read_json(findings.read_bytes())), []))
+    findings.unlink()
+    findings.parent.rmdir()
+    findings.parent.symlink_to(branch.folder / "src")
+    again = branch.turn(number=2)
+
+    assert ("eval", "src/more.py", 3, "major") in {(one.rule, one.path, one.line, one.severity) for one in found}
+    assert (again.status, "The findings are in the review alone" in again.log) == (0, True)
+    assert not (branch.folder / "src" / "findings.json").exists()

@@ -1,0 +1,186 @@
+"""The findings of a turn: read from the checkout after the agent ended, which may have written anything there."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from service.findings import document, sarif
+from service.findings.document import MOST, SEVERITIES, Finding, FindingsError, IdentifiedFinding, checked, read_json
+from service.store import turn_files
+from service.store.database import Database
+from service.store.turns import Turn
+
+FOLDER: Final = ".runwarden"
+FILES: Final = (f"{FOLDER}/findings.json", f"{FOLDER}/findings.sarif")
+"""What an agent may write; never part of a commit."""
+_LARGEST: Final = {FILES[0]: 1 << 20, FILES[1]: 4 << 20}
+_LARGEST_SOURCE: Final = 4 << 20
+_CONTEXT_LINES: Final = 5
+_LARGEST_KEPT: Final = 256 << 10
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_KEPT: Final = TypeAdapter(tuple[IdentifiedFinding, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a turn's agent found."""
+
+    findings: tuple[IdentifiedFinding, ...] | None
+    """None: it wrote no such file, or none that can be used."""
+    remarks: tuple[str, ...] = ()
+    """For the turn's log: what was wrong with what it wrote."""
+
+
+def keep(database: Database, turn: Turn, collected: Collected, say: Callable[[str], None]) -> None:
+    """Keep what a turn's agent found, unless another attempt has the turn; tell what was wrong with it."""
+    for remark in collected.remarks:
+        say(remark)
+    if collected.findings is not None:
+        with database.write() as connection:
+            key = (turn.run_id, turn.number)
+            turn_files.put(connection, key, turn.attempt, turn_files.FINDINGS, packed(collected.findings))
+
+
+def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
+    """Read what the agent found; nothing that it wrote can fail the turn. `root`: what the agent calls the checkout."""
+    remarks: list[str] = []
+    found: list[Finding] = []
+    usable = 0
+    for path in FILES:
+        try:
+            data = _read(tree, path, _LARGEST[path])
+            written = read_json(data)
+            drafts = document.drafts(written) if path == FILES[0] else sarif.drafts(written, root)
+            found += checked((_masked(draft, mask) for draft in drafts), remarks)
+            usable += 1
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            remarks.append(f"{path} is not read: {_why(error)}")
+        except FindingsError as error:
+            remarks.append(f"{path} is not used: {error}")
+    if not usable:
+        return Collected(None, tuple(remarks))
+    different = list(dict.fromkeys(found))
+    kept = _within_limits(different, tree)
+    if left_out := len(different) - len(kept):
+        remarks.append(f"{left_out} findings are left out: at most {MOST} are kept, and {_LARGEST_KEPT} bytes of them")
+    return Collected(kept, tuple(remarks))
+
+
+def clear(tree: Path) -> None:
+    """Remove such files of the repository's own from a checkout: they are not this agent's findings."""
+    for path in FILES:
+        with contextlib.suppress(OSError), _folder_of(tree, path) as folder:
+            os.unlink(path.rpartition("/")[2], dir_fd=folder)
+
+
+def packed(findings: tuple[IdentifiedFinding, ...]) -> bytes:
+    """Return findings as they are kept."""
+    return _KEPT.dump_json(findings)
+
+
+def unpacked(kept: bytes) -> tuple[IdentifiedFinding, ...]:
+    """Return the findings that were kept."""
+    return _KEPT.validate_json(kept)
+
+
+def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:
+    """Give each finding its id, made of its rule, its path and the words of its lines; equal ones are counted.
+
+    A line that the file does not have is dropped.
+    """
+    files: dict[str, list[str]] = {}
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for one in found:
+        if one.path not in files:
+            files[one.path] = _source(tree, one.path)
+        lines, line, end = files[one.path], one.line, one.end_line
+        if line is not None and line > len(lines):
+            line = end = None
+        context = "" if line is None else _words(lines[line - 1 : min(end or line, line + _CONTEXT_LINES - 1)])
+        key = (one.rule or ("" if context else one.title), one.path, context)
+        seen[key] += 1
+        digest = hashlib.sha256("\0".join((*key, str(seen[key]))).encode("utf-8", "replace")).hexdigest()
+        place = {"line": line, "end_line": None if end is None else min(end, len(lines))}
+        yield IdentifiedFinding.model_validate(one.model_dump() | place | {"id": digest[:16]})
+
+
+def _words(lines: list[str]) -> str:
+    """The text of some lines; moving or re-indenting them does not change it."""
+    return " ".join(" ".join(lines).split())
+
+
+def _within_limits(found: list[Finding], tree: Path) -> tuple[IdentifiedFinding, ...]:
+    """Identify as many as are kept; where these are not all, the heaviest."""
+    if len(found) > MOST:
+        found = sorted(found, key=lambda one: SEVERITIES.index(one.severity))[:MOST]
+    known = list(identified(found, tree))
+    sizes = accumulate(len(one.model_dump_json()) for one in known)
+    return tuple(one for one, size in zip(known, sizes, strict=True) if size <= _LARGEST_KEPT)
+
+
+def _masked(draft: Any, mask: Callable[[str], str]) -> Any:
+    if not isinstance(draft, dict):
+        return draft
+    return {key: _without_secrets(value, mask) if isinstance(value, str) else value for key, value in draft.items()}
+
+
+def _without_secrets(text: str, mask: Callable[[str], str]) -> str:
+    # A lone surrogate is no text: JSON can hold one.
+    return mask(text.encode("utf-8", "replace").decode())
+
+
+@contextlib.contextmanager
+def _folder_of(tree: Path, path: str) -> Iterator[int]:
+    """Hold the folder of a path open, no link on the way followed."""
+    folder = os.open(tree, _DIRECTORY)
+    try:
+        for part in path.split("/")[:-1]:
+            below = os.open(part, _DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _read(tree: Path, path: str, most: int) -> bytes:
+    """Return a regular file of the checkout.
+
+    Raises:
+        OSError: it is not there, is something else, or is too large.
+    """
+    with _folder_of(tree, path) as folder:
+        descriptor = os.open(path.rpartition("/")[2], _FILE, dir_fd=folder)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most} bytes")
+    return data
+
+
+def _why(error: OSError) -> str:
+    return "a link is not followed" if error.errno in {errno.ELOOP, errno.ENOTDIR} else str(error.strerror)
+
+
+def _source(tree: Path, path: str) -> list[str]:
+    """Return the lines of a file, none where it cannot be read."""
+    try:
+        text = _read(tree, path, _LARGEST_SOURCE).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return []
+    return text.removesuffix("\n").split("\n") if text else []

@@ -1,0 +1,115 @@
+"""SARIF 2.1.0 as linters and scanners write it: the results with a place, as findings."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from service.findings.document import FindingsError
+
+_SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
+_CRITICAL: Final = 9.0
+"""From which `security-severity` on (0 to 10) GitHub calls an alert critical."""
+_LONGEST: Final = 4_000
+_TITLE: Final = 200
+
+
+def drafts(document: Any, root: str) -> Iterator[dict[str, Any]]:
+    """Yield what the results say, as findings would be written; `root`: where the checkout is for the agent.
+
+    Results that were suppressed, or that hold no longer, are left out.
+
+    Raises:
+        FindingsError: it is not SARIF 2.1.0.
+    """
+    document = _table(document)
+    if document.get("version") != "2.1.0" or not isinstance(document.get("runs"), list):
+        raise FindingsError('it must be SARIF with "version": "2.1.0" and "runs"')
+    for run in map(_table, document["runs"]):
+        tool = _table(run.get("tool"))
+        components = [_table(tool.get("driver")), *map(_table, _list(tool.get("extensions")))]
+        rules = {_text(rule.get("id")): rule for each in components for rule in map(_table, _list(each.get("rules")))}
+        own = [_table(rule) for rule in _list(components[0].get("rules"))]
+        for result in map(_table, _list(run.get("results"))):
+            if not result.get("suppressions") and result.get("baselineState") != "absent":
+                yield _draft(result, rules, own, root)
+
+
+def _draft(
+    result: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]], own: list[Mapping[str, Any]], root: str
+) -> dict[str, Any]:
+    reference = _table(result.get("rule"))
+    index = result.get("ruleIndex", reference.get("index"))
+    by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
+    rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
+    rule = rules.get(rule_id, by_index)
+    place = _table(_table(next(iter(_list(result.get("locations"))), None)).get("physicalLocation"))
+    region = _table(place.get("region"))
+    message = _message(result.get("message"), rule)
+    short = _text(_table(rule.get("shortDescription")).get("text")) or message
+    title, _, _ = (message or short or rule_id).strip().partition("\n")
+    line = region.get("startLine")
+    return {
+        "rule": rule_id[:100],
+        "severity": _severity(result, rule),
+        "path": _path(_table(place.get("artifactLocation")).get("uri"), root),
+        "line": line,
+        "end_line": None if line is None else _last_line(region, line),
+        "title": title if len(title) <= _TITLE else f"{title[:_TITLE]}…",
+        "message": "" if message == title else message[:_LONGEST],
+    }
+
+
+def _last_line(region: Mapping[str, Any], line: Any) -> Any:
+    """A region that ends before the first column of a line ends with the line before."""
+    end: Any = region.get("endLine")
+    if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
+        return end - 1
+    return end
+
+
+def _severity(result: Mapping[str, Any], rule: Mapping[str, Any]) -> str:
+    configured = _table(rule.get("defaultConfiguration")).get("level")
+    level = _text(result.get("level")) or _text(configured) or "warning"
+    try:
+        score = float(_text(_table(rule.get("properties")).get("security-severity")) or "0")
+    except ValueError:
+        score = 0.0
+    return "blocker" if score >= _CRITICAL else _SEVERITIES.get(level, "minor")
+
+
+def _message(message: Any, rule: Mapping[str, Any]) -> str:
+    """The text of a message, or the rule's message string that it names, its placeholders filled."""
+    message = _table(message)
+    text = _text(message.get("text")) or _text(message.get("markdown"))
+    if not text:
+        strings = _table(rule.get("messageStrings"))
+        text = _text(_table(strings.get(_text(message.get("id")))).get("text"))
+    for number, argument in enumerate(_list(message.get("arguments"))[:20]):
+        text = text.replace(f"{{{number}}}", _text(argument))[: 2 * _LONGEST]
+    return text.strip()
+
+
+def _path(uri: Any, root: str) -> Any:
+    """The path that a URI names, within the checkout; whatever else it is, the check of the finding refuses it."""
+    if not isinstance(uri, str):
+        return uri
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    if parts.scheme not in {"", "file"} or (parts.netloc and parts.netloc != "localhost"):
+        return ""
+    path = unquote(parts.path)
+    return path.removeprefix(f"{root.rstrip('/')}/")
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,267 @@
+"""What an agent wrote about its findings is read, whatever it wrote, and each finding keeps its id."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from service.execution.secrets import Secrets
+from service.findings.collect import Collected, clear, collect, packed, unpacked
+from service.findings.document import MOST, FindingsFile
+from tests.service_process import ROOT
+
+JSON: Final = ".runwarden/findings.json"
+SARIF: Final = ".runwarden/findings.sarif"
+SOURCE: Final = "import os\n\n\ndef run(text):\n    return eval(text)\n"
+EVAL: Final = {"rule": "eval", "path": "src/a.py", "line": 5, "title": "Text becomes code"}
+
+
+def written(tree: Path, document: Any, name: str = JSON, source: str = SOURCE) -> Path:
+    for path, content in ((name, document), ("src/a.py", source)):
+        file = tree / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else _text(content).encode())
+    return tree
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def read(tree: Path, root: str = "/workspace") -> Collected:
+    return collect(tree, root, Secrets({"KEY": "sk-123456"}).mask)
+
+
+def told(tree: Path, *findings: dict[str, Any], source: str = SOURCE) -> list[Any]:
+    found = read(written(tree, {"version": 1, "findings": findings}, source=source)).findings
+    assert found is not None
+    return list(found)
+
+
+def test_the_schema_that_is_published_is_the_one_that_is_checked() -> None:
+    """docs/findings.schema.json."""
+    published = (ROOT / "docs/findings.schema.json").read_text("utf-8")
+
+    assert published == json.dumps(FindingsFile.model_json_schema(), indent=2) + "\n"
+
+
+def test_a_finding_keeps_its_id_wherever_its_lines_go(tmp_path: Path) -> None:
+    """Moved, indented and said otherwise it is the same; another rule, file or line is another; equal ones differ."""
+    (one,) = told(tmp_path, EVAL)
+    moved = "# first\n" + SOURCE.replace("    return", "\t  return")
+    (again,) = told(tmp_path, EVAL | {"line": 6, "title": "Other words", "severity": "blocker"}, source=moved)
+    others = told(
+        tmp_path, EVAL | {"rule": "x"}, EVAL | {"line": 4}, EVAL | {"path": "b.py"}, EVAL, EVAL | {"title": "2"}
+    )
+
+    assert again.id == one.id == others[3].id
+    assert len({each.id for each in others}) == len(others) == 5
+
+
+def test_without_a_rule_the_lines_decide_and_without_lines_the_title(tmp_path: Path) -> None:
+    """A model words the same thing in another way each time."""
+    bare = {"path": "src/a.py", "line": 5}
+    (one,), (other,) = told(tmp_path, bare | {"title": "Danger"}), told(tmp_path, bare | {"title": "A danger"})
+    first, second = told(tmp_path, {"path": "c.py", "title": "No tests"}, {"path": "c.py", "title": "No docs"})
+
+    assert one.id == other.id
+    assert first.id != second.id
+    assert told(tmp_path, bare | {"line": 99, "end_line": 100, "title": "Beyond the end"})[0].line is None
+
+
+def test_texts_are_printable_and_hold_no_secret(tmp_path: Path) -> None:
+    """Controls become signs, what is too long is cut, and what is kept can be read back."""
+    (one,) = told(tmp_path, EVAL | {"title": "a\n\x1b[2Jsk-123456" + "x" * 400, "message": "one\r\ntwo\u202e"})
+
+    assert one.title.startswith("a \u241b[2J[masked]xxx")
+    assert (len(one.title), one.message) == (300, "one\ntwo\ufffd")
+    assert unpacked(packed((one,))) == (one,)
+
+
+@pytest.mark.parametrize(
+    ("finding", "reason"),
+    [
+        ({"path": "../../etc/passwd"}, "path: "),
+        ({"path": "/etc/passwd"}, "path: "),
+        ({"path": ".git/config"}, "path: "),
+        ({"path": "a\x1b.py"}, "path: "),
+        ({"path": "x" * 1001}, "path: "),
+        ({"path": 7}, "path: "),
+        ({"line": True}, "line: "),
+        ({"line": 0}, "line: "),
+        ({"line": 1.5}, "line: "),
+        ({"line": 10**30}, "line: "),
+        ({"end_line": 4}, "end_line must not be before line"),
+        ({"severity": "urgent"}, "severity: "),
+        ({"title": " "}, "title must not be empty"),
+        ({"title": None}, "title: "),
+        ({"message": ["x"]}, "message: "),
+    ],
+)
+def test_a_finding_that_lies_is_left_out_alone(tmp_path: Path, finding: dict[str, Any], reason: str) -> None:
+    """It is told by its number; the others count."""
+    found = read(written(tmp_path, {"version": 1, "findings": [EVAL | finding, EVAL, "x"]}))
+
+    assert found.findings is not None
+    assert [one.rule for one in found.findings] == ["eval"]
+    assert found.remarks[0].startswith("finding 1 is left out: ")
+    assert reason in found.remarks[0]
+    assert found.remarks[1].startswith("finding 3 is left out: ")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{", b"\xff\xfe", "[]", "null", "[" * 100_000, "1" * 5_000, '{"version": 2, "findings": []}'),
+        *('{"findings": []}', '{"version": true, "findings": []}', '{"version": 1, "findings": {}}', "x" * (1 << 21)),
+    ],
+)
+@pytest.mark.parametrize("name", [JSON, SARIF])
+def test_a_broken_file_is_told_and_fails_nothing(tmp_path: Path, content: str | bytes, name: str) -> None:
+    """The turn goes on without findings."""
+    found = read(written(tmp_path, content, name))
+
+    assert found.findings is None
+    assert len(found.remarks) == 1
+    assert found.remarks[0].startswith(f"{name} is not ")
+
+
+def test_no_link_is_followed_and_nothing_special_is_read(tmp_path: Path) -> None:
+    """Neither the file, its folder nor a source may lead out of the checkout."""
+    outside = written(tmp_path / "outside", {"version": 1, "findings": [EVAL]})
+    linked, within, special = (tmp_path / name for name in ("linked", "within", "special"))
+    for tree in (linked, within / ".runwarden", special / ".runwarden"):
+        tree.mkdir(parents=True)
+    (linked / ".runwarden").symlink_to(outside / ".runwarden")
+    (within / JSON).symlink_to(outside / JSON)
+    os.mkfifo(special / JSON)
+    for tree in (linked, within, special):
+        found = read(tree)
+        assert found.findings is None
+        assert len(found.remarks) == 1 + (tree == linked)
+    (one,) = told(tmp_path / "own", EVAL)
+    source = tmp_path / "own" / "src"
+    (source / "a.py").unlink()
+    source.rmdir()
+    source.symlink_to(outside / "src")
+    clear(linked)
+
+    assert read(tmp_path / "own").findings != (one,)
+    assert (outside / JSON).exists()
+
+
+def test_the_heaviest_are_kept_of_too_many(tmp_path: Path) -> None:
+    """The others are counted in the log."""
+    many = [EVAL | {"rule": f"r{number}", "severity": "note"} for number in range(MOST)]
+    found = read(written(tmp_path, {"version": 1, "findings": [*many, EVAL | {"severity": "blocker"}]}))
+
+    assert found.findings is not None
+    assert (len(found.findings), found.findings[0].severity) == (MOST, "blocker")
+    assert found.remarks[0].startswith("1 findings are left out")
+
+
+def test_ruff_says_it_in_sarif(tmp_path: Path) -> None:
+    """The real one, as it is installed here; its addresses are of files, below what the agent calls the checkout."""
+    written(tmp_path, "", SARIF)
+    ruff = Path(sys.executable).with_name("ruff")
+    run = [ruff, "check", "--isolated", "--select", "F401,S307", "--output-format", "sarif", tmp_path / "src"]
+    (tmp_path / SARIF).write_bytes(subprocess.run(run, capture_output=True, check=False).stdout)
+    found = read(tmp_path, str(tmp_path))
+
+    assert found.remarks == ()
+    assert found.findings is not None
+    assert [(one.rule, one.path, one.line, one.severity) for one in found.findings] == [
+        ("F401", "src/a.py", 1, "major"),
+        ("S307", "src/a.py", 5, "major"),
+    ]
+
+
+CODEQL: Final = {
+    "tool": {
+        "driver": {"name": "CodeQL", "rules": []},
+        "extensions": [
+            {
+                "name": "codeql/python-queries",
+                "rules": [
+                    {
+                        "id": "py/code-injection",
+                        "shortDescription": {"text": "Code injection"},
+                        "defaultConfiguration": {"enabled": True, "level": "error"},
+                        "properties": {"security-severity": "9.3"},
+                    }
+                ],
+            }
+        ],
+    },
+    "results": [
+        {
+            "ruleId": "py/code-injection",
+            "rule": {"id": "py/code-injection", "index": 0, "toolComponent": {"index": 0}},
+            "message": {"text": "This code execution depends on a [user-provided value](1)."},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": "src/a.py", "uriBaseId": "%SRCROOT%", "index": 0},
+                        "region": {"startLine": 5, "startColumn": 12, "endColumn": 22},
+                    }
+                }
+            ],
+            "partialFingerprints": {"primaryLocationLineHash": "a:1"},
+        }
+    ],
+}
+SEMGREP: Final = {
+    "tool": {
+        "driver": {
+            "name": "Semgrep OSS",
+            "rules": [{"id": "python.eval", "defaultConfiguration": {"level": "warning"}, "properties": {"tags": []}}],
+        }
+    },
+    "results": [
+        {
+            "ruleId": "python.eval",
+            "fingerprints": {"matchBasedId/v1": "requires login"},
+            "message": {"text": "Detected the use of eval().\nIt runs what it is given."},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": "src%2Fa.py", "uriBaseId": "%SRCROOT%"},
+                        "region": {"startLine": 4, "endLine": 5, "endColumn": 1, "snippet": {"text": "eval"}},
+                    }
+                }
+            ],
+        },
+        {"ruleId": "python.eval", "suppressions": [{"kind": "inSource"}], "message": {"text": "x"}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (
+            CODEQL,
+            ("py/code-injection", "blocker", 5, None, "This code execution depends on a [user-provided value](1)."),
+        ),
+        (SEMGREP, ("python.eval", "minor", 4, 4, "Detected the use of eval().")),
+    ],
+)
+def test_sarif_as_scanners_write_it(tmp_path: Path, run: dict[str, Any], expected: tuple[object, ...]) -> None:
+    """Rules of extensions, levels of rules, severities as scores, encoded addresses, suppressed results."""
+    found = read(written(tmp_path, {"version": "2.1.0", "runs": [run]}, SARIF))
+
+    assert found.findings is not None
+    assert [(one.rule, one.severity, one.line, one.end_line, one.title) for one in found.findings] == [expected]
+
+
+@pytest.mark.parametrize("value", [None, 1, "x", [], [[]], {}, [{"text": 1}]])
+@pytest.mark.parametrize("key", ["ruleId", "rule", "ruleIndex", "message", "locations", "level", "suppressions"])
+def test_sarif_of_other_types_fails_nothing(tmp_path: Path, key: str, value: Any) -> None:
+    """Each part may be anything."""
+    run = CODEQL | {"results": [CODEQL["results"][0] | {key: value}]}  # type: ignore[dict-item,operator,index]
+    read(written(tmp_path, {"version": "2.1.0", "runs": [run, value]}, SARIF))
+    read(written(tmp_path, {"version": "2.1.0", "runs": [{key: value, "tool": value, "results": value}]}, SARIF))

@@ -1,0 +1,42 @@
+"""Findings of a turn, from the agent's file to the answer of the API."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.service.conftest import Api
+from tests.service_process import git, make_repository
+
+FINDER: Final = """
+import json, pathlib, sys
+task = json.load(sys.stdin)
+folder = pathlib.Path(".runwarden")
+folder.mkdir(exist_ok=True)
+one = {"rule": "r", "path": "README.md", "line": 1, "title": "heading"}
+(folder / "findings.json").write_text(json.dumps({"version": 1, "findings": [one, {"path": "/x", "title": "y"}]}))
+(folder / "findings.sarif").write_text("{")
+if task["instructions"] == "write":
+    (folder / "kept.txt").write_text("kept")
+"""
+
+
+def test_findings_are_read_after_the_turn_and_never_committed(tenant: Callable[..., Api], tmp_path: Path) -> None:
+    """Those of the repository itself count for nothing; what is broken is told in the log, and fails nothing."""
+    stale = '{"version": 1, "findings": [{"path": "a", "title": "stale"}]}'
+    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n", ".runwarden/findings.json": stale})
+    api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}])
+    api.add_agent(tmp_path, "finder", FINDER, "--org", api.organization["slug"])
+    api.add_agent(tmp_path, "idler", "", "--org", api.organization["slug"])
+    runs = [api.begin("finder", instructions="write"), api.begin("finder", instructions="look"), api.begin("idler")]
+    writing, looking, idle = (api.ended(run_id) for run_id in runs)
+    (wrote,), (looked,), (none,) = (api.get(f"/external/runs/{run_id}").json()["turns"] for run_id in runs)
+
+    assert [run["status"] for run in (writing, looking, idle)] == ["completed"] * 3
+    assert git("diff", "--name-only", "main", writing["branch_name"], cwd=bare) == ".runwarden/kept.txt"
+    assert (looked["commit"], none["findings"]) == (None, None)
+    assert wrote["findings"] == looked["findings"]
+    assert [(one["path"], one["line"], one["severity"], len(one["id"])) for one in wrote["findings"]] == [
+        ("README.md", 1, "minor", 16)
+    ]
+    assert "finding 2 is left out: path: " in api.log(runs[0])
+    assert ".runwarden/findings.sarif is not " in api.log(runs[0])
