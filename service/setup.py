@@ -57,6 +57,13 @@ class RepositoryEntry(_Entry):
     """Patterns of branches that no run may work on; None: the default branch alone; empty: no branch."""
 
 
+class DayBudget(_Entry):
+    """What all agents of an organization together may spend in one day (UTC); None: there is no limit."""
+
+    day_usd: Annotated[float, Field(gt=0)] | None = None
+    day_tokens: Annotated[int, Field(gt=0)] | None = None
+
+
 class OrganizationEntry(_Entry):
     """An organization with what belongs to it."""
 
@@ -64,6 +71,8 @@ class OrganizationEntry(_Entry):
     slug: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] | None = None
     active: bool = True
     entitlements: tuple[Literal["ServiceAPI", "CreateOrganizations"], ...] = ("ServiceAPI",)
+    budget: DayBudget | None = None
+    """None: as it is."""
     tokens: tuple[TokenEntry, ...] = ()
     hosts: tuple[HostEntry, ...] = ()
     repositories: tuple[RepositoryEntry, ...] = ()
@@ -246,6 +255,8 @@ def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: P
         )
         if not entry.active:
             organizations.change(connection, organization.id, active=False, entitlements=entry.entitlements)
+    if entry.budget is not None:
+        organizations.limit_day(connection, organization.id, entry.budget.day_usd, entry.budget.day_tokens)
     return {
         "id": organization.id,
         "name": organization.name,

@@ -9,7 +9,15 @@ import click
 from service.cli.deletion import delete_organization
 from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
-from service.setup import OfferEntry, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token
+from service.setup import (
+    DayBudget,
+    OfferEntry,
+    OrganizationEntry,
+    SetupError,
+    TokenEntry,
+    find_organization,
+    make_token,
+)
 from service.store import invitations, organizations, trials, turns
 from service.store.organizations import ENTITLEMENTS, Organization
 from service.store.trials import KINDS, Offer, Trial
@@ -33,6 +41,7 @@ def _document(one: Organization) -> dict[str, Any]:
         "entitlements": list(one.entitlements),
         "offer_code": one.offer_code,
         "created_at": rfc3339(one.created_at),
+        "budget": {"day_usd": one.day_usd, "day_tokens": one.day_tokens},
     }
 
 
@@ -130,6 +139,23 @@ def _change(
         if not active:
             # After it was shut out: no run is accepted any longer.
             turns.cancel_all(change.connection, found.id, "cancelled: the organization was deactivated", now_micros())
+        now_is = find_organization(change.connection, found.id)
+    admin.show(_document(now_is), [_line(now_is)])
+
+
+@org.command("budget")
+@click.argument("slug")
+@click.option("--day-usd", type=float, help="US dollars, at the prices of the agents; without it there is no limit.")
+@click.option("--day-tokens", type=int, help="Tokens; without it there is no limit.")
+@admin_command
+def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: int | None) -> None:
+    """Set what all agents of an organization together may spend in one day (UTC); without options, as they like."""
+    limits = DayBudget(day_usd=day_usd, day_tokens=day_tokens)
+    with admin.change("organization.budget") as change:
+        found = find_organization(change.connection, slug)
+        organizations.limit_day(change.connection, found.id, limits.day_usd, limits.day_tokens)
+        change.target, change.organization_id = found.id, found.id
+        change.detail = f"day_usd={day_usd} day_tokens={day_tokens}"
         now_is = find_organization(change.connection, found.id)
     admin.show(_document(now_is), [_line(now_is)])
 

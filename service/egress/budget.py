@@ -15,12 +15,24 @@ _ANSWER_TOKENS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class OrganizationDay:
+    """What all agents of an organization have used today, and may; None: there is no limit."""
+
+    micro_usd: int = 0
+    tokens: int = 0
+    most_usd: float | None = None
+    most_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Spent:
     """What was used so far, this turn's part included."""
 
     run_micro_usd: int = 0
     day_micro_usd: int = 0
     run_tokens: int = 0
+    organization: OrganizationDay = OrganizationDay()
+    """Counted where it has a limit."""
 
 
 class Ledger(Protocol):
@@ -49,15 +61,15 @@ class SpendingWatch:
         self._under_way = Spent()
 
     @contextmanager
-    def request(self, body_bytes: int, price: Price | None) -> Iterator[None]:
-        """Count a request as under way.
+    def request(self, body_bytes: int, price: Price | None, *, is_free: bool = False) -> Iterator[None]:
+        """Count a request as under way; a free one costs nothing and needs no price.
 
         Raises:
             BudgetSpentError: The budget does not allow it.
         """
         expected = Usage(input=body_bytes // BYTES_PER_TOKEN, output=_ANSWER_TOKENS)
         with self._lock:
-            self._check()
+            self._check(has_price=price is not None or is_free)
             self._move(expected, price, 1)
         try:
             yield
@@ -77,7 +89,7 @@ class SpendingWatch:
             held.run_micro_usd + cost, held.day_micro_usd + cost, held.run_tokens + sign * expected.tokens
         )
 
-    def _check(self) -> None:
+    def _check(self, *, has_price: bool) -> None:
         spent, held, budget = self._ledger.spent(), self._under_way, self._budget
         run, day = spent.run_micro_usd + held.run_micro_usd, spent.day_micro_usd + held.day_micro_usd
         if budget.run_usd is not None and run >= budget.run_usd * _MICROS:
@@ -87,3 +99,18 @@ class SpendingWatch:
         tokens = spent.run_tokens + held.run_tokens
         if budget.run_tokens is not None and tokens >= budget.run_tokens:
             raise BudgetSpentError(f"the run's budget of {budget.run_tokens} tokens is spent (budget.run_tokens)")
+        _check_day(spent.organization, held, has_price=has_price)
+
+
+def _check_day(day: OrganizationDay, held: Spent, *, has_price: bool) -> None:
+    """Hold an agent to what its organization may spend in a day; other turns' requests count when they are answered."""
+    if day.most_usd is not None:
+        if not has_price:
+            raise BudgetSpentError(
+                f"the organization has a budget of {day.most_usd:g} USD a day, and the model has no price: "
+                "add it to prices of the agent"
+            )
+        if day.micro_usd + held.run_micro_usd >= day.most_usd * _MICROS:
+            raise BudgetSpentError(f"the organization's budget of {day.most_usd:g} USD a day is spent (day_usd)")
+    if day.most_tokens is not None and day.tokens + held.run_tokens >= day.most_tokens:
+        raise BudgetSpentError(f"the organization's budget of {day.most_tokens} tokens a day is spent (day_tokens)")

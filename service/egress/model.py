@@ -117,7 +117,7 @@ class ModelProxy:
         try:
             request = self._checked(visit)
             price = self._price(request)
-            with self._budget.request(len(request.body), price):
+            with self._budget.request(len(request.body), price, is_free=not request.model):
                 self._forward(visit, request, price)
         except BudgetSpentError as error:
             self._fail(Failure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)

@@ -11,6 +11,7 @@ from typing import Final
 
 from service import ids
 from service.execution.git import Git, GitError
+from service.store.runs import Run
 
 _KEPT: Final = "refs/fetched/"
 _DEFAULT: Final = f"{_KEPT}default"
@@ -45,36 +46,45 @@ class Mirror:
         self._url = url
         self._git = git
 
-    def fetch(self, branch: str) -> Snapshot:
+    def fetch(self, branch: str, run: Run | None = None) -> Snapshot:
         """Bring one branch and the default branch up to date: a turn needs no other, and there may be thousands.
 
-        Raises:
-            GitError: The repository cannot be read.
-        """
-        with self._locked():
-            try:
-                return self._fetch(branch)
-            except GitError as error:
-                # A branch may have gone between the listing and the fetch.
-                if not self._break_stale_locks() and _GONE not in str(error):
-                    raise
-                return self._fetch(branch)
+        A run of a pull request's head gets that in the branch's place.
 
-    def _fetch(self, branch: str) -> Snapshot:
+        Raises:
+            GitError: The repository cannot be read, or the head is another by now.
+        """
+        head = None if run is None else run.head_ref
+        with self._locked():
+            snapshot = self._fetched(branch, head or f"refs/heads/{branch}")
+        if run is not None and head is not None and snapshot.branches.get(branch) != run.head_sha:
+            raise GitError(f"{head} is no longer at {run.head_sha}, which the run was started for")
+        return snapshot
+
+    def _fetched(self, branch: str, wanted: str) -> Snapshot:
+        try:
+            return self._fetch(branch, wanted)
+        except GitError as error:
+            # A branch may have gone between the listing and the fetch.
+            if not self._break_stale_locks() and _GONE not in str(error):
+                raise
+            return self._fetch(branch, wanted)
+
+    def _fetch(self, branch: str, wanted: str) -> Snapshot:
         # Also where the mirror exists: that repairs one whose first initialization was cut off.
         self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
-        wanted = f"refs/heads/{branch}"
         listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", wanted, git_dir=self.git_dir)
         # A pattern matches the ends of names, too.
         there = {line.partition("\t")[2] for line in listed.splitlines() if not line.startswith("ref: ")}
         default = default_of(listed) if "HEAD" in there else None
-        kept = {branch: _BRANCH} if wanted in there else {}
+        sources = {branch: wanted} if wanted in there else {}
+        kept = dict.fromkeys(sources, _BRANCH)
         if default is not None:
-            kept[default] = _DEFAULT
+            kept[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
         self._drop_others()
         if kept:
             fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
-            refs = [f"+refs/heads/{name}:{ref}" for name, ref in kept.items()]
+            refs = [f"+{sources[name]}:{ref}" for name, ref in kept.items()]
             self._git(*fetch, "--", self._url, *refs, git_dir=self.git_dir)
         # From the mirror itself: what was fetched, not what was announced a moment before.
         branches = {name: self._git("rev-parse", "--verify", ref, git_dir=self.git_dir) for name, ref in kept.items()}

@@ -83,7 +83,7 @@ class TurnExecution:
             turn = turns.claim(connection, run_id, number, workspaces.executor, self._clock())
             run = runs.by_id(connection, run_id)
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
-            agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
+            agent = agents.of_run(connection, run)
             connected = [] if run is None else hosts.of(connection, run.organization_id)
             token = None if run is None else token_for(connection, run.organization_id, run.platform, run.url)
         if turn is None or run is None:
@@ -166,7 +166,7 @@ class TurnExecution:
     def _work(self, attempt: Attempt) -> TurnOutcome:
         snapshot = self._fetch(attempt)
         self._check_branch(attempt, snapshot)
-        done = own_commit(attempt, snapshot) if attempt.turn.attempt > 1 else None
+        done = own_commit(attempt, snapshot) if attempt.turn.attempt > 1 and not attempt.run.head_ref else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
             patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
@@ -194,7 +194,7 @@ class TurnExecution:
 
     def _fetch(self, attempt: Attempt) -> Snapshot:
         with self._tracer.step("fetch"):
-            return Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(attempt.run.branch)
+            return Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(attempt.run.branch, attempt.run)
 
     def _check_branch(self, attempt: Attempt, snapshot: Snapshot) -> None:
         """Refuse a protected branch: here the default one is known for certain.
@@ -208,7 +208,7 @@ class TurnExecution:
                 repositories.note_default_branch(connection, run.url, snapshot.default_branch)
             configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
         patterns = None if configured is None else configured.protected
-        if repositories.is_protected(run.branch, snapshot.default_branch, patterns):
+        if not run.head_ref and repositories.is_protected(run.branch, snapshot.default_branch, patterns):
             raise GitError(f"the branch {run.branch} is protected; start a run on another branch, or without one")
 
     def _check(self, attempt: Attempt) -> None:
@@ -228,12 +228,14 @@ class TurnExecution:
         if commit is None:
             attempt.say(f"{turns.NOTHING_CHANGED}: no commit", self._clock)
             return completed(attempt, None, result.summary)
+        if attempt.run.head_ref is not None:
+            return replace(completed(attempt, None, result.summary), failure=turns.NOT_PUSHED)
         if name := attempt.secrets.named_in(attempt.workspace.changed(attempt.git, base, commit)):
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
         change = patches.keep(attempt.workspace.ours, base, commit, *self._diffs(attempt))
-        with self._database.read() as connection:
-            if not turns.holds(connection, attempt.turn):
+        with self._database.write() as connection:
+            if not turns.begin_push(connection, attempt.turn, commit):
                 raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         pushed = self._push(attempt, snapshot, commit)
         if pushed != commit:

@@ -157,7 +157,8 @@ class _DatabaseCollector(Collector):
             owed = invitations.unsent_mails(connection)
             self._ended.catch_up(connection)
             self._used.catch_up(connection)
-        now = self._clock()
+            now = self._clock()
+            budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
         return [
             _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", round_trip_s),
             _gauges("runwarden_queue_turns", "Turns that wait for a place.", lines, lambda line: line.waiting),
@@ -168,6 +169,7 @@ class _DatabaseCollector(Collector):
             _gauges("runwarden_places_in_use", "Turns that hold a place.", lines, lambda line: line.at_work),
             _gauge("runwarden_places", "Places of all workers together.", sum(one.concurrency for one in living)),
             _gauge("runwarden_workers", "Workers whose heartbeat is in time.", len(living)),
+            _shares(budgets),
             _by_label(
                 "runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", "state", owed.items()
             ),
@@ -293,6 +295,14 @@ def _by_label(name: str, meaning: str, key: str, values: Iterable[tuple[str, flo
     family = GaugeMetricFamily(name, meaning, labels=(key,))
     for value, number in values:
         family.add_metric((value,), number)
+    return family
+
+
+def _shares(budgets: list[tuple[str, str, float]]) -> Metric:
+    labels = ("organization", "kind")
+    family = GaugeMetricFamily("runwarden_day_budget_used_ratio", "Of a budget a day: 1 is all of it.", labels=labels)
+    for slug, kind, share in budgets:
+        family.add_metric((label(slug), kind), share)
     return family
 
 

@@ -1,6 +1,6 @@
 """Agents: commands under a name, for one organization or for all of them (spec 4.4)."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import sqlalchemy as sa
@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from service import ids
 from service.agents.options import AgentOptions
 from service.store.database import one_at_a_time
+from service.store.runs import Run
 from service.store.schema import agents, columns_of
 
 DEFAULT_TIMEOUT_S: Final = 600.0
@@ -40,6 +41,11 @@ class Agent:
     def key(self) -> str:
         """What stays the same when it is configured again."""
         return f"{self.organization_id or ''}/{self.name}"
+
+    def restricted(self) -> "Agent":
+        """Return it without secrets, without a way out, and without what outlives the run."""
+        bare = {"readable": (), "cache": None, "egress": None, "model": None, "trust_repository": False}
+        return replace(self, network=False, environment=(), options=self.options.model_copy(update=bare))
 
 
 # -P: the agent starts inside a checkout, and nothing may be imported from there.
@@ -74,6 +80,12 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
     if found is not None:
         return _agent(found)
     return REVIEWER if name == REVIEWER.name else None
+
+
+def of_run(connection: sa.Connection, run: Run | None) -> Agent | None:
+    """Return the agent of a run, with what it may have there; None: it is no longer configured."""
+    found = None if run is None else by_name(connection, run.organization_id, run.agent)
+    return found.restricted() if found and run and run.is_restricted else found
 
 
 def all_of(connection: sa.Connection) -> list[tuple[str | None, Agent]]:

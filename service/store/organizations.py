@@ -24,6 +24,9 @@ class Organization:
     entitlements: tuple[str, ...]
     offer_code: str | None
     created_at: int
+    day_usd: float | None = None
+    """What all its agents together may spend in one day (UTC); None: there is no limit. As in the next."""
+    day_tokens: int | None = None
 
 
 def create(
@@ -94,6 +97,12 @@ def change(connection: sa.Connection, organization_id: str, *, active: bool, ent
         .where(organizations.c.id == organization_id)
         .values(active=active, entitlements=list(entitlements))
     )
+
+
+def limit_day(connection: sa.Connection, organization_id: str, usd: float | None, tokens: int | None) -> None:
+    """Set what all agents of an organization together may spend in one day; None: as much as they like."""
+    mine = organizations.c.id == organization_id
+    connection.execute(sa.update(organizations).where(mine).values(day_usd=usd, day_tokens=tokens))
 
 
 def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Organization | None:

@@ -38,6 +38,12 @@ class Run:
     turn: int
     created_at: int
     updated_at: int
+    head_ref: str | None = None
+    """What is worked on in place of the branch, such as `refs/pull/7/head`; nothing is pushed then."""
+    head_sha: str | None = None
+    """The one commit of it that may be worked on."""
+    is_restricted: bool | None = None
+    """Whether its agent goes without secrets and without a way out."""
 
     @property
     def reference(self) -> Reference:
@@ -62,6 +68,10 @@ class TurnRequest:
     """The caller's span (W3C traceparent), which the turn continues."""
     caller: str | None = None
     """The alias of the caller's token."""
+    head_ref: str | None = None
+    head_sha: str | None = None
+    is_restricted: bool | None = None
+    """As a run's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,9 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
         turn=1,
         created_at=created_at,
         updated_at=created_at,
+        head_ref=request.head_ref,
+        head_sha=request.head_sha,
+        is_restricted=request.is_restricted,
     )
     values = asdict(run)
     connection.execute(sa.insert(runs).values(values | {"path_key": run.path.lower(), "metadata": request.metadata}))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 8
+VERSION: Final = 9
 """The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()
@@ -58,6 +58,9 @@ organizations = _table(
     sa.Column("entitlements", sa.JSON, nullable=False),
     _text("offer_code", nullable=True),
     _instant("created_at"),
+    # What all its agents together may spend in one day (UTC).
+    sa.Column("day_usd", sa.Float),
+    sa.Column("day_tokens", sa.BigInteger),
 )
 
 invitations = _table(
@@ -133,6 +136,9 @@ repositories = _table(
     sa.Column("project_id", sa.BigInteger),
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
     sa.Column("protected", sa.JSON(none_as_null=True)),
+    # Which deliveries of the code host start a run, and the variable with the secret that they are signed with.
+    sa.Column("triggers", sa.JSON(none_as_null=True)),
+    _text("webhook_secret_env", nullable=True),
     sa.UniqueConstraint("organization_id", "platform", "path_key"),
     sa.UniqueConstraint("organization_id", "name"),
 )
@@ -162,6 +168,9 @@ runs = _table(
     sa.Column("turn", sa.Integer, nullable=False),
     _instant("created_at"),
     _instant("updated_at"),
+    # The head of a fork's pull request, which is worked on but never pushed to.
+    *_texts("head_ref", "head_sha", nullable=True),
+    sa.Column("is_restricted", sa.Boolean),
     sa.Index("runs_newest", "organization_id", "created_at", "id"),
     sa.Index("runs_by_status", "organization_id", "status", "created_at", "id"),
     sa.Index("runs_by_repository", "organization_id", "path_key", "created_at", "id"),
@@ -187,9 +196,12 @@ turns = _table(
     # Where the branch was before it, and where the whole run's change begins.
     *_texts("base_sha", "merge_base", nullable=True),
     *(sa.Column(name, sa.Integer) for name in ("files", "additions", "deletions")),
+    # Noted before it is pushed: the code host tells of the push before the turn ends.
+    _text("pushing_sha", nullable=True),
     sa.Index("turns_waiting", "dispatched_at", "accepted_at"),
     sa.Index("turns_by_status", "status", "started_at"),
     sa.Index("turns_by_end", "finished_at"),
+    sa.Index("turns_by_push", "pushing_sha"),
 )
 
 turn_files = _table(
@@ -214,6 +226,26 @@ model_usage = _table(
     # Days since 1970 (UTC): a turn may pass midnight.
     sa.Column("day", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Index("model_usage_by_day", "day", "agent_key"),
+)
+
+deliveries = _table(
+    "deliveries",
+    _text("id", key=True),
+    _owner(),
+    *_texts("platform", "path_key", "delivery", "event", "result"),
+    # Which rule it is about, counted from 0; -1: none.
+    sa.Column("rule", sa.Integer, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    *_texts("head_sha", "sender", "detail"),
+    *_texts("agent", "run_id", nullable=True),
+    # What starts when the operator approves it.
+    sa.Column("request", sa.JSON(none_as_null=True)),
+    # When the pull request was changed, as the code host says: deliveries may arrive in another order.
+    _instant("changed_at"),
+    _instant("received_at"),
+    sa.UniqueConstraint("organization_id", "platform", "delivery", "rule"),
+    sa.Index("deliveries_of_number", "organization_id", "platform", "path_key", "number", "received_at"),
+    sa.Index("deliveries_newest", "received_at", "id"),
 )
 
 log_pieces = _table(

@@ -11,6 +11,7 @@ from service.store import runs as run_store
 from service.store.schema import columns_of, runs, turns
 
 NOTHING_CHANGED: Final = "the agent changed nothing"
+NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed was dropped"
 CANCELLED: Final = "cancelled"
 """How the failure of a turn begins that a caller or an operator ended."""
 
@@ -54,7 +55,7 @@ class Turn:
     def reason(self) -> str | None:
         """Why it failed, or that nothing was changed, in plain words."""
         is_idle = self.status == "completed" and self.commit_sha is None
-        return NOTHING_CHANGED if is_idle else self.failure
+        return self.failure or (NOTHING_CHANGED if is_idle else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +100,26 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     return by_number(connection, run_id, number)
 
 
-def holds(connection: sa.Connection, turn: Turn) -> bool:
-    """Whether this attempt is still the latest of an open turn: asked before anything leaves the machine."""
-    of_open = sa.select(turns.c.attempt).where(*_is(turn.run_id, turn.number), turns.c.status.notin_(run_store.FINAL))
-    return connection.execute(of_open).scalar() == turn.attempt
+def begin_push(connection: sa.Connection, turn: Turn, commit: str) -> bool:
+    """Note the commit that is about to leave the machine; False unless this is the latest attempt of an open turn."""
+    held = (turns.c.attempt == turn.attempt, turns.c.status.notin_(run_store.FINAL))
+    noted = sa.update(turns).where(*_is(turn.run_id, turn.number), *held).values(pushing_sha=commit)
+    return connection.execute(noted).rowcount > 0
+
+
+def is_own_commit(connection: sa.Connection, commit: str) -> bool:
+    """Whether a turn of any organization pushed a commit, or is about to."""
+    return connection.execute(sa.select(turns.c.number).where(turns.c.pushing_sha == commit)).first() is not None
 
 
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
     """Record how a turn ended; False when it had already ended, or another attempt has taken over."""
     held = sa.true() if outcome.attempt is None else turns.c.attempt == outcome.attempt
+    values = {name: value for name, value in asdict(outcome).items() if name != "attempt"} | {"finished_at": now}
+    # A push of an earlier attempt may have landed.
+    values |= {"pushing_sha": outcome.commit_sha} if outcome.commit_sha else {}
     changed = connection.execute(
-        sa.update(turns)
-        .where(*_is(run_id, number), held, turns.c.status.notin_(run_store.FINAL))
-        .values({name: value for name, value in asdict(outcome).items() if name != "attempt"} | {"finished_at": now})
+        sa.update(turns).where(*_is(run_id, number), held, turns.c.status.notin_(run_store.FINAL)).values(values)
     )
     if changed.rowcount:
         run_store.set_status(connection, run_id, outcome.status, now)

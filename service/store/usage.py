@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import sqlalchemy as sa
 
 from service.clock import DAY_MICROS, Clock
-from service.egress.budget import Spent
+from service.egress.budget import OrganizationDay, Spent
 from service.egress.usage import Usage
 from service.store.agents import Agent
 from service.store.database import Database, insert_new
@@ -31,6 +31,11 @@ class Figures:
     """Read from the provider's cache; not among `input_tokens`."""
     output_tokens: int
     micro_usd: int
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.input_tokens + self.cached_tokens + self.output_tokens
 
     def document(self) -> dict[str, Any]:
         """Return them as the API and the command line tell them; without a price, the cost is not known."""
@@ -94,7 +99,32 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> S
         for what, where in ((model_usage.c.micro_usd, of_run), (model_usage.c.micro_usd, of_day), (tokens, of_run))
     ]
     run_usd, day_usd, run_tokens = connection.execute(sa.select(*sums)).one()
-    return Spent(int(run_usd), int(day_usd), int(run_tokens))
+    return Spent(int(run_usd), int(day_usd), int(run_tokens), _organization_day(connection, run_id, now))
+
+
+def _organization_day(connection: sa.Connection, run_id: str, now: int) -> OrganizationDay:
+    columns = (organizations.c.id, organizations.c.day_usd, organizations.c.day_tokens)
+    joined = runs.join(organizations, organizations.c.id == runs.c.organization_id)
+    owner = connection.execute(sa.select(*columns).select_from(joined).where(runs.c.id == run_id)).first()
+    if owner is None or (owner.day_usd is None and owner.day_tokens is None):
+        return OrganizationDay()
+    used = totals(connection, UsageFilters(owner.id, now // DAY_MICROS, now // DAY_MICROS), None)[0].figures
+    return OrganizationDay(used.micro_usd, used.tokens, owner.day_usd, owner.day_tokens)
+
+
+def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, float]]:
+    """Return organization (slug), kind and share of each budget a day that is used by now; the fullest first."""
+    limits = (organizations.c.slug, organizations.c.day_usd, organizations.c.day_tokens)
+    has_limit = sa.or_(organizations.c.day_usd.is_not(None), organizations.c.day_tokens.is_not(None))
+    limited = connection.execute(sa.select(*limits).where(has_limit)).all()
+    today = UsageFilters(None, now // DAY_MICROS, now // DAY_MICROS)
+    used = {one.subject[0]: one.figures for one in totals(connection, today, "organization")} if limited else {}
+    found = []
+    for slug, usd, tokens in limited:
+        of_day = used.get(slug, Figures(0, 0, 0, 0, 0))
+        found += [] if usd is None else [(slug, "usd", of_day.micro_usd / MICROS_PER_USD / usd)]
+        found += [] if tokens is None else [(slug, "tokens", of_day.tokens / tokens)]
+    return sorted(found, key=lambda one: (-one[2], one))
 
 
 def of_turns(connection: sa.Connection, run_id: str) -> dict[int, Figures]:

@@ -153,23 +153,30 @@ def as_lines(rows: Iterable[list[Any]]) -> bytes:
 
 def test_a_back_up_of_an_earlier_version_is_migrated(backup: Path, tmp_path: Path, url: str | None) -> None:
     """Its tables are made as they were then; the steps since lead them to today's."""
-    later = ("trace_parent", "caller", "base_sha", "merge_base", "files", "additions", "deletions", "options")
+    later = {
+        "turns": "trace_parent caller base_sha merge_base files additions deletions pushing_sha",
+        "agents": "options",
+        "organizations": "day_usd day_tokens",
+        "repositories": "triggers webhook_secret_env",
+        "runs": "head_ref head_sha is_restricted",
+    }
+    tables = "turns_by_end|log_pieces|model_usage|turns_by_push|deliveries"
 
     def of_version_5(found: dict[str, bytes]) -> None:
         for dialect in ("sqlite", "postgresql"):
             made = json.loads(found[f"schema/{dialect}.json"])
-            then = [one for one in made if not re.search("turns_by_end|log_pieces|model_usage", one)]
-            assert len(then) == len(made) - 4
-            columns = re.compile(rf"\s*({'|'.join(later)}) (TEXT|INTEGER|JSON),\s")
+            then = [one for one in made if not re.search(tables, one)]
+            assert len(then) == len(made) - 8
+            columns = re.compile(rf"\s*({'|'.join(' '.join(later.values()).split())}) [A-Z]+,\s")
             then = [columns.sub("", one) for one in then]
             found[f"schema/{dialect}.json"] = json.dumps(then).encode()
-        for table in ("turns", "agents"):
+        for table, gone in later.items():
             names, *rows = (json.loads(line) for line in found[f"tables/{table}.jsonl"].splitlines())
-            kept = [index for index, name in enumerate(names) if name not in later]
+            kept = [index for index, name in enumerate(names) if name not in gone.split()]
             found[f"tables/{table}.jsonl"] = as_lines([row[index] for index in kept] for row in (names, *rows))
         _, *pieces = (json.loads(line) for line in found.pop("tables/log_pieces.jsonl").splitlines())
         found["tables/turn_files.jsonl"] += as_lines([*piece[:2], "log", piece[-1]] for piece in pieces)
-        del found["tables/model_usage.jsonl"]
+        del found["tables/model_usage.jsonl"], found["tables/deliveries.jsonl"]
 
     folder = DataFolder(tmp_path / "target")
     source = rebuilt(backup, of_version_5, schema_version=5)

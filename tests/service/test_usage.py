@@ -1,6 +1,7 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -8,9 +9,11 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
+from service.agents.options import ModelAccess, Price
 from service.cli import main
 from service.clock import DAY_MICROS
-from service.egress.budget import Spent
+from service.egress.budget import BudgetSpentError, OrganizationDay, SpendingWatch, Spent
+from service.egress.outside import MemoryLedger
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
@@ -105,6 +108,52 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_that_day(database: Database
 
     assert found == [Spent(530, 37, 36), Spent(7, 37, 43)]
     assert own == Spent(7, 0, 43)
+
+
+def test_an_organization_s_limit_a_day_counts_all_of_its_agents(database: Database) -> None:
+    """Not the day before, and no other organization; /metrics tells the share of it that is used."""
+    first, second, other = begun(database, "acme", "a"), begun(database, "acme", "b"), begun(database, "other", "a")
+    used(database, first, 10, 1_500_000, at=NOW - DAY_MICROS)
+    used(database, first, 20, 1_500_000, number=2)
+    used(database, second, 40, 500_000)
+    used(database, other, 80, 9_000_000)
+    with database.write() as connection:
+        owner = organizations.by_slug(connection, "acme")
+        assert owner is not None
+        organizations.limit_day(connection, owner.id, 4.0, 660)
+        found = usage.spent(connection, second, "/b", NOW).organization
+        none = usage.spent(connection, other, "/a", NOW).organization
+    shown = scraped(ServiceMetrics(database, lambda: NOW, worker_ttl_s=10))
+
+    assert found == OrganizationDay(2_000_000, 66, 4.0, 660)
+    assert none == OrganizationDay()
+    assert shown["runwarden_day_budget_used_ratio", "usd", "acme"] == 0.5
+    assert shown["runwarden_day_budget_used_ratio", "tokens", "acme"] == 0.1
+    assert sum(key[0] == "runwarden_day_budget_used_ratio" for key in shown) == 2
+
+
+@pytest.mark.parametrize(
+    ("day", "price", "end"),
+    [
+        (OrganizationDay(999_999, 0, 1.0), Price(input=0, output=0), None),
+        (OrganizationDay(1_000_000, 0, 1.0), Price(input=0, output=0), "organization's budget of 1 USD a day is spent"),
+        (OrganizationDay(0, 9, 1.0), None, "the model has no price"),
+        (OrganizationDay(5, 100, None, 100), None, "organization's budget of 100 tokens a day is spent"),
+        (OrganizationDay(5, 99, None, 100), None, None),
+    ],
+)
+def test_an_agent_is_held_to_its_organization_s_limit_a_day(
+    day: OrganizationDay, price: Price | None, end: str | None
+) -> None:
+    """Whatever the agent's own budget is; a model without a price is not asked where dollars count."""
+    ledger = MemoryLedger()
+    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K"), ledger)
+    ledger.spent = lambda: Spent(organization=day)  # type: ignore[method-assign]  # as the database would have it
+    with pytest.raises(BudgetSpentError, match=end) if end else nullcontext(), watch.request(0, price):
+        pass
+
+    with watch.request(0, price, is_free=True) if end is None else nullcontext():
+        pass
 
 
 def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:
