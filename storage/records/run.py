@@ -93,6 +93,21 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFigures:
+    """What a table can show of a run besides its row. None: not known."""
+
+    turns: int | None = None
+    additions: int | None = None
+    """Lines, of all turns together."""
+    deletions: int | None = None
+    pull: int | None = None
+    """The number of its pull or merge request."""
+
+
+NO_FIGURES: Final = RunFigures()
+
+
+@dataclass(frozen=True, slots=True)
 class RunDetail:
     """Everything held about one run."""
 

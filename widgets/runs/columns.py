@@ -1,4 +1,4 @@
-"""The run table's columns: which ones are shown, how wide they are, and how the pointer rearranges them."""
+"""The run table's columns: which ones are shown, and how wide they are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Final, Literal
 from storage.records.query import SortColumn
 from widgets.cells import Cut
 
-ColumnKey = Literal["status", "repository", "branch", "started", "updated", "took", "run"]
+ColumnKey = Literal["status", "repository", "branch", "started", "updated", "took", "run", "turns", "lines", "pull"]
 
 GUTTER: Final = 3
 """Cells before the first column: the cursor, the mark and a space."""
@@ -24,8 +24,8 @@ class Column:
     key: ColumnKey
     width: int
     """Its minimum in cells."""
-    sort: SortColumn
-    """What a click on its title sorts by."""
+    sort: SortColumn | None = None
+    """What a click on its title sorts by; None: the cache has no such order."""
     grows: int = 0
     """Its share of the spare cells."""
     most: int = 0
@@ -33,6 +33,13 @@ class Column:
     cut: Cut = "end"
     frozen: bool = False
     """Stays in view while the others scroll sideways."""
+    title: str = ""
+    """Empty: its key."""
+
+    @property
+    def name(self) -> str:
+        """What people read above it."""
+        return self.title or self.key
 
 
 COLUMNS: Final = (
@@ -43,8 +50,13 @@ COLUMNS: Final = (
     Column("updated", 9, "updated"),
     Column("took", 7, "took"),
     Column("run", 14, "run", grows=2, most=40, cut="middle"),
+    Column("turns", 5),
+    Column("lines", 13, title="± lines"),
+    Column("pull", 12, title="pull request"),
 )
 """All columns."""
+FIGURES: Final[frozenset[ColumnKey]] = frozenset({"turns", "lines", "pull"})
+"""Columns whose cells are read only while they are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,39 +202,3 @@ class ColumnChoice:
         column = _BY_KEY[key]
         width = self.widths.get(key)
         return column if width is None else replace(column, width=width, grows=0, most=width)
-
-
-_DRAG_CELLS: Final = 2
-"""The fewest cells a title is dragged before it moves, so that an unsteady click moves nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class TitleDrag:
-    """A drag of a title or of its edge, and the columns when it began."""
-
-    place: PlacedColumn
-    x: int
-    """The cell where the drag began."""
-    is_edge: bool
-    """Whether the gap behind the title is dragged, which resizes the column; else the column moves."""
-    layout: Layout
-    choice: ColumnChoice
-
-    def dragged_to(self, x: int) -> ColumnChoice:
-        """The columns with the pointer at this cell."""
-        key = self.place.column.key
-        if self.is_edge:
-            return self.choice if x == self.x else self.choice.sized(key, self.place.width + x - self.x)
-        over = self.layout.at(x)
-        if over is None or abs(x - self.x) < _DRAG_CELLS:
-            return self.choice
-        return self.choice.moved(key, over.column.key)
-
-
-def title_at(layout: Layout, choice: ColumnChoice, x: int) -> TitleDrag | None:
-    """The title or edge at this cell; None: there is neither."""
-    place = layout.at(x)
-    if place is None:
-        return None
-    # The edge is the gap: a title may fill its column to the last cell.
-    return TitleDrag(place, x, place.end <= x < place.end + GAP, layout, choice)

@@ -60,6 +60,10 @@ class RunView:
     """The run object as received, indented."""
     confirmed_for: timedelta = timedelta.max
     """How long it is live after the service confirmed it."""
+    reason: SafeText | None = None
+    """Why it ended as it did, where the service told."""
+    turn_count: int | None = None
+    """Its turns, where the service told; None: as observed."""
 
     def is_live(self, now: datetime) -> bool:
         """Whether the service confirmed it lately."""
@@ -102,12 +106,15 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     if (seconds := detail.took.until(as_of)) is not None:
         took = span(seconds)
         so_far = f"{took} so far" if as_of == now else f"at least {took}"
-        in_turns = f", in {detail.turns} turns" if detail.turns > 1 else ""
+        turns = view.turn_count or detail.turns
+        in_turns = f", in {turns} turns" if turns > 1 else ""
         facts.append(("took", f"{so_far if detail.took.since else took}{in_turns}"))
     facts.append(("seen", f"{roughly_ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
     if view.continues is not None:
         facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
     lines = [found for name, value in facts for found in _field(name, value, width)]
+    if view.reason:
+        lines[:0] = _field("reason", view.reason, width, STYLES["bad"] if run.status == "failed" else "")
     return lines + _presence(view, now, width)
 
 
@@ -161,8 +168,8 @@ def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Lin
     return [Content.assemble(pad, part) for part in lines]
 
 
-def _field(name: str, value: str, width: int) -> list[Line]:
-    first, *rest = wrapped(value, width - LABEL)
+def _field(name: str, value: str, width: int, style: str = "") -> list[Line]:
+    first, *rest = wrapped(value, width - LABEL, style)
     pad = " " * LABEL
     return [Content.assemble((f"{name:<{LABEL}}", QUIET), first), *(Content.assemble(pad, part) for part in rest)]
 

@@ -128,7 +128,7 @@ def _strip(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Co
     beside = shorten(safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now), room)
     style = badge.style if is_live else facts.QUIET
     first = facts.line((f"{badge.glyph} ", style), (left[2:], "bold"), ("  ", ""), (beside, facts.QUIET))
-    return [first, timeline_in_brief(view, as_of)]
+    return [first, timeline_in_brief(view, as_of).truncate(width, ellipsis=True)]
 
 
 def _run_id(view: RunView | None) -> str | None:

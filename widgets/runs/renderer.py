@@ -87,7 +87,7 @@ class TableRenderer:
         for place in layout.placed:
             column = place.column
             is_sorted = column.sort == sort.column
-            title = f"{column.key} {'↓' if sort.descending else '↑'}" if is_sorted else column.key
+            title = f"{column.name} {'↓' if sort.descending else '↑'}" if is_sorted else column.name
             segments.append(Segment(" " * (place.x - x), self.header_style))
             segments.append(Segment(fit(title, place.width), self.sorted_style if is_sorted else self.header_style))
             x = place.end

@@ -8,6 +8,7 @@ from typing import Final, Self
 from app.text import safe_text
 from app.times import span, started
 from storage.records import RunFilter, RunRow
+from storage.records.run import NO_FIGURES, RunFigures
 from widgets.badges import Badge, Tone, run_badge
 from widgets.cells import fit
 from widgets.runs.columns import ColumnKey, Layout, PlacedColumn
@@ -123,7 +124,13 @@ def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
 
 
 def row_cells(
-    row: RunRow, layout: Layout, times: RowTimes, sought: SearchHighlight = NO_HIGHLIGHT, *, stuck: bool = False
+    row: RunRow,
+    layout: Layout,
+    times: RowTimes,
+    sought: SearchHighlight = NO_HIGHLIGHT,
+    figures: RunFigures = NO_FIGURES,
+    *,
+    stuck: bool = False,
 ) -> Iterator[Cell]:
     """The line's cells from left to right; `times` are from `row_times`."""
     badge = _badge(row, stuck=stuck)
@@ -135,11 +142,20 @@ def row_cells(
         "updated": (times.updated, "quiet"),
         "took": (times.took, "quiet"),
         "run": (safe_text(row.run_id, limit=FIELD_LIMIT), "quiet"),
+        "turns": ("" if figures.turns is None else f"{figures.turns:,}", "quiet"),
+        "lines": (_lines(figures), "quiet"),
+        "pull": ("" if figures.pull is None else f"#{figures.pull}", "quiet"),
     }
     for placed in layout.placed:
         text, tone = texts[placed.column.key]
         shown = fit(text, placed.width, placed.column.cut)
         yield Cell(placed, shown, tone, tuple(sought.found(shown, placed.column.key)))
+
+
+def _lines(figures: RunFigures) -> str:
+    if figures.additions is None and figures.deletions is None:
+        return ""
+    return f"+{figures.additions or 0:,} -{figures.deletions or 0:,}"
 
 
 def _badge(row: RunRow, *, stuck: bool) -> Badge:

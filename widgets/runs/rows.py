@@ -1,6 +1,6 @@
 """The rows of the run table: the cursor and the visible rows stay on their runs, whatever arrives above."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -166,6 +166,18 @@ class RunRows(CursorView, can_focus=True):
     def row(self) -> RunRow | None:
         """The run under the cursor."""
         return self._row
+
+    @property
+    def rows_on_show(self) -> tuple[RunRow, ...]:
+        """The runs in view, as far as they are loaded."""
+        return tuple(row for row in map(self._window.row, self.visible_rows) if row is not None)
+
+    def repaint_runs(self, run_ids: Container[str]) -> None:
+        """Repaint the lines of these runs, where they are in view."""
+        for index in self.visible_rows:
+            row = self._window.row(index)
+            if row is not None and row.run_id in run_ids:
+                self.repaint_row(index)
 
     def request(self, condition: RunFilter, sort: RunSort, *, is_fresh: bool = True) -> WindowRequest:
         """Requests the visible rows, and a page before and after them."""

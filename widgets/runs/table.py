@@ -1,6 +1,6 @@
 """The run table: it draws any number of runs, holding only those near the view."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,13 +15,15 @@ from textual.strip import Strip
 from app.text import SafeText
 from storage.records import CoverageGap, RunRow, RunSort
 from storage.records.query import SortColumn
+from storage.records.run import NO_FIGURES, RunFigures
 from widgets.cursor_view import HEADER
 from widgets.frame.notice import Notice
-from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey, TitleDrag, lay_out, title_at
+from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey, lay_out
 from widgets.runs.marks import RunMarks
 from widgets.runs.renderer import COMPONENTS, RowState, TableRenderer, unseen_note
 from widgets.runs.row_cells import RowTimes, SearchHighlight, row_cells, row_times
 from widgets.runs.rows import FreezeFrame, RunRows
+from widgets.runs.title_drag import TitlePointer, title_at
 
 
 class RunTable(RunRows):
@@ -104,8 +106,8 @@ class RunTable(RunRows):
         self._tail: tuple[SafeText, ...] = ()
         self._painted: dict[int, RowTimes] = {}
         self._renderer: TableRenderer | None = None
-        self._drag: TitleDrag | None = None
-        self._was_dragged = False
+        self._pointer = TitlePointer()
+        self._figures: Mapping[str, RunFigures] = {}
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
@@ -147,7 +149,7 @@ class RunTable(RunRows):
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
         """Mark the runs that take far longer than usual."""
         changed, self._stuck = self._stuck ^ run_ids, run_ids
-        self._repaint_runs(changed)
+        self.repaint_runs(changed)
 
     def highlight(self, sought: SearchHighlight) -> None:
         """Highlight what the search matched."""
@@ -167,6 +169,11 @@ class RunTable(RunRows):
         else:
             self._marks.remove(run_ids)
         self._marks_changed()
+
+    def show_figures(self, figures: Mapping[str, RunFigures]) -> None:
+        """Show these figures, by run."""
+        before, self._figures = self._figures, figures
+        self.repaint_runs(frozenset(run for run in figures if figures[run] != before.get(run)))
 
     @property
     def marks(self) -> RunMarks:
@@ -224,26 +231,22 @@ class RunTable(RunRows):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Begin to drag a title or its edge."""
-        self._was_dragged = False
-        if event.y < HEADER and event.button == 1:
-            self._drag = title_at(self._layout, self._choice, self._line_x(event.x))
-            if self._drag is not None:
-                self.capture_mouse()
+        is_title = event.y < HEADER and event.button == 1
+        title = title_at(self._layout, self._choice, self._line_x(event.x)) if is_title else None
+        if self._pointer.press(title):
+            self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Move or resize the dragged column."""
-        if self._drag is not None:
-            choice = self._drag.dragged_to(self._line_x(event.x))
-            self._was_dragged = self._was_dragged or choice != self._drag.choice
+        if (choice := self._pointer.drag(self._line_x(event.x))) is not None:
             self.take_columns(choice)
 
     def on_mouse_up(self) -> None:
         """End the drag."""
-        if self._drag is not None:
+        if (before := self._pointer.release()) is not None:
             self.release_mouse()
-            if self._choice != self._drag.choice:
+            if self._choice != before:
                 self.post_message(self.Arranged(self._choice))
-            self._drag = None
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, open it on a double click, or sort by the column; shift and ctrl mark."""
@@ -272,12 +275,12 @@ class RunTable(RunRows):
             self.action_first()
             return
         found = title_at(self._layout, self._choice, self._line_x(event.x))
-        if found is None or self._was_dragged:
+        if found is None or self._pointer.has_dragged:
             return
         column = found.place.column
-        if not found.is_edge:
+        if not found.is_edge and column.sort is not None:
             self.post_message(self.SortRequested(column.sort))
-        elif event.chain > 1 and self._choice.width(column.key) is not None:
+        elif found.is_edge and event.chain > 1 and self._choice.width(column.key) is not None:
             self.take_columns(self._choice.sized(column.key, None))
             self.post_message(self.Arranged(self._choice))
 
@@ -331,7 +334,8 @@ class RunTable(RunRows):
         if row is None:
             return renderer.placeholder(self._layout, view.width, at_cursor=at_cursor)
         times = self._painted[index] = self._times(row)
-        line = row_cells(row, self._layout, times, self._sought, stuck=row.run_id in self._stuck)
+        figures, is_stuck = self._figures.get(row.run_id, NO_FIGURES), row.run_id in self._stuck
+        line = row_cells(row, self._layout, times, self._sought, figures, stuck=is_stuck)
         state = RowState(at_cursor, row.run_id in self._marks, self.has_focus)
         return renderer.row(line, self._layout, view.width, scroll_x, state)
 
@@ -341,9 +345,3 @@ class RunTable(RunRows):
     def _marks_changed(self) -> None:
         self.refresh()
         self.post_message(self.Marked(len(self._marks)))
-
-    def _repaint_runs(self, run_ids: frozenset[str]) -> None:
-        for index in self.visible_rows:
-            row = self._window.row(index)
-            if row is not None and row.run_id in run_ids:
-                self.repaint_row(index)

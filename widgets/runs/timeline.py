@@ -90,7 +90,7 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
 
 
 def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
-    """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`."""
+    """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`, and why, where that is known."""
     parts: list[tuple[str, str]] = []
     for period in periods(view.detail, as_of):
         if parts:
@@ -99,6 +99,8 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
         end = "" if period.seconds is None else " "
         parts.append((f"{badge.word if badge else 'unobserved'}{end}", badge.style if badge else QUIET))
         parts.append((span(period.seconds) if period.seconds is not None else "", ""))
+    if view.reason:
+        parts.append((f": {view.reason}", ""))
     return Content.assemble(*parts)
 
 

@@ -50,7 +50,7 @@ class ColumnList(Widget):
         return Content.assemble(
             ("▌ " if here else "  ", f"$accent{here}"),
             ("■ " if shown else "□ ", f"{'$accent' if shown else '$foreground 70%'}{here}"),
-            (f"{key:<12}{arrow} ", f"$foreground{here}"),
+            (f"{column.name:<12}{arrow} ", f"$foreground{here}"),
             (notes, f"{STYLES['quiet']}{here}"),
             (" " * max(0, self.size.width - 18 - len(notes)), here),
         )

@@ -1,21 +1,26 @@
 """One run in full: from the cache and the ledger to what is shown of it."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask
 from app.console.turns import indented, turn_of
+from app.text import safe_text
 from widgets.runs.facts import Branch, RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from textual.timer import Timer
+
+    from app.console.runs.figures_loader import FiguresLoader
     from app.console.runs.screen_context import ScreenContext
     from app.engine import Engine
     from storage.ledger import Ledger
     from widgets.runs.pane import RunPane
-    from widgets.runs.table import RunTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +36,22 @@ BESIDE: Final = 3
 """Runs on the same branch that are shown before and after one."""
 MOST_BESIDE: Final = 100
 """Further ones are not counted."""
+RESTS_S: Final = 0.4
+"""How long the cursor rests on a run before the service is asked about it."""
 
 
 class PaneLoader:
     """Keeps one pane on the run under a table's cursor."""
 
     def __init__(
-        self, context: "ScreenContext", table: "RunTable", pane: "RunPane", otherwise: "Callable[[], str]"
+        self, context: "ScreenContext", pane: "RunPane", otherwise: "Callable[[], str]", figures: "FiguresLoader"
     ) -> None:
         """Prepare; `otherwise` is what to say where the cursor is on no run."""
         self._session = context.session
-        self._table = table
+        self._start = context.start
+        self._timer: Timer | None = None
+        self._figures = figures
+        self._table = figures.table
         self._pane = pane
         self._otherwise = otherwise
         self._reader = CoalescedTask(self._read, context.start)
@@ -53,7 +63,36 @@ class PaneLoader:
             self._pane.show(None, otherwise=self._otherwise())
         else:
             stuck = self._table.is_stuck(row.run_id)
-            self._pane.show(await read_run(engine, row.run_id, stuck=stuck))
+            view = await read_run(engine, row.run_id, stuck=stuck)
+            if view is not None and self._figures.told.holds(view.detail.run):
+                view = self._with_what_was_told(view)
+            elif view is not None and view.detail.is_final:
+                self._rest(partial(self._ask, engine, view))
+            self._pane.show(view)
+
+    def _rest(self, ask: "Callable[[], Coroutine[None, None, None]]") -> None:
+        """Ask once the cursor has rested on the run."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self._pane.set_timer(RESTS_S, partial(self._start, ask, exclusive=True, group="told"))
+
+    async def _ask(self, engine: "Engine", view: RunView) -> None:
+        """Ask the service for what only it knows of a run."""
+        from app.api.errors import ApiError
+
+        # Where the service cannot be asked, the header says so, and the next visit asks again.
+        with suppress(ApiError):
+            await self._figures.told.ask(engine.extension, view.detail.run)
+            row = self._table.row
+            if row is not None and row.run_id == view.detail.run.run_id:
+                self._pane.show(self._with_what_was_told(view))
+
+    def _with_what_was_told(self, view: RunView) -> RunView:
+        from app.results.told import reason
+
+        told = self._figures.told.known(view.detail.run)
+        count = told.turns[-1].number if told is not None and told.turns else None
+        return replace(view, reason=safe_text(reason(told)) or None, turn_count=count)
 
 
 async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | None:

@@ -96,7 +96,7 @@ class RunsScreen(BaseScreen):
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
         self._possible: frozenset[str] = frozenset()
         """What of the older runs the keys offer."""
-        self.pane_loader = PaneLoader(context, self.table, self.pane, self.older_runs.explanation)
+        self.pane_loader = PaneLoader(context, self.pane, self.older_runs.explanation, self.table_loader.figures)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table and the run beside or below it."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask
+from app.console.runs.figures_loader import FiguresLoader
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
 from storage.errors import StorageError
@@ -45,6 +46,7 @@ class TableLoader:
         self._is_behind = False
         """Runs came in the background that are read with the next tick."""
         self._phase: BackfillPhase = "idle"
+        self.figures = FiguresLoader(context, table)
         self._latest = CoalescedTask(self._read, context.start)
         self._latest_extent = CoalescedTask(self._read_extent, context.start)
 
@@ -75,7 +77,8 @@ class TableLoader:
             self.runs_changed()
 
     def tick(self) -> None:
-        """Read what came in the background."""
+        """Read what came in the background, and what columns that were added show."""
+        self.figures.look()
         if self._is_behind:
             self._is_behind = False
             self.runs_changed()
@@ -126,6 +129,7 @@ class TableLoader:
         else:
             request = self._table.request(condition, self._query().sort, is_fresh=is_new or is_stale)
             self._table.show(await cache.window(request), request)
+        self.figures.look()
         if is_new or is_stale:
             await self._read_numbers(cache, condition)
         if is_stale:

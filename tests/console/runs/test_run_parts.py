@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, Took, Transition
-from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice, lay_out, title_at
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice, lay_out
 from widgets.runs.facts import RunView, fields
 from widgets.runs.marks import RunMarks
 from widgets.runs.timeline import timeline
+from widgets.runs.title_drag import title_at
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

@@ -1,0 +1,76 @@
+"""What the service tells of the runs in view: for the optional columns, while one is shown, and for the pane."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from app.console.coalesced_task import CoalescedTask
+from widgets.runs.columns import FIGURES
+
+if TYPE_CHECKING:
+    from app.console.runs.screen_context import ScreenContext
+    from app.results.told import ToldTurns
+    from storage.records import RunDetail
+    from storage.records.run import RunFigures
+    from widgets.runs.table import RunTable
+
+PAUSE: Final = timedelta(seconds=30)
+"""After a request that failed."""
+
+
+class FiguresLoader:
+    """Reads from the cache what it has, then asks the service run by run, behind everything else that is asked."""
+
+    def __init__(self, context: "ScreenContext", table: "RunTable") -> None:
+        self._session = context.session
+        self.table = table
+        self._task = CoalescedTask(self._read, context.start)
+        self._figures: dict[str, RunFigures] = {}
+        self._states: dict[str, object] = {}
+        """By run, the state for which its figures are complete."""
+        self._not_before: datetime | None = None
+
+    @cached_property
+    def told(self) -> "ToldTurns":
+        """What the service told so far."""
+        from app.results.told import ToldTurns  # keeps the first frame quick
+
+        return ToldTurns()
+
+    def look(self) -> None:
+        """Read what is missing of the runs in view."""
+        is_paused = self._not_before is not None and self._session.clock() < self._not_before
+        if not is_paused and FIGURES & set(self.table.choice.shown) and self._lacking():
+            self._task.ask()
+
+    def _lacking(self) -> list[str]:
+        rows = self.table.rows_on_show
+        return [row.run_id for row in rows if self._states.get(row.run_id) != (row.status, row.updated_at)]
+
+    async def _read(self) -> None:
+        from app.api.budget import Priority
+        from app.api.errors import ApiError
+
+        engine = self._session.engine
+        if engine is None:
+            return
+        details = list((await engine.cache.details(self._lacking())).values())
+        self._show(details)
+        extension = replace(engine.extension, client=engine.client.at(Priority.BACKFILL))
+        for detail in details:
+            if detail.run.run_id not in self._lacking():
+                continue  # It has left the view.
+            try:
+                await self.told.ask(extension, detail.run)
+            except ApiError:
+                self._not_before = self._session.clock() + PAUSE
+                return
+            self._states[detail.run.run_id] = detail.run.status, detail.run.updated_at
+            self._show([detail])
+
+    def _show(self, details: "list[RunDetail]") -> None:
+        from app.results.told import figures
+
+        self._figures |= {each.run.run_id: figures(each, self.told.known(each.run)) for each in details}
+        self.table.show_figures(dict(self._figures))

@@ -1,0 +1,73 @@
+"""What the service told of runs' turns, kept until a run changes: a table and a pane ask for the same runs again."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from app.results.repository import pull_number
+from app.results.service import NOT_OFFERED, ServiceExtension
+from storage.records import Run, RunDetail
+from storage.records.results import RunTurns
+from storage.records.run import RunFigures
+
+_MOST: Final = 1_000
+_State = tuple[str, datetime | None]
+
+
+@dataclass(slots=True)
+class ToldTurns:
+    """The turns of the runs that were asked for last."""
+
+    _known: OrderedDict[str, tuple[_State, RunTurns | None]] = field(default_factory=OrderedDict)
+    """By run; None: the service has none of it."""
+
+    def holds(self, run: Run) -> bool:
+        """Whether the service was asked for the run as it is now."""
+        return self._known.get(run.run_id, (None, None))[0] == _state(run)
+
+    def known(self, run: Run) -> RunTurns | None:
+        """The run's turns as they were told last; None: they were not."""
+        return self._known.get(run.run_id, (None, None))[1]
+
+    async def ask(self, extension: ServiceExtension, run: Run) -> RunTurns | None:
+        """The run's turns, asked for once for each state of the run; None: the service does not tell them.
+
+        Raises:
+            ApiError: The service cannot be asked.
+        """
+        if not self.holds(run):
+            told = await extension.turns(run.run_id)
+            if told == NOT_OFFERED:  # Known for all runs, and only for today.
+                return None
+            self._known[run.run_id] = _state(run), told if isinstance(told, RunTurns) else None
+            self._known.move_to_end(run.run_id)
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        return self.known(run)
+
+
+def figures(detail: RunDetail, told: RunTurns | None) -> RunFigures:
+    """A run's figures: turns as the service tells them, else as they were observed."""
+    turns = told.turns if told is not None else ()
+    added, removed = ([getattr(turn, name) for turn in turns] for name in ("additions", "deletions"))
+    return RunFigures(
+        turns=max((turn.number for turn in turns), default=detail.turns),
+        additions=_sum(added),
+        deletions=_sum(removed),
+        pull=pull_number(detail.run.raw_json),
+    )
+
+
+def reason(told: RunTurns | None) -> str:
+    """Why a run's last turn ended as it did; empty: not told."""
+    return (told.turns[-1].reason or "") if told is not None and told.turns else ""
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _state(run: Run) -> _State:
+    return run.status, run.updated_at
