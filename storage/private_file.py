@@ -5,8 +5,9 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from storage.errors import DatabaseBusyError, DatabaseReadOnlyError, DatabaseUnopenableError, StorageError
 
@@ -82,6 +83,28 @@ def file_identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """Where a file lay when it was opened."""
+
+    path: Path
+    identity: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The place of the file that is there now."""
+        return cls(path, file_identity(path))
+
+    def check(self, cure: str) -> None:
+        """Check that the file is still there, where other processes look for it.
+
+        Raises:
+            DatabaseUnopenableError: It was moved or deleted, or another file took its place.
+        """
+        if file_identity(self.path) != self.identity:
+            raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {cure}", path=self.path)
 
 
 def _restrict(path: Path) -> None:

@@ -24,6 +24,7 @@ BADGES: Final[Mapping[Kind, Badge]] = {
     "approval": Badge("◆", "approval", "warn"),
     "stuck": Badge("!", "stuck", "warn"),
     "paused": Badge("‖", "paused", "warn"),
+    "limited": Badge("⊘", "limited", "warn"),
     "bot": Badge("∅", "no bot", "warn"),
     "ended": Badge("✓", "ended", "good"),
     "undelivered": Badge("⊘", "not told", "bad"),

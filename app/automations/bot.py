@@ -65,8 +65,8 @@ class Bot:
     _rang: asyncio.Event = field(default_factory=asyncio.Event)
     _is_working: bool = False
     """Whether this process holds the lease."""
-    _is_failing: bool = False
-    """Whether the last look at the rules ended with a file that fails."""
+    _failure: str = ""
+    """Of the file that failed at the last look at the rules; empty: none did."""
     counts: RunCounts = field(default_factory=RunCounts)
 
     async def open(self) -> None:
@@ -138,7 +138,7 @@ class Bot:
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
         shown = any(each.subject == "runs" and each.last_ok_at and each.last_ok_at > latest for each in links)
-        return shown and not self._is_failing and not any(each.is_failing for each in links)
+        return shown and not self._failure and not any(each.is_failing for each in links)
 
     async def run(self) -> None:
         """Work until cancelled; a file that fails is reported, and tried again."""
@@ -166,10 +166,14 @@ class Bot:
                         await self.state.forget(forgot_at)
                         await self.state.forget_told(forgot_at)
                     wait_s = (await runner.next_look() - engine.clock()).total_seconds()
-                self._is_failing = False
+                if self._failure:
+                    self.say("storage_works", profile=self.profile.name)
+                self._failure = ""
             except StorageError as error:
-                self._is_failing = True
-                self._storage_failed(error)
+                # Once, however often it is tried again.
+                if str(error) != self._failure:
+                    self._storage_failed(error)
+                self._failure = str(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, wait_s)):
                     await self._rang.wait()
@@ -259,7 +263,7 @@ def runner_of(settings: Settings, engine: Engine, state: State, journal: Callabl
         state=state,
         cache=engine.cache,
         acting=Acting(engine.cache, engine.actions, Telling(state, name).tell, name, hidden_variables(settings)),
-        observer=Observer(engine.cache, engine.ledger, incidents_of(settings, engine)),
+        observer=Observer(engine.cache, engine.ledger, incidents_of(settings, engine), engine.extension.reason),
         journal=journal,
         clock=engine.clock,
     )

@@ -17,6 +17,7 @@ from app.run_document import as_received
 from app.text import safe_text
 from app.times import span
 from storage.records import RunFilter, RunRow, RunSort
+from storage.records.decision import FINISHED_OUTCOMES
 from storage.records.following import StuckRun
 from storage.records.inbox import NO_TIME, InboxEntry, Kind
 from storage.records.repository import DEFAULT_PLATFORM
@@ -31,7 +32,6 @@ SILENT_AFTER: Final = timedelta(minutes=10)
 _LONGEST_REASON: Final = 100
 _RUNS_AT_ONCE: Final = 50
 """A screen that reads in between does not wait for more than these."""
-_ACTED: Final = ("done", "failed", "unknown")
 
 Titled = Callable[[Sequence[InboxEntry]], str]
 
@@ -147,11 +147,21 @@ class Causes:
             held = states.get(rule.name)
             if held is not None and held.paused and rule.is_on:
                 # Not the last line: each time that is passed over while it is paused is one, and is no news.
-                last = next(iter(await state.journal(rule.name, limit=1, outcomes=_ACTED)), None)
+                last = next(iter(await state.journal(rule.name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
                 at = held.since if last is None else last.decided_at
                 title, cure = f"{rule.name} is paused: {held.paused}", f"runwarden automations resume '{rule.name}'"
                 found.append(_single("paused", f"paused:{rule.name}", title, at, rule.name, cure))
-        if any(rule.is_on for rule in rules):
+        names = {rule.name for rule in rules if rule.is_on}
+        for newest, count in await state.limited(now - LOOK_BACK):
+            if newest.rule in names:
+                title, number = (
+                    f"{newest.rule} reached its limit, {count:,} times: {newest.reason}",
+                    f"limited:{newest.rule}",
+                )
+                cure = f"runwarden automations log '{newest.rule}'"
+                entries = [InboxEntry(number, newest.decided_at)]
+                found.append(Cause(number, "limited", _always(title), entries, cure, newest.rule))
+        if names:
             until = await state.lease_until(LEASE)
             if until is None or until < now - SILENT_AFTER:
                 title = "Automations are configured, and no bot is at work"

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from app.api.budget import Priority
 from app.engine import Engine
-from app.notify.dispatcher import OWN
 from storage.errors import StorageError
 from storage.records import LinkState, PlatformHealth, RunFilter
 from storage.records.budget import Wait
 from storage.records.following import StatusChange
-from storage.state import State
+from storage.state import OWN, State
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,6 +22,8 @@ LOOK_BACK: Final = timedelta(days=31)
 """Runs that are first seen, and are older than this, are history."""
 
 
+MOST_QUESTIONS: Final = 20
+"""Reasons that the service is asked for at a look: a storm of failures must not become one of requests."""
 NO_REASON: Final = "no reason given"
 """What `{run.reason}` says where the service does not tell."""
 _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
@@ -28,20 +31,32 @@ _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_
 _LONGEST_REASON: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+async def _none_told(_: str) -> str:
+    return ""
+
+
+@dataclass(slots=True)
 class RunFacts:
     """What is known of a run beyond its row: why it ended, and its labels."""
 
     cache: Cache
     ledger: Ledger
+    tell_reason: Callable[[str], Awaitable[str]] = _none_told
+    """Asks the service for what its list does not say; empty: it does not tell."""
+    questions: int = MOST_QUESTIONS
+    """How many more may be asked."""
 
     async def reason(self, run_id: str) -> str:
-        """Why the run ended, as the service says it in its list.
+        """Why the run ended, as the service says it in its list, or in its results.
 
         Raises:
             StorageError: The cache cannot be read.
         """
-        return reason_of(await self._received(run_id))[:_LONGEST_REASON] or NO_REASON
+        reason = reason_of(await self._received(run_id))
+        if not reason and self.questions:
+            self.questions -= 1
+            reason = await self.tell_reason(run_id)
+        return reason[:_LONGEST_REASON] or NO_REASON
 
     async def labels(self, run_id: str) -> dict[str, str]:
         """The run's metadata: as the service shows it, else as this machine's ledger sent it.
@@ -79,6 +94,8 @@ class Observer:
     cache: Cache
     ledger: Ledger
     incidents: IncidentReader
+    tell_reason: Callable[[str], Awaitable[str]] = _none_told
+    _run_facts: RunFacts | None = None
     _watermark: Watermark = field(default_factory=Watermark)
     _file: int = 0
     """Which of the cache's files the watermark belongs to."""
@@ -91,6 +108,7 @@ class Observer:
         """
         if self._file != self.cache.opened:
             self._file, self._watermark = self.cache.opened, Watermark()
+        self.run_facts.questions = MOST_QUESTIONS
         ahead = await self.cache.run_clock_ahead()
         found = await self.cache.following.changes(self._watermark, since=now + ahead - LOOK_BACK, limit=MOST_CHANGES)
         if len(found.changes) >= MOST_CHANGES:
@@ -108,7 +126,9 @@ class Observer:
     @property
     def run_facts(self) -> RunFacts:
         """What is known of runs beyond their rows."""
-        return RunFacts(self.cache, self.ledger)
+        if self._run_facts is None:
+            self._run_facts = RunFacts(self.cache, self.ledger, self.tell_reason)
+        return self._run_facts
 
     def passed(self, seen: Seen) -> None:
         """Everything seen then was decided on: the next look begins after it."""

@@ -97,6 +97,20 @@ def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]
             yield from (_action(each) for each in seen.unknown if seen.now - each.created_at >= older)
 
 
+def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
+    """What is no longer as it was when it set a rule off, in words; empty: nothing that is known."""
+    facts = occurrence.facts
+    if run is not None and run.status != facts.get("run.status", run.status):
+        return f"the run is {run.status} by now"
+    if "action.id" in facts and facts["action.id"] not in {each.action_id for each in seen.unknown}:
+        return "its outcome is known by now"
+    if platform := facts.get("host.platform"):
+        is_unwell = any(each.platform == platform and not each.is_over for each in seen.incidents)
+        if is_unwell == (facts["host.status"] == "recovered"):
+            return f"code host {platform} {'is not well again' if is_unwell else 'has recovered'} by now"
+    return ""
+
+
 def asked_for(now: datetime, run: Run | None) -> Occurrence:
     """What a person asked for now, on this run if there is one."""
     identity = f"asked:{rfc3339(now)}"

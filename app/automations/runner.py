@@ -1,19 +1,18 @@
 """The runner: looks at what happened, has the policy decide, and carries out what it decided."""
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from app.api.requests import WriteRequest
 from app.automations.acting import CannotActError, Result, result_of, shown
 from app.automations.observing import RunFacts
-from app.automations.occurrences import Anchor, Seen, due, is_labelled, occurrences, upcoming
+from app.automations.occurrences import Anchor, Seen, changed_since, due, is_labelled, occurrences, upcoming
 from app.rules.placeholders import mentions
 from app.rules.policy import decide, is_quiet, lasts
-from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule
+from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule, fingerprint
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, Past, RuleState, Verdict
@@ -77,6 +76,8 @@ class Runner:
     _ledger_version: int | None = None
     """What of the ledger was learnt already."""
     _has_unknown: bool = True
+    _has_retired: bool = False
+    """Whether the state knows which rules are gone."""
 
     async def look(self) -> None:
         """Decide on everything that happened, and act; what an earlier process began is finished first.
@@ -85,10 +86,13 @@ class Runner:
             StorageError: A file cannot be read or written; what was decided is kept.
         """
         now = self.clock()
+        if not self._has_retired:
+            await self.state.retire_rules(tuple(rule.name for rule in self.rules))
+            self._has_retired = True
         await self._begin(now)
         await self._learn(now)
-        await self._carry_on(now)
         seen = await self.observer.observe(now)
+        await self._carry_on(now, seen)
         for rule in self._enabled():
             await self._look(rule, seen)
         self.observer.passed(seen)
@@ -244,7 +248,7 @@ class Runner:
             self.journal(await self.state.settle(learnt))
         self._ledger_version = version
 
-    async def _carry_on(self, now: datetime) -> None:
+    async def _carry_on(self, now: datetime, seen: Seen) -> None:
         """Go on with what is open: queued, waiting, approved, or left behind by a process that died."""
         by_name = {rule.name: rule for rule in self._enabled()}
         for decision in await self.state.open_decisions():
@@ -256,7 +260,7 @@ class Runner:
             elif why := self._why_expired(rule, decision, now):
                 await self._close(decision, "expired", why)
             elif decision.outcome == "approved":
-                await self._take(rule, decision)
+                await self._take_approved(rule, decision, seen)
             elif decision.outcome == "queued":
                 await self._advance(rule, decision, now)
 
@@ -288,10 +292,31 @@ class Runner:
         elif not is_quiet(rule, now) and await self._active_run(rule, decision.occurrence.conversation) is None:
             await self._take(rule, decision)
 
+    async def _take_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
+        """Send what was approved, unless what it was approved for is no longer so."""
+        held = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
+        changed = changed_since(decision.occurrence, seen, None if held is None else held.run)
+        # Approved at a time of the person's choosing: neither its age nor the hour speaks against it.
+        asked, now = replace(rule, needs_approval=False, quiet=None), self.clock()
+        occurrence = replace(decision.occurrence, at=now)
+
+        def verdict(past: Past) -> Verdict:
+            return Verdict("expired", changed) if changed else decide(asked, occurrence, past, now)
+
+        active_run = await self._active_run(rule, occurrence.conversation)
+        taken = await self.state.take_approved(decision, verdict, active_run=active_run)
+        if taken is not None and taken.outcome == "acting":
+            await self._act_on(rule, taken)
+        elif taken is not None:
+            self.journal(taken)
+
     async def _take(self, rule: Rule, decision: Decision) -> None:
         if await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason):
-            self._mine[decision.decision_id] = self.clock()
-            await self._act(rule, decision)
+            await self._act_on(rule, decision)
+
+    async def _act_on(self, rule: Rule, decision: Decision) -> None:
+        self._mine[decision.decision_id] = self.clock()
+        await self._act(rule, decision)
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Try again what certainly was not sent; what no ledger vouches for is not repeated."""
@@ -309,25 +334,6 @@ class Runner:
             await self._close(decision, "interrupted", why)
             return
         await self._act(rule, decision)
-
-
-def fingerprint(rule: Rule) -> str:
-    """A digest of what the rule's definition says; a key that is left out is not part of it, whatever it means."""
-    return hashlib.sha256(repr(_said(rule)).encode()).hexdigest()
-
-
-def _said(value: object) -> object:
-    """A rule's values by name, without those that are the default: a new version may have more of them."""
-    if not is_dataclass(value):
-        return value
-    said = {
-        each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != _default(each)
-    }
-    return type(value).__name__, [(name, _said(said[name])) for name in sorted(said)]
-
-
-def _default(each: "Field[Any]") -> object:
-    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 def _missed(count: int, reason: str) -> str:

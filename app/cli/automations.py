@@ -206,7 +206,7 @@ def _no_rule(name: str, rules: tuple["Rule", ...]) -> Exception:
 
 
 async def _begin(state: "State", rule: "Rule") -> None:
-    from app.automations.runner import fingerprint
+    from app.rules.rule import fingerprint
 
     await state.begin_rule(rule.name, fingerprint(rule), datetime.now(UTC))
 

@@ -196,9 +196,9 @@ class NotifyRule:
 class NotifySettings:
     """What the console notifies of, and how."""
 
-    on: tuple[str, ...] = ("pinned", "failed", "stuck", "health", "link")
-    """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. Any other word is the
-    status of a run."""
+    on: tuple[str, ...] = ("pinned", "failed", "stuck", "health", "link", "automations")
+    """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. `automations` that wait
+    for approval, reach a limit or pause themselves. Any other word is the status of a run."""
     bell: bool = True
     desktop: bool = False
     command: tuple[str, ...] = ()

@@ -4,20 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from app.config import NotifySettings
 from app.notify.delivery import Postman, Say
 from app.notify.escalation import plan
-from app.notify.news import News, NewsReader
+from app.notify.news import LATEST, News, NewsReader
+from app.notify.rule_alerts import RULES, rule_alerts
 from app.notify.situation import Situation
 from storage.cache import Cache
 from storage.records.alert import Alert, Plan, Told
 from storage.records.following import StatusChange
-from storage.state import State
-
-OWN: Final = "[notify] on"
-"""Stands where a rule's name would: what it asks for is told from when it was first seen as it is."""
+from storage.state import OWN, State
 
 
 @dataclass(slots=True)
@@ -56,7 +53,8 @@ class Dispatcher:
         news = await self.reader.read(now, self._since)
         self.heard(news.changes)
         if self._tells_own:
-            await self.state.enter_alerts(news.alerts, now)
+            of_rules = await rule_alerts(self.state, max(self._since, now - LATEST)) if RULES in self.notify.on else ()
+            await self.state.enter_alerts((*news.alerts, *of_rules), now)
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
         while True:
             basis = await self.state.newest_delivery()

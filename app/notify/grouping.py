@@ -83,7 +83,7 @@ def _is_of(told: Told, alert: Alert) -> bool:
 
 
 def _is_due(batch: str, route: str, alerts: Sequence[Alert], at: Situation, notify: NotifySettings) -> bool:
-    if any(":asked:" in each.key for each in alerts):
+    if any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts):
         return True  # A person waits for it.
     waits_since = min(each.entered_at or at.now for each in alerts)
     last = at.last_made.get((route, batch))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from app.api.client import Client
-from app.api.errors import NotFoundError, NotOfferedError, RejectedError
+from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError
 from storage.records.results import Change, LogChunk, RunTurns, Unavailable
 
 T = TypeVar("T")
@@ -24,6 +24,14 @@ class ServiceExtension:
     async def turns(self, run_id: str) -> RunTurns | Unavailable:
         """The run's turns."""
         return await self._ask(lambda: self.client.run_detail(run_id))
+
+    async def reason(self, run_id: str) -> str:
+        """Why the run's last turn failed; empty: the service does not tell, or cannot be asked."""
+        try:
+            found = await self.turns(run_id)
+        except ApiError:
+            return ""
+        return "" if isinstance(found, Unavailable) or not found.turns else found.turns[-1].reason or ""
 
     async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
         """A piece of a turn's log; a negative offset counts from the end."""

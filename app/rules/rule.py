@@ -1,8 +1,9 @@
 """A rule: what sets it off, what it does then, and what holds it back."""
 
-from dataclasses import dataclass, field
+import hashlib
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from app.config.settings import QuietHours
 
@@ -172,3 +173,22 @@ class Rule:
     needs_approval: bool = False
     """Whether a person has to approve what it is about to send."""
     approval_expires: timedelta = APPROVAL_EXPIRES
+
+
+def fingerprint(rule: Rule) -> str:
+    """A digest of what the rule's definition says; a key that is left out is not part of it, whatever it means."""
+    return hashlib.sha256(repr(_said(rule)).encode()).hexdigest()
+
+
+def _said(value: object) -> object:
+    """A rule's values by name, without those that are the default: a new version may have more of them."""
+    if not is_dataclass(value):
+        return value
+    said = {
+        each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != _default(each)
+    }
+    return type(value).__name__, [(name, _said(said[name])) for name in sorted(said)]
+
+
+def _default(each: "Field[Any]") -> object:
+    return each.default if each.default_factory is MISSING else each.default_factory()

@@ -22,6 +22,7 @@ from storage.ledger.errors import (
 from storage.ledger.opening import DAMAGE_CURE, connect
 from storage.ledger.owner import this_process
 from storage.ledger.salvage import connect_to_read
+from storage.private_file import FilePlace
 from storage.records import Action, ActionError, ActionKind, Author
 from storage.thread import DatabaseThread, reads
 from storage.values import Clock, utc_now
@@ -38,6 +39,7 @@ __all__ = [
     "new_action_id",
 ]
 
+MOVED_CURE: Final = "Put it back, or end Runwarden and start it again: a write in a lost ledger could be sent twice."
 NOT_RECORDED: Final = Author()
 T = TypeVar("T")
 
@@ -54,6 +56,7 @@ class Ledger:
         self.writer = self.reader = thread
         self.problem = problem
         """Why it can only be read: it is damaged, or a newer Runwarden wrote it. None: it can be written."""
+        self._place = FilePlace.of(thread.path)
         self._author = author
         self._clock = clock
 
@@ -119,6 +122,7 @@ class Ledger:
             KeyTakenError: An action with the same key may have had an effect.
             SubjectBlockedError: An action of the same kind and subject has an open outcome.
             AlreadyDoneError: An action of the same kind and subject was confirmed, and this one may not follow it.
+            DatabaseUnopenableError: The file was moved or deleted under this process.
         """
         at = self._clock()
         action_id = action_id or new_action_id(at)
@@ -129,6 +133,7 @@ class Ledger:
             transitions.adopt(connection, self._author, at)
             return transitions.enter(connection, entry, this_process(), at, supersedes)
 
+        self._place.check(MOVED_CURE)
         return await self._write(enter)
 
     async def sending(self, action_id: str) -> Action:

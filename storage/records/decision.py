@@ -26,6 +26,8 @@ OPEN_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"queued", "waiting", "appr
 ACTED_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"acting", "done", "failed", "unknown", "interrupted"})
 """Those that count towards a limit."""
 
+FINISHED_OUTCOMES: Final[tuple[Outcome, ...]] = ("done", "failed", "unknown")
+
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:

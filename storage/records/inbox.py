@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "bot", "undelivered", "ended"]
+Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "limited", "bot", "undelivered", "ended"]
 Severity = Literal["critical", "decide", "look"]
 SEVERITIES: Final[Mapping[Kind, Severity]] = {
     "host": "critical",
@@ -15,6 +15,7 @@ SEVERITIES: Final[Mapping[Kind, Severity]] = {
     "approval": "decide",
     "stuck": "look",
     "paused": "look",
+    "limited": "look",
     "bot": "look",
     "ended": "look",
 }

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from storage.database import make_fleeting
-from storage.errors import DatabaseUnopenableError
-from storage.private_file import file_identity
-from storage.records.decision import Decision, Occurrence, Past, Verdict
+from storage.private_file import FilePlace
+from storage.records.decision import Decision, Occurrence, Outcome, Past, Verdict
 from storage.state import decisions, deliveries, inbox, rules, silences
 from storage.state.opening import DAMAGE_CURE, connect
+from storage.state.rules import OWN
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
@@ -25,7 +25,7 @@ class State:
     def __init__(self, thread: DatabaseThread, clock: Clock) -> None:
         self.writer = self.reader = thread
         self.clock = clock
-        self._file = file_identity(thread.path)
+        self._place = FilePlace.of(thread.path)
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -69,9 +69,20 @@ class State:
         Raises:
             StorageError: It is not; what is claimed in it would be acted on by others as well.
         """
-        path = self.writer.path
-        if file_identity(path) != self._file:
-            raise DatabaseUnopenableError(f"{path} was moved or deleted. {_CURE}", path=path)
+        self._place.check(_CURE)
+
+    async def take(self, decision_id: int, expected: Outcome, outcome: Outcome, reason: str) -> bool:
+        """Move an open decision on, if it is still as expected; whether this process did."""
+        now = self.clock()
+        return await self.writer.run(lambda held: decisions.take(held, decision_id, expected, outcome, reason, now))
+
+    async def take_approved(
+        self, decision: Decision, decide: Decide, *, active_run: str | None = None
+    ) -> Decision | None:
+        """Decide again on what a person approved, and take it; None: another process was faster."""
+        self.check_place()
+        now = self.clock()
+        return await self.writer.run(lambda held: decisions.take_approved(held, decision, decide, active_run, now))
 
     async def settle(self, decision: Decision) -> Decision:
         """Record what became of a decision, as its outcome, reason, `action_id` and `result_id` say."""
@@ -79,6 +90,7 @@ class State:
 
     make_fleeting = writes(make_fleeting)
     begin_rule = writes(rules.begin)
+    retire_rules = writes(rules.retire)
     mark_looked = writes(rules.mark_looked)
     pause = writes(rules.pause)
     resume = writes(rules.resume)
@@ -100,7 +112,7 @@ class State:
     data_version = reads(inbox.version)
     lease_until = reads(inbox.lease_until)
     lease_owner = reads(inbox.lease_owner)
-    take = writes(decisions.take)
+    limited = reads(decisions.limited)
     reject = writes(decisions.reject)
     adopt = writes(decisions.adopt)
     keep_request = writes(decisions.keep_request)
@@ -123,4 +135,4 @@ class State:
     end_silence = writes(silences.end_silence)
 
 
-__all__ = ["Decide", "State"]
+__all__ = ["OWN", "Decide", "State"]

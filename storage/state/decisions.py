@@ -78,14 +78,42 @@ def _has_queued(connection: sqlite3.Connection, rule: str) -> bool:
     return connection.execute(query, (rule,)).fetchone() is not None
 
 
-def take(connection: sqlite3.Connection, decision_id: int, expected: Outcome, outcome: Outcome, reason: str) -> bool:
+def take(
+    connection: sqlite3.Connection, decision_id: int, expected: Outcome, outcome: Outcome, reason: str, now: datetime
+) -> bool:
     """Move an open decision on, if it is still as expected: one process wins."""
     with immediate(connection):
-        taken = connection.execute(
-            "UPDATE decisions SET outcome = ?, reason = ?, owner_json = ? WHERE id = ? AND outcome = ?",
-            (outcome, sqlite_text(reason), _me(), decision_id, expected),
-        )
-    return taken.rowcount == 1
+        return _move(connection, decision_id, expected, outcome, reason, now)
+
+
+def take_approved(
+    connection: sqlite3.Connection,
+    decision: Decision,
+    decide: Callable[[Past], Verdict],
+    active_run: str | None,
+    now: datetime,
+) -> Decision | None:
+    """Decide again on what a person approved, by what the rule did since; None: another process was faster."""
+    number, conversation_id = decision.decision_id, decision.occurrence.conversation
+    with immediate(connection):
+        verdict = decide(_past(connection, sqlite_text(decision.rule), conversation_id, active_run, now))
+        if not _move(connection, number, "approved", verdict.outcome, verdict.reason, now):
+            return None
+    return one(connection, number)
+
+
+def _move(
+    connection: sqlite3.Connection, number: int, expected: Outcome, outcome: Outcome, reason: str, now: datetime
+) -> bool:
+    moved = connection.execute(
+        "UPDATE decisions SET outcome = ?, reason = ?, owner_json = ?, owned_us = ?, settled_us = ?"
+        " WHERE id = ? AND outcome = ?",
+        (
+            *(outcome, sqlite_text(reason), _me(), to_us(now), None if outcome in OPEN_OUTCOMES else to_us(now)),
+            *(number, expected),
+        ),
+    )
+    return moved.rowcount == 1
 
 
 def reject(connection: sqlite3.Connection, decision_id: int, reason: str, at: datetime) -> bool:
@@ -102,11 +130,14 @@ def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bo
     """Take over what a process that has ended was acting on; False: it may still run."""
     with immediate(connection):
         row = connection.execute(
-            "SELECT owner_json, decided_us FROM decisions WHERE id = ? AND outcome = 'acting'", (decision_id,)
+            "SELECT owner_json, coalesce(owned_us, decided_us) FROM decisions WHERE id = ? AND outcome = 'acting'",
+            (decision_id,),
         ).fetchone()
         if row is None or not (row[0] == _me() or _has_ended(row[0], from_us(row[1]), now)):
             return False
-        connection.execute("UPDATE decisions SET owner_json = ? WHERE id = ?", (_me(), decision_id))
+        connection.execute(
+            "UPDATE decisions SET owner_json = ?, owned_us = ? WHERE id = ?", (_me(), to_us(now), decision_id)
+        )
     return True
 
 
@@ -114,9 +145,9 @@ def _me() -> str:
     return json.dumps(astuple(this_process()))
 
 
-def _has_ended(owner_json: str, decided_at: datetime, now: datetime) -> bool:
+def _has_ended(owner_json: str, owned_at: datetime, now: datetime) -> bool:
     ended = is_dead(Owner(*json.loads(owner_json)))
-    return now - decided_at > UNSEEN_FOR if ended is None else ended
+    return now - owned_at > UNSEEN_FOR if ended is None else ended
 
 
 def settle(connection: sqlite3.Connection, decision: Decision, at: datetime) -> Decision:
@@ -154,10 +185,10 @@ def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[
         )
 
 
-def still_open(connection: sqlite3.Connection) -> tuple[Decision, ...]:
-    """What is not settled, oldest first."""
-    query = f"SELECT {_COLUMNS} FROM decisions WHERE settled_us IS NULL ORDER BY id"
-    return tuple(_decision(row) for row in connection.execute(query).fetchall())
+def still_open(connection: sqlite3.Connection, outcome: Outcome | None = None) -> tuple[Decision, ...]:
+    """What is not settled, oldest first; with one outcome if one is given."""
+    query = f"SELECT {_COLUMNS} FROM decisions WHERE settled_us IS NULL AND outcome = coalesce(?, outcome) ORDER BY id"
+    return tuple(_decision(row) for row in connection.execute(query, (outcome,)).fetchall())
 
 
 def unknown(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, ...]:
@@ -188,6 +219,16 @@ def journal(
         values += outcomes
     query = f"SELECT {_COLUMNS} FROM decisions WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
     return tuple(_decision(row) for row in connection.execute(query, (*values, limit)).fetchall())
+
+
+def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Decision, int], ...]:
+    """What limits held back since then: of each rule the newest, and how many."""
+    query = (
+        f"SELECT {_COLUMNS}, count(*), max(id) FROM decisions WHERE outcome = 'limited' AND decided_us >= ?"
+        " GROUP BY rule ORDER BY rule"
+    )
+    # Beside max(id), SQLite takes the other columns from that row.
+    return tuple((_decision(row[:-2]), row[-2]) for row in connection.execute(query, (to_us(since),)).fetchall())
 
 
 def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:

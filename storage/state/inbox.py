@@ -61,11 +61,12 @@ def _set(connection: sqlite3.Connection, key: str, values: tuple[int | None, ...
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """A number that differs after items were marked, or rules decided, paused or resumed; leases do not count."""
+    """A number that differs after whatever people are shown of it has changed; leases do not count."""
     found = connection.execute(
         "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
         " (SELECT max(id) FROM decisions), (SELECT group_concat(outcome) FROM decisions WHERE settled_us IS NULL),"
-        " (SELECT group_concat(rule || coalesce(paused, '')) FROM rules)"
+        " (SELECT group_concat(rule || coalesce(paused, '')) FROM rules), (SELECT max(settled_us) FROM decisions),"
+        " (SELECT max(settled_us) FROM deliveries)"
     )
     return hash(found.fetchone())
 

@@ -57,9 +57,22 @@ def _undo_levels(db: "Database") -> None:
     db.table("inbox_undo", strict=True).create(columns, pk=("step", "key"), not_null={"muted"})
 
 
+def _owned(db: "Database") -> None:
+    db.execute("ALTER TABLE decisions ADD COLUMN owned_us INTEGER")
+    for table in ("decisions", "deliveries"):
+        db.execute(f"CREATE INDEX {table}_settled ON {table} (settled_us)")
+    db.execute("CREATE INDEX decisions_limited ON decisions (decided_us) WHERE outcome = 'limited'")
+
+
 SCHEMA: Final = Schema(
     name="state",
-    steps={"0001_first": _first, "0002_inbox": _inbox, "0003_telling": _telling, "0004_undo_levels": _undo_levels},
+    steps={
+        "0001_first": _first,
+        "0002_inbox": _inbox,
+        "0003_telling": _telling,
+        "0004_undo_levels": _undo_levels,
+        "0005_owned": _owned,
+    },
     newer_cure="Install that version again: what it claimed must not be claimed a second time.",
 )
 DAMAGE_CURE: Final = (

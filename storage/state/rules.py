@@ -1,6 +1,8 @@
 """What is remembered of the rules themselves: since when they are as they are, and whether they are paused."""
 
+import json
 import sqlite3
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -10,6 +12,8 @@ from storage.values import from_us, sqlite_text, to_us
 
 AHEAD: Final = timedelta(minutes=5)
 """How far in the future a rule may have begun, for clocks that differ a little."""
+OWN: Final = "[notify] on"
+"""Stands where a rule's name would: what it asks for is told from when it was first seen as it is."""
 _COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"
 
 
@@ -30,6 +34,13 @@ def begin(connection: sqlite3.Connection, rule: str, fingerprint: str, now: date
             (sqlite_text(rule), fingerprint, to_us(now), paused),
         )
     return RuleState(rule, fingerprint, now, paused=paused, is_new=True)
+
+
+def retire(connection: sqlite3.Connection, names: Collection[str]) -> None:
+    """Forget how those read that are no longer among the rules: one that comes back begins as if it were new."""
+    query = "UPDATE rules SET fingerprint = '' WHERE rule NOT IN (SELECT value FROM json_each(?)) AND rule <> ?"
+    with immediate(connection):
+        connection.execute(query, (json.dumps(list(map(sqlite_text, names))), OWN))
 
 
 def mark_looked(connection: sqlite3.Connection, rule: str) -> None:

@@ -64,17 +64,24 @@ def test_what_is_put_away_is_undone(service: Service, cli: CommandLine, how: tup
 
 
 def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, tmp_path: Path) -> None:
-    """An approval, a paused rule, and once none has been at work for a while, that there is no bot."""
+    """An approval, a rule that is paused, one that is held back, and later that no bot has been at work."""
     text = automation('{ continue = "go on" }', "approval = true")
-    configured(service, tmp_path, text + automation("{ retry = true }", "pause_after = 1").replace('"r"', '"p"'))
+    configured(
+        service,
+        tmp_path,
+        text
+        + automation("{ retry = true }", "pause_after = 1").replace('"r"', '"p"')
+        + automation('{ notify = "default" }', "limit = { per_hour = 1 }").replace('"r"', '"l"'),
+    )
     sync(service, cli)
-    sync(service, cli, RUN)
+    sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
 
     found = {item["kind"]: item for item in cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]}
 
-    assert set(found) == {"failed", "approval", "paused"}
+    assert set(found) == {"failed", "approval", "paused", "limited"}
     assert found["approval"]["cure"].startswith("runwarden automations approve ")
     assert "not started from this machine" in found["paused"]["title"]
+    assert found["limited"]["title"] == "l reached its limit, 1 times: 1 in the last hour: limit.per_hour"
     with closing(sqlite3.connect(next(cli.home.rglob("state.sqlite3")))) as state, state:
         state.execute("UPDATE leases SET until_us = until_us - 3600000000")
     assert keys(cli)[-1] == "bot"

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from app.automations.acting import Result
-from app.automations.runner import fingerprint
+from app.automations.observing import MOST_QUESTIONS
+from app.rules.rule import fingerprint
 from storage.records import ActionError
 from tests.automations.conftest import Place, rule
 
@@ -173,3 +174,23 @@ async def test_what_is_queued_goes_with_the_rule_that_queued_it(place: Place) ->
         "expired",
         "its rule was edited",
     )
+
+
+async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) -> None:
+    """Of a storm of failures for the first few alone."""
+    asked: list[str] = []
+
+    async def tell(run_id: str) -> str:
+        asked.append(run_id)
+        return f"{run_id} does not compile"
+
+    runner = place.runner(rule(do=SAYS, limit="{ per_hour = 100 }"))
+    runner.observer.run_facts.tell_reason = tell
+    await runner.look()
+    place.world.pass_(minutes=1)
+    await place.world.storm(MOST_QUESTIONS + 5, "acme/api")
+    await runner.look()
+
+    reasons = {each.occurrence.facts["run.reason"] for each in place.journal}
+    assert len(asked) == MOST_QUESTIONS
+    assert reasons == {*(f"{run_id} does not compile" for run_id in asked), "no reason given"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.automations.acting import Result
-from app.automations.runner import fingerprint
+from app.rules.rule import fingerprint
 from storage.errors import StorageError
 from storage.ledger.owner import Owner, this_process
 from storage.records import ActionError

@@ -14,14 +14,13 @@ from app.automations.acting import CannotActError
 from app.automations.bot import LEASE
 from app.automations.by_hand import ByHand, hand_over, process_of
 from app.automations.occurrences import is_within
-from app.automations.runner import fingerprint
 from app.config import ConfigError
 from app.config.automation_tables import read_tables, save_table, with_enabled
 from app.console.automations.loaders import Automations, RulesFile
 from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
 from app.console.inbox.sheets import ChoiceSheet
 from app.console.session import CURE_S, Session
-from app.rules.rule import OnRun, OnStuck, Rule
+from app.rules.rule import OnRun, OnStuck, Rule, fingerprint
 from app.text import safe_text
 from app.times import started
 from storage.records import Run, RunFilter

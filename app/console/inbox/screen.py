@@ -37,7 +37,13 @@ NOTHING: Final = Notice(
     ),
     "good",
 )
-TABS_OF: Final = {"host": "health", "unknown": "activity", "approval": "automations", "paused": "automations"}
+TABS_OF: Final = {
+    "host": "health",
+    "unknown": "activity",
+    "approval": "automations",
+    "paused": "automations",
+    "limited": "automations",
+}
 """Where what is no run is looked at."""
 
 

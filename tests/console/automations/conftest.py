@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.automations.runner import fingerprint
 from app.config.load import parse
 from app.console.automations.form import recipes
+from app.rules.rule import fingerprint
 from storage.lease import Lease
 from storage.records.decision import Occurrence, Outcome, Verdict
 from storage.state import State

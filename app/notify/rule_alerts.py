@@ -1,0 +1,56 @@
+"""Rule alerts: what the automations themselves have to tell: they wait for a person, reached a limit, or gave up."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from app.config.notify import DEFAULT_ROUTE
+from app.text import safe_text
+from storage.records.alert import Alert
+from storage.records.decision import BY_HAND, FINISHED_OUTCOMES, Decision
+from storage.state import State
+
+RULES: Final = "automations"
+"""In `[notify] on`: tell it."""
+_LONGEST: Final = 400
+
+
+async def rule_alerts(state: State, since: datetime) -> tuple[Alert, ...]:
+    """Approvals that are waited for, limits reached and rules that paused themselves, since then.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    alerts = [*map(_approval, await state.open_decisions(outcome="waiting")), *_limits(await state.limited(since))]
+    for rule in (await state.rule_states()).values():
+        if rule.paused is not None and not rule.paused.startswith(BY_HAND):
+            for last in await state.journal(rule.rule, limit=1, outcomes=FINISHED_OUTCOMES):
+                text = f"{rule.paused}. Once it is mended: runwarden automations resume '{rule.rule}'"
+                alerts.append(_alert(last, f"paused:{last.decision_id}", "paused itself", text))
+    return tuple(each for each in alerts if each.at >= since)
+
+
+def _approval(decision: Decision) -> Alert:
+    text = f"runwarden automations approve {decision.decision_id} sends: {decision.request_json or decision.reason}"
+    return _alert(decision, f"approval:{decision.decision_id}", "waits for approval", text)
+
+
+def _limits(limited: tuple[tuple[Decision, int], ...]) -> Iterator[Alert]:
+    for newest, count in limited:
+        # A day's worth is told once, however often its limit holds it back.
+        text = f"{newest.reason}; held back {count:,} times: runwarden automations log '{newest.rule}'"
+        yield _alert(newest, f"limited:{newest.decided_at:%Y-%m-%d}", "reached its limit", text)
+
+
+def _alert(decision: Decision, key: str, what: str, text: str) -> Alert:
+    return Alert(
+        key=f"rule:{decision.rule}:{key}",
+        group=f"rule:{decision.rule}",
+        source="",
+        route=DEFAULT_ROUTE,
+        level="warning",
+        title=safe_text(f"{decision.rule} {what}", limit=120),
+        body=safe_text(text, limit=_LONGEST),
+        at=decision.decided_at,
+        about={},
+    )

@@ -1,0 +1,192 @@
+"""What was approved: sent only if what it was approved for is still so; and what the rules tell of themselves."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from app.automations.acting import Result
+from app.notify.rule_alerts import rule_alerts
+from storage.errors import StorageError
+from storage.ledger.owner import this_process
+from storage.records import ActionError
+from storage.records.decision import Decision
+from tests.automations.conftest import Place, rule
+from tests.notify.desk import Desk
+
+ON = {
+    "run": '{ run = "failed" }',
+    "host": '{ health = "not ok", for = "1m" }',
+    "action": '{ action = "unknown", older = "1m" }',
+}
+
+
+async def waiting(place: Place, text: str, *, on: str = "run") -> Decision:
+    """A rule has seen what sets it off, and its decision waits; approved a minute later."""
+    runner = place.runner(text)
+    await place.world.health(github="ok")
+    await runner.look()
+    if on == "run":
+        place.world.pass_(minutes=1)
+        await place.world.run("run_1", "failed")
+    if on == "action":
+        await place.ledger.prepare(
+            action_id="a", kind="run.start", subject="", key="k", path="/x", body_json="{}", actor="cli"
+        )
+        await place.ledger.sending("a")
+        await place.ledger.unknown("a", ActionError("timed_out", "no answer"))
+    for _ in range(4):
+        place.world.pass_(minutes=1)
+        await place.world.health(github="unreachable" if on == "host" else "ok")
+        await runner.look()
+    (found,) = await place.state.open_decisions()
+    assert await place.state.take(found.decision_id, "waiting", "approved", "approved by ann")
+    return found
+
+
+async def pause(place: Place) -> None:
+    await place.state.pause("r", "by bob")
+
+
+async def continued(place: Place) -> None:
+    await place.world.run("run_1", "working")
+
+
+async def recovered(place: Place) -> None:
+    for _ in range(4):
+        place.world.pass_(minutes=1)
+        await place.world.health(github="ok")
+
+
+async def resolved(place: Place) -> None:
+    await place.ledger.resolve_not_created("a")
+
+
+async def nothing(_: Place) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("on", "meanwhile", "last"),
+    [
+        ("run", nothing, ("done", "")),
+        ("run", continued, ("expired", "the run is working by now")),
+        ("run", pause, ("skipped", "the rule is paused: by bob")),
+        ("host", nothing, ("done", "")),
+        ("host", recovered, ("expired", "code host github has recovered by now")),
+        ("action", nothing, ("done", "")),
+        ("action", resolved, ("expired", "its outcome is known by now")),
+    ],
+)
+async def test_the_state_is_checked_again_before_it_is_sent(
+    place: Place, on: str, meanwhile: object, last: tuple[str, str]
+) -> None:
+    """What set it off, and whether the rule may still act."""
+    text = rule(on=ON[on], do='{ start = "go", repository = "acme/api" }', approval="true", approval_expires='"2h"')
+    await waiting(place, text, on=on)
+    await meanwhile(place)  # type: ignore[operator] # one of the functions above
+    await place.runner(text).look()
+
+    assert place.outcomes[-1] == last
+    assert len(place.acts.done) == (last[0] == "done")
+    assert await place.state.open_decisions() == ()
+
+
+@pytest.mark.parametrize(("overlap", "outcome"), [("skip", "skipped"), ("queue", "queued"), ("allow", "done")])
+async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: str, outcome: str) -> None:
+    """The first run is active when the second one would be sent; and of three, two are within the limit."""
+    do = '{ start = "go", repository = "acme/api" }'
+    text = rule(on='{ every = "10m" }', do=do, approval="true", overlap=f'"{overlap}"', limit="{ per_hour = 2 }")
+    runner = place.runner(text)
+    await runner.look()
+    for _ in range(3):
+        place.world.pass_(minutes=10)
+        await runner.look()
+    for each in await place.state.open_decisions():
+        await place.state.take(each.decision_id, "waiting", "approved", "approved by ann")
+    await place.world.run("run_9", "working")
+    place.acts.results = [Result("done", result_id="run_9")] * 3
+    await place.runner(text).look()
+
+    outcomes = [each.outcome for each in await place.state.journal()][::-1]
+    assert outcomes[:2] == ["done", outcome]
+    assert len(place.acts.done) == (2 if overlap == "allow" else 1)
+    if overlap == "allow":
+        assert outcomes[2] == "limited"
+
+
+async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Place) -> None:
+    """Counted from when it was taken: an approval may have waited for long before that."""
+    text = rule(do='{ continue = "go" }', approval="true", approval_expires='"4h"')
+    runner = place.runner(text)
+    await runner.look()
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    await runner.look()
+    (found,) = await place.state.open_decisions()
+    place.world.pass_(hours=3)
+    await place.state.take(found.decision_id, "waiting", "acting", "")
+    await place.owned_by(replace(this_process(), namespace="another"))
+
+    assert not await place.state.adopt(found.decision_id, place.world.now)
+    assert await place.state.adopt(found.decision_id, place.world.now + timedelta(minutes=61))
+
+
+async def test_a_rule_that_was_away_begins_as_if_it_were_new(place: Place) -> None:
+    """What failed while it was not in the file sets nothing off; one that a person paused stays so."""
+    other = rule(name='"other"')
+    both = f"{rule()}\n{other}"
+    await place.runner(both).look()
+    await place.state.pause("r", "by ann")
+    place.world.pass_(minutes=1)
+    await place.runner(other).look()
+    place.world.pass_(minutes=10)
+    await place.world.run("run_1", "failed")
+    await place.runner(other).look()
+    await place.runner(both).look()
+
+    assert [name for name, _ in place.acts.done] == ["other"]
+    states = await place.state.rule_states()
+    assert (states["r"].since, states["r"].paused) == (place.world.now, "by ann")
+
+
+async def test_rules_tell_what_needs_a_person(place: Place) -> None:
+    """That one waits, with its request; that one pauses itself; that one reached its limit: each once, over a route."""
+    desk = Desk(place.world, place.ledger, place.state)
+    dispatcher = await desk.began()
+    rules = [
+        rule(name='"asks"', do='{ continue = "go" }', approval="true"),
+        rule(name='"fails"', do='{ continue = "go" }', pause_after="1"),
+        rule(name='"loops"', limit="{ per_conversation = 1 }"),
+    ]
+    runner = place.runner("\n".join(rules))
+    await runner.look()
+    place.acts.results = [Result("failed", "no")]
+    for _ in range(4):
+        place.world.pass_(minutes=1)
+        await place.world.run("run_1", "failed")
+        await runner.look()
+        await place.world.run("run_1", "working")
+    told = await rule_alerts(place.state, place.world.now - timedelta(days=1))
+    titles = await desk.pass_(dispatcher, 12, minutes=1)
+
+    assert {each.title for each in told} == {
+        "asks waits for approval",
+        "fails paused itself",
+        "loops reached its limit",
+    }
+    assert '"instructions": "asks run_1"' in next(each.body for each in told if "asks" in each.title)
+    assert len([title for title in titles if "failed" not in title]) <= 2
+    assert await desk.pass_(dispatcher, 3, hours=1) == []
+    assert await rule_alerts(place.state, place.world.now) == ()
+
+
+async def test_a_ledger_that_was_moved_away_takes_no_write(place: Place) -> None:
+    """Another process would begin a new one, and know nothing of what is sent here."""
+    path = place.ledger.writer.path
+    path.rename(path.with_name("aside"))
+
+    with pytest.raises(StorageError, match=r"moved or deleted.*Put it back"):
+        await place.ledger.prepare(
+            action_id=None, kind="run.start", subject="", key="k", path="/x", body_json="{}", actor="cli"
+        )
