@@ -137,6 +137,19 @@ class GitLab(_Section):
     """GitLab's names of the events that the webhook receives."""
 
 
+class Forge(_Section):
+    """How results are posted to code hosts."""
+
+    run_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+.*\{run_id\}")] | None = None
+    """Where a run can be looked at, such as `https://runs.acme.example/{run_id}`; None: only its id is named."""
+    timeout_s: Annotated[float, Field(gt=0, le=300)] = 20
+    """For one request."""
+    retry_s: Annotated[float, Field(gt=0)] = 5
+    """The wait before a failed posting is retried; doubled each time, up to a quarter of an hour."""
+    give_up_s: Annotated[float, Field(gt=0)] = 86_400
+    """How long a posting is retried."""
+
+
 class Retention(_Section):
     """What workers remove when it is old; runs and their turns are kept for good."""
 
@@ -183,6 +196,7 @@ class Settings(_Section):
     mail: Mail = Mail()
     probing: Probing = Probing()
     gitlab: GitLab = GitLab()
+    forge: Forge = Forge()
     retention: Retention = Retention()
     log: Log = Log()
     metrics: Metrics = Metrics()

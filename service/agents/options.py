@@ -11,6 +11,13 @@ PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goo
 ProviderName = Literal["anthropic", "openai", "gemini"]
 _HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?(:[0-9]{1,5})?")
 _IDLE_S: Final = 300.0
+CI_FILES: Final = (
+    *(".github/workflows/", ".github/actions/", ".gitlab-ci.yml", ".gitlab/ci/", ".forgejo/workflows/"),
+    *(".gitea/workflows/", ".circleci/", ".buildkite/", ".woodpecker/", ".woodpecker.yml", ".drone.yml"),
+    *("Jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml", ".travis.yml", ".cirrus.yml"),
+    *("CODEOWNERS", ".github/CODEOWNERS", ".gitlab/CODEOWNERS", "docs/CODEOWNERS"),
+)
+"""What makes a code host execute something with its secrets as soon as it is pushed, or says who must approve."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -71,6 +78,27 @@ class ModelAccess(_Options):
         return self
 
 
+class OnCompletion(_Options):
+    """What the code host shows of a run, besides the commit on its branch."""
+
+    pull_request: Literal["off", "draft", "ready"] = "off"
+    """Whether a pull request (GitLab: merge request) is opened for the branch, or brought up to date."""
+    review: bool = False
+    """Whether what the agent found is posted as a review of that pull request."""
+    status: bool = False
+    """Whether commits say that a run works on them, and how it ended."""
+
+
+class ChangeLimits(_Options):
+    """What one turn may change: a change beyond it is not pushed, and the turn fails."""
+
+    files: Annotated[int, Field(ge=1)] = 500
+    bytes: Annotated[int, Field(ge=1)] = 10 << 20
+    """Of the patch."""
+    protected: tuple[Annotated[str, Field(min_length=1)], ...] = CI_FILES
+    """Files that stay as they are: patterns, or folders, which end with a slash."""
+
+
 class AgentOptions(_Options):
     """The optional keys of an agent."""
 
@@ -89,6 +117,8 @@ class AgentOptions(_Options):
     model: ModelAccess | None = None
     trust_repository: bool = False
     """Whether a preset lets the program obey configuration that the repository holds."""
+    on_completion: OnCompletion = OnCompletion()
+    change: ChangeLimits = ChangeLimits()
 
     @property
     def keeps_session(self) -> bool:

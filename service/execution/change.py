@@ -1,10 +1,12 @@
 """What a turn changed: its patch, the whole run's, and their size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from service.agents.options import ChangeLimits
 from service.execution.git import Git, GitError
 
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -61,6 +63,11 @@ class Patches:
         _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
         return self.keep(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
 
+    def names(self, git_dir: Path, base: str | None, commit: str) -> list[str]:
+        """Return the files that a commit touches, also those that it removes."""
+        listing = (*_COMPARE, "-z", "--name-only", base or _EMPTY_TREE, commit)
+        return [name for name in self.git(*listing, git_dir=git_dir).split("\0") if name]
+
     def _merge_base(self, git_dir: Path, commit: str) -> str | None:
         if self.default is None:
             return None
@@ -79,3 +86,28 @@ class Patches:
         # A binary file counts as '-'.
         added, removed = (sum(int(line[side]) for line in lines if line[side] != "-") for side in (0, 1))
         return len(lines), added, removed
+
+
+def refusal(limits: ChangeLimits, names: Sequence[str], patch_bytes: int) -> str | None:
+    """Return why a change is not pushed, with the key that allows it; None: it is within its limits."""
+    guarded = next(((name, pattern) for name in names for pattern in limits.protected if _touches(name, pattern)), None)
+    if guarded is not None:
+        why = f"it touches {guarded[0]}, which is protected by {guarded[1]!r} (change.protected)"
+    elif len(names) > limits.files:
+        why = f"it touches {len(names)} files, more than {limits.files} (change.files)"
+    elif patch_bytes > limits.bytes:
+        why = f"its patch has {patch_bytes} bytes, more than {limits.bytes} (change.bytes)"
+    else:
+        return None
+    return f"the change was not pushed: {why}; see it with: runwarden service run RUN_ID --diff"
+
+
+def _touches(name: str, pattern: str) -> bool:
+    """Whether a file is a protected one, lies in a protected folder, or stands in the place of such a folder.
+
+    In any case: some disks do not tell them apart.
+    """
+    name, pattern = name.lower(), pattern.lower()
+    if pattern.endswith("/"):
+        return name.startswith(pattern) or pattern.startswith(f"{name}/")
+    return fnmatchcase(name, pattern) or pattern.startswith(f"{name}/")

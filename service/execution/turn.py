@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.clock import Clock
 from service.execution import agent as agent_process
 from service.execution.attempt import Attempt, commit_message, completed, masked, own_commit, task_of
-from service.execution.change import Patches
+from service.execution.change import Patches, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
@@ -25,7 +25,7 @@ from service.hosts.http import token_for
 from service.observability.traces import NoTracer, Tracer
 from service.reference import without_login
 from service.settings import DataFolder, Execution
-from service.store import agents, hosts, repositories, runs, turns
+from service.store import agents, hosts, postings, repositories, runs, turns
 from service.store.database import Database
 from service.store.turns import TurnOutcome
 from service.store.usage import TurnLedger
@@ -178,6 +178,7 @@ class TurnExecution:
             base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         attempt.say(f"sandbox: {self.sandbox}", self._clock)
+        self._show_at_work(attempt, snapshot.branches.get(attempt.run.branch))
         command = AgentCommand(
             attempt.agent,
             attempt.workspace,
@@ -191,6 +192,14 @@ class TurnExecution:
         with self._tracer.step("agent"):
             agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, lambda: self._check(attempt))
         return self._publish(attempt, snapshot, base)
+
+    def _show_at_work(self, attempt: Attempt, commit: str | None) -> None:
+        """Let the code host show that a turn works on a branch that is there already."""
+        turn = attempt.turn
+        with self._database.write() as connection:
+            # A turn that has ended would look at work for ever.
+            if commit is not None and turns.holds(connection, turn):
+                postings.at_work(connection, turn.run_id, turn.number, commit, attempt.agent, self._clock())
 
     def _fetch(self, attempt: Attempt) -> Snapshot:
         with self._tracer.step("fetch"):
@@ -234,6 +243,9 @@ class TurnExecution:
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
         change = patches.keep(attempt.workspace.ours, base, commit, *self._diffs(attempt))
+        names = patches.names(attempt.workspace.ours, base, commit)
+        if why := refusal(attempt.agent.options.change, names, self._diffs(attempt)[0].stat().st_size):
+            raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
         with self._database.write() as connection:
             if not turns.begin_push(connection, attempt.turn, commit):
                 raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 9
+VERSION: Final = 10
 """The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()
@@ -257,6 +257,27 @@ log_pieces = _table(
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 """Logs where several machines share the database (PostgreSQL), compressed piece by piece."""
+
+postings = _table(
+    "postings",
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    _text("kind", key=True),
+    _text("subject", key=True),
+    # The turn that asked for it last.
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("wanted", sa.JSON, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    _text("state"),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    _instant("wanted_at"),
+    _instant("due_at"),
+    _instant("claimed_until"),
+    _instant("posted_at", nullable=True),
+    *_texts("failure", "url", nullable=True),
+    sa.Column("memory", sa.JSON(none_as_null=True)),
+    sa.Index("postings_due", "state", "due_at"),
+)
+"""What a code host is to show of a run, and how far that is; done after the push, again and again until it is."""
 
 workers = _table(
     "workers",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.store import doorbell
+from service.store import doorbell, postings
 from service.store import runs as run_store
 from service.store.schema import columns_of, runs, turns
 
@@ -123,6 +123,9 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     )
     if changed.rowcount:
         run_store.set_status(connection, run_id, outcome.status, now)
+        is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
+        state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
+        postings.at_end(connection, run_id, number, outcome, state, now)
         doorbell.ring(connection)
     return changed.rowcount > 0
 

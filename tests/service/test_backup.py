@@ -160,13 +160,13 @@ def test_a_back_up_of_an_earlier_version_is_migrated(backup: Path, tmp_path: Pat
         "repositories": "triggers webhook_secret_env",
         "runs": "head_ref head_sha is_restricted",
     }
-    tables = "turns_by_end|log_pieces|model_usage|turns_by_push|deliveries"
+    tables = "turns_by_end|log_pieces|model_usage|turns_by_push|deliveries|postings"
 
     def of_version_5(found: dict[str, bytes]) -> None:
         for dialect in ("sqlite", "postgresql"):
             made = json.loads(found[f"schema/{dialect}.json"])
             then = [one for one in made if not re.search(tables, one)]
-            assert len(then) == len(made) - 8
+            assert len(then) == len(made) - 10
             columns = re.compile(rf"\s*({'|'.join(' '.join(later.values()).split())}) [A-Z]+,\s")
             then = [columns.sub("", one) for one in then]
             found[f"schema/{dialect}.json"] = json.dumps(then).encode()
@@ -176,7 +176,7 @@ def test_a_back_up_of_an_earlier_version_is_migrated(backup: Path, tmp_path: Pat
             found[f"tables/{table}.jsonl"] = as_lines([row[index] for index in kept] for row in (names, *rows))
         _, *pieces = (json.loads(line) for line in found.pop("tables/log_pieces.jsonl").splitlines())
         found["tables/turn_files.jsonl"] += as_lines([*piece[:2], "log", piece[-1]] for piece in pieces)
-        del found["tables/model_usage.jsonl"], found["tables/deliveries.jsonl"]
+        del found["tables/model_usage.jsonl"], found["tables/deliveries.jsonl"], found["tables/postings.jsonl"]
 
     folder = DataFolder(tmp_path / "target")
     source = rebuilt(backup, of_version_5, schema_version=5)

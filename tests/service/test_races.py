@@ -14,6 +14,7 @@ from service.store import (
     agents,
     hosts,
     organizations,
+    postings,
     repositories,
     runs,
     schema,
@@ -97,6 +98,9 @@ class House:
     def model_usage(self, connection: sa.Connection) -> None:
         turn = turns.of(connection, self.run.id)[0]
         usage.add(connection, turn, "/a", "anthropic", "m", Usage(input=1), 1, now_micros())
+
+    def postings(self, connection: sa.Connection) -> None:
+        postings.want(connection, self.run.id, 1, "status", "c" * 40, {"state": "pending"}, now_micros())
 
     def workers(self, connection: sa.Connection) -> None:
         worker_store.beat(connection, Worker(f"w{next(self.number)}", "m", "none", 1, 1, 1, 1), now_micros)

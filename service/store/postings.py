@@ -1,0 +1,148 @@
+"""Postings: what a code host is to show of a run, written down with the turn's end and posted afterwards.
+
+A posting says what is wanted, not what to do: wanted again before it was posted, only the newest counts. So a crash at
+any moment costs a repetition, and every repetition looks first at what is there.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import sqlalchemy as sa
+
+from service.store import agents, runs
+from service.store.database import insert_new
+from service.store.schema import columns_of, postings
+
+if TYPE_CHECKING:
+    from service.store.turns import TurnOutcome
+
+Kind = Literal["pull_request", "review", "status"]
+WAITING: Final = "waiting"
+POSTED: Final = "posted"
+REFUSED: Final = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """Something to post, or posted."""
+
+    run_id: str
+    kind: Kind
+    subject: str
+    """Of a status the commit; empty where a run has one of the kind."""
+    number: int
+    """The turn that asked for it last."""
+    wanted: dict[str, Any]
+    version: int
+    state: str
+    attempts: int
+    wanted_at: int
+    due_at: int
+    posted_at: int | None
+    failure: str | None
+    """Why it waits or was refused; of a posted one: what is to be known of it."""
+    url: str | None
+    memory: dict[str, Any] | None
+    """What the next posting of the same has to know; None: nothing yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What came of it."""
+
+    url: str | None = None
+    note: str | None = None
+    """What is to be known of it, such as that a person closed it."""
+    memory: dict[str, Any] | None = None
+
+
+def at_work(connection: sa.Connection, run_id: str, number: int, commit: str, agent: agents.Agent, now: int) -> None:
+    """Ask for what a turn that begins is to show, on the commit at which it found its branch."""
+    if agent.options.on_completion.status:
+        wanted = {"state": "pending", "text": f"{agent.name} is at work", "agent": agent.name}
+        want(connection, run_id, number, "status", commit, wanted, now)
+
+
+def at_end(connection: sa.Connection, run_id: str, number: int, outcome: "TurnOutcome", state: str, now: int) -> None:
+    """Ask for what a turn that ended is to show, in the transaction that ends it.
+
+    `state`: `success`, `failure` or `error`. A review is asked for by what has its findings.
+    """
+    run = runs.by_id(connection, run_id)
+    agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
+    plan = None if agent is None else agent.options.on_completion
+    commits = {one.subject for one in of_run(connection, run_id) if one.wanted.get("state") == "pending"}
+    if plan is not None and plan.status and outcome.commit_sha:
+        commits.add(outcome.commit_sha)
+    text = outcome.failure or outcome.summary or "nothing to change"
+    said = {"state": state, "text": text, "agent": "" if run is None else run.agent}
+    for commit in sorted(commits):
+        want(connection, run_id, number, "status", commit, said, now)
+    if plan is not None and plan.pull_request != "off" and outcome.commit_sha:
+        wanted = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
+        want(connection, run_id, number, "pull_request", "", wanted, now)
+
+
+def want(
+    connection: sa.Connection, run_id: str, number: int, kind: Kind, subject: str, wanted: dict[str, Any], now: int
+) -> None:
+    """Write down what is to be posted, in place of what was wanted before; what is at it now begins again."""
+    news = {"number": number, "wanted": wanted, "state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now}
+    key = {"run_id": run_id, "kind": kind, "subject": subject}
+    if not insert_new(connection, postings, key | news | {"version": 1, "claimed_until": 0}):
+        changed = news | {"version": postings.c.version + 1, "failure": None}
+        connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(changed))
+
+
+def due(connection: sa.Connection, now: int, limit: int) -> list[Posting]:
+    """Return what is to be posted now and claimed by no one, in the order in which it was wanted."""
+    ready = (postings.c.state == WAITING, postings.c.due_at <= now, postings.c.claimed_until <= now)
+    query = sa.select(*columns_of(postings, Posting)).where(*ready)
+    # A review needs its pull request.
+    rows = connection.execute(query.order_by(postings.c.wanted_at, postings.c.run_id, postings.c.kind).limit(limit))
+    return [Posting(*row) for row in rows]
+
+
+def claim(connection: sa.Connection, posting: Posting, now: int, *, until: int) -> bool:
+    """Claim a posting, so that no other worker posts it before an instant; False when another was first."""
+    ready = (postings.c.state == WAITING, postings.c.version == posting.version, postings.c.claimed_until <= now)
+    taken = sa.update(postings).where(*_same(posting), *ready)
+    return connection.execute(taken.values(claimed_until=until, attempts=postings.c.attempts + 1)).rowcount > 0
+
+
+def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:
+    """Record that it is there; it stays due where something else has been wanted since."""
+    values = {"url": posted.url or posting.url, "memory": posted.memory or posting.memory, "posted_at": now}
+    of_it = sa.update(postings).where(*_same(posting))
+    connection.execute(of_it.values(values | {"claimed_until": 0}))
+    done = of_it.where(postings.c.version == posting.version)
+    connection.execute(done.values(state=POSTED, failure=posted.note))
+
+
+def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, due_at: int | None) -> None:
+    """Record why it was not posted and when to retry; None: never."""
+    of_it = sa.update(postings).where(*_same(posting))
+    connection.execute(of_it.values(claimed_until=0))
+    again = {"state": REFUSED} if due_at is None else {"due_at": due_at}
+    connection.execute(of_it.where(postings.c.version == posting.version).values(again | {"failure": failure}))
+
+
+def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
+    """Return what a run's code host shows of it, or is to show."""
+    query = sa.select(*columns_of(postings, Posting)).where(postings.c.run_id == run_id)
+    return [Posting(*row) for row in connection.execute(query.order_by(postings.c.kind, postings.c.wanted_at))]
+
+
+def unposted(connection: sa.Connection) -> dict[str, int]:
+    """Return how many wait, and how many were refused."""
+    query = sa.select(postings.c.state, sa.func.count()).where(postings.c.state.in_((WAITING, REFUSED)))
+    found = {str(row[0]): int(row[1]) for row in connection.execute(query.group_by(postings.c.state))}
+    return {WAITING: 0, REFUSED: 0} | found
+
+
+def _is(run_id: str, kind: str, subject: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return postings.c.run_id == run_id, postings.c.kind == kind, postings.c.subject == subject
+
+
+def _same(posting: Posting) -> tuple[sa.ColumnElement[bool], ...]:
+    return _is(posting.run_id, posting.kind, posting.subject)
