@@ -195,11 +195,9 @@ class TurnExecution:
 
     def _show_at_work(self, attempt: Attempt, commit: str | None) -> None:
         """Let the code host show that a turn works on a branch that is there already."""
-        turn = attempt.turn
-        with self._database.write() as connection:
-            # A turn that has ended would look at work for ever.
-            if commit is not None and turns.holds(connection, turn):
-                postings.at_work(connection, turn.run_id, turn.number, commit, attempt.agent, self._clock())
+        if commit is not None and attempt.agent.options.on_completion.status:
+            with self._database.write() as connection:
+                postings.at_work(connection, attempt.run, attempt.turn.number, commit, self._clock())
 
     def _fetch(self, attempt: Attempt) -> Snapshot:
         with self._tracer.step("fetch"):

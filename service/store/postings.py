@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from service.store import agents, runs
 from service.store.database import insert_new
-from service.store.schema import columns_of, postings
+from service.store.runs import Run
+from service.store.schema import columns_of, postings, turns
 
 if TYPE_CHECKING:
     from service.store.turns import TurnOutcome
@@ -56,11 +57,13 @@ class Posted:
     memory: dict[str, Any] | None = None
 
 
-def at_work(connection: sa.Connection, run_id: str, number: int, commit: str, agent: agents.Agent, now: int) -> None:
-    """Ask for what a turn that begins is to show, on the commit at which it found its branch."""
-    if agent.options.on_completion.status:
-        wanted = {"state": "pending", "text": f"{agent.name} is at work", "agent": agent.name}
-        want(connection, run_id, number, "status", commit, wanted, now)
+def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:
+    """Ask for the status that says that a turn works, on the commit at which it found its branch."""
+    one = (turns.c.run_id == run.id, turns.c.number == number, turns.c.status.in_(runs.OPEN))
+    # A turn that has ended, or ends now, would look at work for ever.
+    if connection.execute(sa.select(turns.c.number).where(*one).with_for_update()).first() is not None:
+        wanted = {"state": "pending", "text": f"{run.agent} is at work", "agent": run.agent}
+        want(connection, run.id, number, "status", commit, wanted, now)
 
 
 def at_end(connection: sa.Connection, run_id: str, number: int, outcome: "TurnOutcome", state: str, now: int) -> None:
