@@ -6,18 +6,21 @@ A fixed time fires once a local day: in the spring's gap moved to its end, in th
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import takewhile
+from itertools import islice, pairwise, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
 from app.rules.rule import OnInterval, OnSchedule
+from app.times import span
 
 _FIELDS: Final = 5
 _DAY, _WEEKDAY = 2, 4
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15
+_LOOKED_AT: Final = 20
+"""Times that a schedule is judged by."""
 _CURE: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
 
 
@@ -37,11 +40,16 @@ def check_schedule(on: OnSchedule, now: datetime) -> None:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError(f"{on.timezone!r} is not a time zone: write one such as Europe/Berlin or UTC") from error
     try:
-        upcoming = next(CronSim(on.cron, now.astimezone(zone)), None)
+        upcoming = list(islice(CronSim(on.cron, now.astimezone(zone)), _LOOKED_AT))
     except CronSimError as error:
         raise ValueError(f"{on.cron!r} is not a schedule ({str(error).lower()}): {_CURE}") from error
-    if upcoming is None:
+    if not upcoming:
         raise ValueError(f"{on.cron!r} never comes")
+    shortest = min((later - at for at, later in pairwise(upcoming)), default=on.jitter)
+    if on.jitter > shortest:
+        # Its times could overtake each other.
+        longest = span(shortest.total_seconds())
+        raise ValueError(f"the jitter is longer than the {longest} between two of its times: write at most that")
 
 
 def fire_times(on: OnSchedule, name: str, after: datetime) -> Iterator[datetime]:

@@ -54,3 +54,12 @@ def test_a_schedule_that_cannot_be_meant_is_refused(cron: str, zone: str, words:
     """With what is wrong and what to write."""
     with pytest.raises(ValueError, match=words):
         check_schedule(OnSchedule(cron, zone), datetime(2026, 5, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(("cron", "minutes"), [("*/5 * * * *", 6), ("0,50 * * * *", 11)])
+def test_a_jitter_by_which_times_would_overtake_each_other_is_refused(cron: str, minutes: int) -> None:
+    """One that is as long as the shortest time between two of them is not."""
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes - 1)), at)
+    with pytest.raises(ValueError, match="the jitter is longer than"):
+        check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes)), at)
