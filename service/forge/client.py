@@ -136,6 +136,9 @@ class Forge(Protocol):
     def threads(self, number: int) -> list[Thread]:
         """Return all discussions at lines of a pull request's diff, oldest first."""
 
+    def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
+        """Return the lines at which a pull request's diff can be commented, by path."""
+
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post one review; it is not looked for first, so look at `reviews` and `threads` before."""
 
@@ -252,6 +255,22 @@ def reason_of(body: object) -> str:
     words = [str(part) for part in (said, *details) if part]
     text = " ".join(printable("; ".join(words)).split())[:_LONGEST_REASON]
     return f" ({text})" if text else ""
+
+
+_HUNK: Final = re.compile(r"@@ -[0-9,]+ \+([0-9]+)")
+
+
+def shown_lines(patch: str, *, with_context: bool) -> frozenset[int]:
+    """Return the lines that a file's patch adds, or those that it shows of the new file."""
+    found, line = set(), 0
+    for text in patch.split("\n"):
+        if hunk := _HUNK.match(text):
+            line = int(hunk[1])
+        elif text[:1] in {"+", " "}:
+            if with_context or text[0] == "+":
+                found.add(line)
+            line += 1
+    return frozenset(found)
 
 
 def harmless(text: str, limit: int) -> str:

@@ -13,6 +13,7 @@ from service.forge.client import (
     Review,
     ReviewComment,
     Thread,
+    shown_lines,
 )
 
 _VERSION: Final = "2022-11-28"
@@ -98,6 +99,11 @@ class GitHub:
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
         return [_thread(one) for one in self._thread_nodes(number) if (one.get("comments") or {}).get("nodes")]
+
+    def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
+        """Return the lines that the diff shows; of a large file GitHub shows none."""
+        files = self._http.pages(f"{self._repository}/pulls/{number}/files")
+        return {str(one["filename"]): shown_lines(str(one.get("patch") or ""), with_context=True) for one in files}
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post one review with all its comments: it appears whole or not at all."""

@@ -14,6 +14,7 @@ from service.forge.client import (
     ReviewComment,
     State,
     Thread,
+    shown_lines,
 )
 
 _STATES: Final[dict[State, str]] = {
@@ -95,6 +96,12 @@ class GitLab:
         """Return all discussions at lines."""
         found = self._http.pages(f"{self._project}/merge_requests/{number}/discussions")
         return [_thread(one) for one in found if one.get("notes") and one["notes"][0].get("position")]
+
+    def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
+        """Return the lines that are added; others, and those of renamed files, need more than a path and a line."""
+        files = self._http.pages(f"{self._project}/merge_requests/{number}/diffs")
+        kept = (one for one in files if one.get("new_path") == one.get("old_path"))
+        return {str(one["new_path"]): shown_lines(str(one.get("diff") or ""), with_context=False) for one in kept}
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post the comments, then the note that is the review's text: GitLab has no way to post them as one."""

@@ -41,7 +41,7 @@ class GitHubServer(LookAlike):
                 return self._repository(method, rest, request, account)
         raise RefusedError(404, {"message": "Not Found"})
 
-    def _repository(  # noqa: PLR0911 — a return for each route
+    def _repository(  # noqa: PLR0911, C901 — a return for each route
         self, method: str, rest: list[str], request: Request, account: str
     ) -> tuple[int, Any]:
         given = request.document
@@ -60,6 +60,9 @@ class GitHubServer(LookAlike):
                 return 200, pull
             case ("POST", "statuses", sha):
                 return 201, self._status(sha, given, account)
+            case ("GET", "pulls", number, "files"):
+                self._pull(number)
+                return 200, [{"filename": path, "patch": self.patch_of(path)} for path in self.diff]
             case ("GET", "pulls", number, "reviews"):
                 return 200, [one for one in self.reviews if one["number"] == self._pull(number)["number"]]
             case ("POST", "pulls", number, "reviews"):

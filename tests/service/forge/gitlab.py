@@ -71,6 +71,8 @@ class GitLabForge(LookAlike):
                 note = next(one for one in self.notes if str(one["id"]) == number)
                 note["body"] = _required(given, "body")
                 return 200, note
+            case ("GET", "diffs"):
+                return 200, [{"old_path": path, "new_path": path, "diff": self.patch_of(path)} for path in self.diff]
             case ("GET", "discussions"):
                 return 200, [one for one in self.discussions if one["iid"] == found["iid"]]
             case ("POST", "discussions"):

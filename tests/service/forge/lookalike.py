@@ -60,6 +60,10 @@ class LookAlike:
     def close(self) -> None:
         self.server.close()
 
+    def patch_of(self, path: str) -> str:
+        """A patch that adds the lines of one file's diff, as an API shows it: without the file's names."""
+        return "\n".join(f"@@ -{line},0 +{line},1 @@ def\n+added" for line in sorted(self.diff[path]))
+
     def number(self) -> int:
         return next(self._numbers)
 

@@ -1,0 +1,148 @@
+"""One review for each agent on a pull request: kept up to date over its pushes, and never repeated.
+
+What is there is found by marks in our own comments, so a repetition after a crash posts only what is missing. A thread
+that someone else resolved, a comment that was deleted and a box that was ticked are dismissals: they stay.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from service.findings.document import IdentifiedFinding
+from service.forge import review_text
+from service.forge.client import Forge, ForgeError, Review, ReviewComment, Thread
+from service.forge.review_text import Marks
+
+_MOST_COMMENTS: Final = 50
+"""That one push adds; more are listed in the review's text."""
+_FORBIDDEN: Final = frozenset({403, 404})
+Lines = Mapping[str, frozenset[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an agent found at a commit."""
+
+    agent: str
+    commit: str
+    found: tuple[IdentifiedFinding, ...]
+    origin: str
+    """Which run says so, in Markdown of ours."""
+
+
+def post_review(forge: Forge, number: int, report: Report) -> None:
+    """Bring an agent's review of a pull request up to date with what it found.
+
+    Raises:
+        ForgeError: The forge did not take all of it; what it took is found again.
+    """
+    lines = forge.diff_lines(number)
+    try:
+        _Update(forge, number, report, lines).apply()
+    except ForgeError as error:
+        if not error.is_final:
+            raise
+        # A line that the forge does not know in the diff after all: everything that is new goes into the text.
+        _Update(forge, number, report, {}).apply()
+
+
+class _Update:
+    """The difference between what an agent found and what the pull request shows."""
+
+    def __init__(self, forge: Forge, number: int, report: Report, lines: Lines) -> None:
+        self._forge = forge
+        self._number = number
+        self._report = report
+        self._marks = Marks(report.agent)
+        self._account = _account(forge)
+        self._threads = self._own_threads()
+        self._review, self._memory = self._own_review()
+        there = {one.id for one in report.found}
+        self._dismissed = self._dismissals()
+        new = [one for one in report.found if one.id not in self._threads.keys() | self._dismissed]
+        comments = [(one, made) for one in new if (made := self._comment(one, lines))][:_MOST_COMMENTS]
+        self._comments = [made for _, made in comments]
+        commented = {one.id for one, _ in comments}
+        self._listed = [one for one in new if one.id not in commented]
+        self._posted = self._threads.keys() | commented | self._memory.get("posted", set())
+        self._gone = [thread for key, thread in self._threads.items() if key not in there and not thread.is_resolved]
+        self._back = [
+            thread
+            for key, thread in self._threads.items()
+            if key in there and thread.is_resolved and key not in self._dismissed
+        ]
+
+    def apply(self) -> None:
+        """Post what is new, then close what is gone; the text is written last, as it says what was done."""
+        text = self._text()
+        if self._review is None and not self._report.found and not self._threads:
+            return
+        if self._comments or self._review is None:
+            self._forge.post_review(
+                self._number, self._report.commit, text if self._review is None else "", self._comments
+            )
+        for thread in self._gone:
+            self._forge.resolve(self._number, thread)
+        for thread in self._back:
+            self._forge.resolve(self._number, thread, is_resolved=False)
+        if self._review is not None and self._review.body.replace("\r", "").strip() != text:
+            self._forge.update_review(self._number, self._review, text)
+
+    def _is_ours(self, author: str) -> bool:
+        return self._account is None or author.lower() == self._account.lower()
+
+    def _own_threads(self) -> dict[str, Thread]:
+        found = ((self._marks.id_of(thread.body), thread) for thread in self._forge.threads(self._number))
+        # Of two, the first: a crash of the forge itself may have doubled one.
+        return {key: thread for key, thread in reversed([*found]) if key is not None and self._is_ours(thread.author)}
+
+    def _own_review(self) -> tuple[Review | None, dict[str, set[str]]]:
+        for review in self._forge.reviews(self._number):
+            memory = self._marks.memory_of(review.body)
+            if memory is not None and self._is_ours(review.author):
+                return review, memory
+        return None, {}
+
+    def _dismissals(self) -> set[str]:
+        """Findings that a person closed: resolved, deleted, ticked, now or before."""
+        resolved = {key for key, thread in self._threads.items() if thread.is_resolved and not self._closed(key)}
+        deleted = self._memory.get("posted", set()) - self._threads.keys()
+        return self._memory.get("dismissed", set()) | resolved | deleted
+
+    def _closed(self, key: str) -> bool:
+        """Whether it was us who resolved a thread."""
+        by = self._threads[key].resolved_by
+        if self._account is None:
+            return key in self._memory.get("closed", set())
+        return by is not None and by.lower() == self._account.lower()
+
+    def _comment(self, finding: IdentifiedFinding, lines: Lines) -> ReviewComment | None:
+        if finding.line is None:
+            return None
+        shown, first, last = lines.get(finding.path, frozenset()), finding.line, finding.end_line or finding.line
+        if not shown.issuperset(range(first, last + 1)):
+            last = first
+        if first not in shown:
+            return None
+        is_single = first == last == (finding.end_line or finding.line)
+        text = review_text.comment(finding, self._marks, may_replace=is_single)
+        return ReviewComment(finding.path, last, text, first if first < last else None)
+
+    def _text(self) -> str:
+        closed = {key for key, thread in self._threads.items() if thread.is_resolved and key not in self._dismissed}
+        closed |= {key for key, thread in self._threads.items() if thread in self._gone}
+        closed -= {key for key, thread in self._threads.items() if thread in self._back}
+        memory = {"posted": self._posted, "closed": closed, "dismissed": self._dismissed}
+        open_ones = [one for one in self._report.found if one.id not in self._dismissed]
+        known = {key: sorted(ids) for key, ids in memory.items()}
+        return review_text.body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)
+
+
+def _account(forge: Forge) -> str | None:
+    """The name of our account; None: the token may not ask, and marks alone tell what is ours."""
+    try:
+        return forge.account()
+    except ForgeError as error:
+        if error.status in _FORBIDDEN:
+            return None
+        raise

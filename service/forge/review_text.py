@@ -1,0 +1,139 @@
+"""The words of a review: foreign text made inert, and marks by which ours are found again."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+from urllib.parse import quote
+
+from service.findings.document import SEVERITIES, IdentifiedFinding
+from service.text import printable
+
+MARK: Final = "<!-- runwarden:"
+"""How a mark of ours begins; foreign text cannot hold one where it is looked for."""
+_FENCED: Final = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+# Without pipes: in a row of a table they end a cell, and with it the code.
+_CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
+_SPECIAL: Final = re.compile(r"[\\\[`$~]")
+_MENTION: Final = re.compile(r"@(?=\w)|#(?=\d)|(?<!\w)!(?=\d)")
+_COMMAND: Final = re.compile(r"(?m)^([ \t]*(?:>[ \t]*)*)/(?=\w)")
+_LONGEST_LIST: Final = 40_000
+"""Characters: GitHub takes 65,536 of the whole text."""
+_REMEMBERED: Final = 500
+
+
+def inert(text: str) -> str:
+    """Return foreign text as Markdown that shows all of it: no mention, link, image, HTML or command; code stays."""
+    text = printable(text.replace("\r", ""))
+    parts, at = [], 0
+    for block in _FENCED.finditer(text):
+        parts += [_prose(text[at : block.start()]), fenced(block[2].removesuffix("\n"))]
+        at = block.end()
+    return "".join([*parts, _prose(text[at:])])
+
+
+def _prose(text: str) -> str:
+    parts, at = [], 0
+    # Backslashes are doubled outside of code, so none can turn the backtick after it into text.
+    for code in _CODE.finditer(text):
+        parts += [_escaped(text[at : code.start()]), code[0]]
+        at = code.end()
+    return _COMMAND.sub("\\1\u200b/", "".join([*parts, _escaped(text[at:])]))
+
+
+def _escaped(text: str) -> str:
+    # The forges look for mentions in what was rendered: an entity would become one again.
+    text = text.replace("&", "&amp;").replace("<", "&lt;")
+    return _MENTION.sub("\\g<0>\u200b", _SPECIAL.sub(r"\\\g<0>", text))
+
+
+def fenced(text: str, kind: str = "") -> str:
+    """Return a block of code that nothing in it can end."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{kind}\n{text}\n{fence}"
+
+
+def in_code(text: str) -> str:
+    """Return foreign text as code within a line."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    padding = " " if text[:1] in "` " or text[-1:] in "` " else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
+
+
+class Marks:
+    """The marks of one agent: the reviews of others are left alone."""
+
+    def __init__(self, agent: str) -> None:
+        key = quote(agent, safe="").replace("-", "%2D")
+        self._review = f"{MARK}{key} review "
+        self._finding = f"{MARK}{key} finding "
+        self._id = re.compile(rf"{re.escape(self._finding)}([0-9a-f]{{16}}) -->\s*\Z")
+        self._ticked = re.compile(rf"(?m)^- \[[xX]\] .*{re.escape(self._finding)}([0-9a-f]{{16}}) -->$")
+
+    def finding(self, finding_id: str) -> str:
+        """The mark of a comment."""
+        return f"{self._finding}{finding_id} -->"
+
+    def id_of(self, comment: str) -> str | None:
+        """The finding that a comment is about; None: it is not ours. Only at its end: before it is foreign text."""
+        found = self._id.search(comment.replace("\r", ""))
+        return None if found is None else found[1]
+
+    def review(self, memory: Mapping[str, Sequence[str]]) -> str:
+        """The mark of a review, with what the next one has to know."""
+        kept = {key: list(ids)[-_REMEMBERED:] for key, ids in memory.items()}
+        return f"{self._review}{json.dumps(kept, separators=(',', ':'))} -->"
+
+    def memory_of(self, review: str) -> dict[str, set[str]] | None:
+        """What a review of ours has in mind, with the findings that were ticked; None: it is not ours."""
+        text = review.replace("\r", "").rstrip()
+        _, mark, rest = text.rpartition(self._review)
+        if not mark or not rest.endswith(" -->") or "\n" in rest:
+            return None
+        try:
+            document = json.loads(rest.removesuffix(" -->"))
+            memory = {key: {str(one) for one in ids} for key, ids in document.items()}
+        except (ValueError, AttributeError, TypeError):
+            memory = {}
+        memory["dismissed"] = memory.get("dismissed", set()) | set(self._ticked.findall(text))
+        return memory
+
+
+def comment(finding: IdentifiedFinding, marks: Marks, *, may_replace: bool) -> str:
+    """The text of a comment at a line; `may_replace`: the place is a single line, which a suggestion can replace."""
+    parts = [_head(finding), inert(finding.message)]
+    if finding.suggestion:
+        parts.append(fenced(finding.suggestion, "suggestion" if may_replace else ""))
+    return "\n\n".join([*filter(None, parts), marks.finding(finding.id)])
+
+
+def body(
+    agent: str,
+    found: Sequence[IdentifiedFinding],
+    listed: Sequence[IdentifiedFinding],
+    marks: Marks,
+    memory: Mapping[str, Sequence[str]],
+    origin: str,
+) -> str:
+    """The text of a review; `listed`: the findings without a line of the diff, which are told here."""
+    counts = [(sum(one.severity == severity for one in found), severity) for severity in SEVERITIES]
+    told = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
+    lines = [f"{in_code(agent)} found {told}."]
+    if listed:
+        items = [f"- [ ] {in_code(_place(one))} {_head(one)} {marks.finding(one.id)}" for one in listed]
+        shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _LONGEST_LIST]
+        lines += ["", "Not at a line of this diff:", "", *shown]
+        if len(shown) < len(items):
+            lines.append(f"- and {len(items) - len(shown)} more")
+    cure = "Resolve a thread, or tick a box, and its finding is not posted again."
+    return "\n".join([*lines, "", f"{origin} {cure}" if found else origin, "", marks.review(memory)])
+
+
+def _place(finding: IdentifiedFinding) -> str:
+    return finding.path if finding.line is None else f"{finding.path}:{finding.line}"
+
+
+def _head(finding: IdentifiedFinding) -> str:
+    rule = f" {in_code(finding.rule)}" if finding.rule else ""
+    return f"**{finding.severity}**{rule}: {inert(finding.title)}"

@@ -1,0 +1,230 @@
+"""A review is brought up to date with each push; what is there is left alone, what a person closed stays closed."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from service.findings.document import IdentifiedFinding
+from service.forge.client import ForgeError, Proposal, shown_lines
+from service.forge.review import Report, post_review
+from service.forge.review_text import Marks, comment, inert
+from tests.fault_server import Received, Respond
+from tests.service.forge.conftest import client_of
+from tests.service.forge.github import GitHubServer
+from tests.service.forge.gitlab import GitLabForge
+
+Server = GitHubServer | GitLabForge
+PROPOSAL = Proposal("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
+HEADS = ("b" * 40, "c" * 40, "d" * 40)
+
+
+def finding(name: str, line: int | None, path: str = "src/app.py", **fields: Any) -> IdentifiedFinding:
+    """A finding, its id made of one letter."""
+    return IdentifiedFinding(id=name * 16, path=path, line=line, title=f"finding {name}", rule="r", **fields)
+
+
+A, B, C, E = finding("a", 1), finding("b", 2), finding("c", 3), finding("e", 2)
+D = finding("d", 7, "other.py")
+
+
+class Pull:
+    """A pull request with an agent that reviews it."""
+
+    def __init__(self, server: Server, agent: str = "claude", token: str = "bot-token") -> None:
+        self.server, self.agent = server, agent
+        self.client = client_of(server, token)
+        self.person = client_of(server, "person-token")
+        self.number = self.client.open(PROPOSAL).number
+
+    def push(self, head: int, *found: IdentifiedFinding) -> None:
+        """Post what was found at a commit, as often as it takes."""
+        self.server.branches["agent/fix-1"] = HEADS[head]
+        for _ in range(30):
+            with contextlib.suppress(ForgeError):
+                post_review(self.client, self.number, Report(self.agent, HEADS[head], found, "Run `run_1`, turn 1."))
+                return
+        raise AssertionError("no end of it")
+
+    @property
+    def threads(self) -> dict[str, Any]:
+        """By the letter of their finding."""
+        return {(Marks(self.agent).id_of(one.body) or "?")[0]: one for one in self.client.threads(self.number)}
+
+    @property
+    def states(self) -> str:
+        """Each thread's letter, a capital where it is open."""
+        return "".join(key if one.is_resolved else key.upper() for key, one in self.threads.items())
+
+    @property
+    def bodies(self) -> list[str]:
+        return [one.body for one in self.client.reviews(self.number) if one.body]
+
+    def resolve_as_person(self, key: str) -> None:
+        with contextlib.suppress(ForgeError):  # its answer may get lost, too
+            self.person.resolve(self.number, self.threads[key])
+
+
+def is_write(received: Received) -> bool:
+    return received.method != "GET" and b"reviewThreads(" not in received.body
+
+
+@pytest.mark.parametrize("answers", ["come", "are lost"])
+def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Server, answers: str) -> None:
+    """Also where the answer to everything that is written gets lost, and all of it is tried again."""
+    pull = Pull(forge)
+    if answers == "are lost":
+        forge.after = lambda received: Respond(502, {}) if is_write(received) else None
+    pull.push(0, A, B, C, D)
+    first = (pull.states, len(pull.bodies), "`other.py:7` **minor** `r`: finding d" in pull.bodies[0])
+    pull.resolve_as_person("c")
+    pull.push(1, A, C, E)
+    second = (pull.states, len(pull.bodies), "finding d" in pull.bodies[0])
+    pull.push(2, A, B, C, E, D)
+
+    assert first == ("ABC", 1, True)
+    assert second == ("AbcE", 1, False)
+    assert (pull.states, len(pull.bodies)) == ("ABcE", 1)
+    assert "found 4 minor" in pull.bodies[0]
+    assert len(pull.client.threads(pull.number)) == 4
+
+
+def test_what_has_not_changed_is_not_written_again(forge: Server) -> None:
+    """And without a finding, nothing is posted at all."""
+    pull = Pull(forge)
+    pull.push(0)
+    nothing = pull.bodies
+    pull.push(0, A, D)
+    writes: list[str] = []
+    forge.before = lambda received: writes.append(received.target) if is_write(received) else None  # type: ignore[func-returns-value]
+    pull.push(1, A, D)
+
+    assert (nothing, writes) == ([], [])
+
+
+def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Server) -> None:
+    """Also by a later run, whose service knows nothing of the earlier one."""
+    pull = Pull(forge)
+    pull.push(0, A, B, D)
+    if isinstance(forge, GitHubServer):
+        del forge.threads[0]
+        forge.reviews[0]["body"] = (
+            forge.reviews[0]["body"].replace("- [ ] `other", "- [x] `other").replace("\n", "\r\n")
+        )
+    else:
+        del forge.discussions[0]
+        forge.notes[0]["body"] = forge.notes[0]["body"].replace("- [ ] `other", "- [x] `other")
+    pull.push(1, A, B, D)
+    pull.push(2, A, B, D)
+
+    assert pull.states == "B"
+    assert "found 1 minor" in pull.bodies[0]
+    assert "other.py" not in pull.bodies[0]
+
+
+def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The diff that it shows may be another than the one that it checks."""
+    pull = Pull(forge)
+    monkeypatch.setattr(forge, "patch_of", lambda _: "@@ -1,0 +1,9 @@\n" + "+x\n" * 9)
+    pull.push(0, A, finding("f", 8))
+
+    assert "`src/app.py:8` **minor** `r`: finding f" in pull.bodies[0]
+    assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 2
+
+
+def test_two_agents_and_forgers_leave_each_other_alone(forge: Server) -> None:
+    """A mark counts in comments of our own account, and for its own agent."""
+    pull, other = Pull(forge), Pull(forge, "cl-aude")
+    pull.push(0, A)
+    other.push(0, B)
+    mallory = Pull(forge, token="person-token")
+    mallory.push(0, C)
+    pull.push(1, A, C)
+    by = {
+        (one.author, one.body.partition("finding ")[2][0], one.is_resolved) for one in pull.client.threads(pull.number)
+    }
+
+    assert by == {
+        *(("runwarden-bot", letter, False) for letter in "abc"),
+        ("ann", "c", False),
+    }
+
+
+def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Server) -> None:
+    """As the token of a GitHub App's installation."""
+    pull = Pull(forge)
+    forge.before = lambda received: Respond(403, {}) if received.target.endswith("/user") else None
+    pull.push(0, A, B, C)
+    pull.resolve_as_person("c")
+    pull.push(1, A, C)
+    pull.push(2, A, B, C)
+
+    assert pull.states == "ABc"
+
+
+def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Server) -> None:
+    """Several lines are marked where the diff shows all of them; a suggestion cannot end its own block."""
+    marks = Marks("x")
+    single = comment(finding("a", 1, suggestion="```\n@all", message="Why"), marks, may_replace=True)
+    pull = Pull(forge)
+    pull.push(0, finding("a", 1, end_line=3), finding("b", 2, end_line=9))
+    lines = {key: one.line for key, one in pull.threads.items()}
+
+    assert single.endswith(f"````suggestion\n```\n@all\n````\n\n{marks.finding('a' * 16)}")
+    assert lines == {"a": 3, "b": 2}
+
+
+def test_lines_of_a_patch() -> None:
+    """Added ones, or all that are shown."""
+    patch = "@@ -1,3 +1,3 @@ def\n one\n-two\n+TWO\n three\n\\ No newline\n@@ -9 +9,2 @@\n+nine\n+ten\n"
+
+    assert shown_lines(patch, with_context=False) == {2, 9, 10}
+    assert shown_lines(patch, with_context=True) == {1, 2, 3, 9, 10}
+
+
+@pytest.mark.parametrize(
+    ("foreign", "shown"),
+    [
+        ("thanks @all, see #12 and `@x`", "thanks @\u200ball, see #\u200b12 and `@x`"),
+        ("&#64;all", "&amp;#\u200b64;all"),
+        ("\\`<img>`", "\\\\`<img>`"),
+        ("[ok](http://evil.example) <!-- x", "\\[ok](http://evil.example) &lt;!-- x"),
+        ("ok\n/merge\n> /approve", "ok\n\u200b/merge\n> \u200b/approve"),
+        ("a\n```py\nx = 1\n```\nb", "a\n```\nx = 1\n```\nb"),
+        ("~~~\n$x$ \x1b", "\\~\\~\\~\n\\$x\\$ \u241b"),
+    ],
+)
+def test_foreign_text_is_shown_and_does_nothing(foreign: str, shown: str) -> None:
+    """No mention, no command, no link, no HTML; code stays code."""
+    assert inert(foreign) == shown
+
+
+@given(st.text(alphabet="`\\<>[]()!|~-:&;\n bi@#/", max_size=60))
+def test_no_foreign_text_becomes_html_or_a_link(text: str) -> None:
+    """Whatever it is made of, in tables, lists and code that does not end."""
+    markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+    tokens = [
+        token
+        for block in markdown.parse(f"{inert(text)}\n\n<!-- end -->")
+        for token in (block, *(block.children or ()))
+    ]
+
+    assert [token.type for token in tokens if token.type in {"html_block", "html_inline", "link_open", "image"}] == [
+        "html_block"
+    ]
+
+
+def test_a_mark_within_foreign_text_is_none() -> None:
+    """Only the end of a comment counts, and the last line of a review."""
+    marks = Marks("x")
+    forged = f"{marks.finding('b' * 16)}\n{marks.review({'dismissed': ['a' * 16]})}"
+    text = comment(finding("a", 1, suggestion=forged, message=forged), marks, may_replace=True)
+
+    assert marks.id_of(text) == "a" * 16
+    assert marks.memory_of(text) is None
+    assert marks.memory_of(marks.review({"posted": ["a" * 16]})) == {"posted": {"a" * 16}, "dismissed": set()}
+    assert marks.memory_of(marks.review({}).replace("{}", json.dumps([1]))) == {"dismissed": set()}
