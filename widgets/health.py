@@ -1,52 +1,41 @@
-"""The health of code hosts: a card for each, its last day as a strip, and the incidents."""
+"""The health of code hosts and of our link: a row for each, its last day as a strip, and the incidents."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Generic, Literal, TypeVar
+from itertools import groupby
+from textwrap import wrap
+from typing import Final, Literal
 
 from rich.cells import cell_len
-from textual.content import Content
-from textual.widgets import Static
 
 from app.text import SafeText, safe_text
 from app.times import ago, clock_time, span
 from storage.records.activity import ANSWERED, FAILED, PollSpan
-from widgets.badges import STYLES, Badge
-from widgets.cells import fit, shorten
+from widgets.badges import Badge, Tone
+from widgets.cells import fit
 from widgets.frame.freshness import trouble_word
+from widgets.lead_list import Block, Ink, Piece, Pieces, apart
 
 Slice = Literal["well", "impaired", "bad"] | None
 """None: unknown."""
 
-Part = tuple[str, str]
-T = TypeVar("T")
-
 _GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "█", None: "·"}
-_TONES: Final[dict[Slice, str]] = {
-    "well": STYLES["good"],
-    "impaired": STYLES["warn"],
-    "bad": STYLES["bad"],
-    None: STYLES["quiet"],
-}
+_TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}
 
 
-def strip(slices: Sequence[Slice], cells: int, *, is_stale: bool = False) -> list[Part]:
-    """The strip, without colours if stale; with fewer cells than slices, neighbours share a cell."""
-    folded = fold(slices, cells)
-    return [(_GLYPHS[each], STYLES["quiet"] if is_stale else _TONES[each]) for each in folded]
-
-
-def fold(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """Fold equal numbers of slices into one, as bad as the worst of them, until they fit.
+def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
+    """The slices drawn on exactly so many cells: neighbours that share one are as bad as the worst of them.
 
     The last one includes the present, so it is known if the present is.
     """
     count = len(slices)
-    each = next((size for size in range(1, count + 1) if count % size == 0 and count // size <= cells), count)
     if not count:
         return ()
-    *before, last = (slices[start : start + each] for start in range(0, count, each))
+    groups = [
+        slices[at * count // cells : max(at * count // cells + 1, (at + 1) * count // cells)] for at in range(cells)
+    ]
+    *before, last = groups or [slices]
     return (*map(_worst, before), _worst(last) or last[-1])
 
 
@@ -58,11 +47,12 @@ def _worst(group: Sequence[Slice]) -> Slice:
     return "well" if 2 * group.count("well") >= len(group) else None
 
 
+WIDE: Final = 100
+TITLE: Final = 12
+STATE: Final = 22
+NARROW_STATE: Final = 16
+"""Cells of a row's name and state."""
 LABEL: Final = 9
-STATE: Final = 24
-"""The fewest cells of a state, however long the text behind it is."""
-FIGURE: Final = 12
-"""Cells of one uptime figure."""
 GAP: Final = 2
 
 
@@ -71,21 +61,25 @@ class Figure:
     """The share of a window in which something was well."""
 
     window: str
+    """Empty: too little of it was seen to speak of it."""
     share: str
     seen: str
-    """The share of the window that is known."""
+    """How long was seen."""
 
 
 @dataclass(frozen=True, slots=True)
-class CardFacts:
-    """What a card shows."""
+class HostFacts:
+    """What a row shows of something that can be well or not: a code host, our link, the token."""
 
+    key: str
+    """Empty: the cursor passes it over."""
     title: str
     badge: Badge
     since: str = ""
     """Follows the state: `for 12m`."""
-    fields: tuple[tuple[str, str], ...] = ()
-    """Name and value."""
+    place: str = ""
+    under_way: tuple[tuple[Badge, int], ...] = ()
+    """Its active runs by status."""
     history: tuple[Slice, ...] = ()
     """The last day in equal slices, oldest first."""
     figures: tuple[Figure, ...] = ()
@@ -95,159 +89,131 @@ class CardFacts:
     """What to do, or what the state does not mean."""
     is_stale: bool = False
     """The facts are old."""
+    leads: bool = False
 
 
-class Card(Static):
-    """A card for one thing that can be well or not: state, history and what to do."""
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
-        super().__init__(id=id, markup=False)
-        self._facts: CardFacts | None = None
-        self._width = 0
-
-    def show(self, facts: CardFacts) -> None:
-        """Show the facts; repaint only if they changed."""
-        if facts == self._facts:
-            return
-        self._facts = facts
-        self.border_title = Content(facts.title)
-        for tone in ("good", "warn", "bad", "wait"):
-            self.set_class(facts.badge.tone == tone and not facts.is_stale, f"-{tone}")
-        self.update(card_content(facts, self._width))
-
-    def on_resize(self) -> None:
-        """Draw the history for the new width."""
-        if self._facts is not None and self.size.width != self._width:
-            self._width = self.size.width
-            self.update(card_content(self._facts, self._width))
+def host_block(facts: HostFacts, width: int) -> Block:
+    """The row in this width; sentences wrap, facts are shortened."""
+    tone: Ink = "quiet" if facts.is_stale else facts.badge.tone
+    state = fit(facts.badge.text, max(cell_len(facts.badge.text) + GAP, _state_cells(width)))
+    under_way = _under_way(facts.under_way)
+    room = width - TITLE - cell_len(state) - sum(cell_len(text) for text, _ in under_way)
+    both = "  ".join(filter(None, (facts.since, facts.place)))
+    said = next((one for one in (both, facts.since) if cell_len(one) <= room), facts.since.partition(" · ")[0])
+    head: list[Piece] = [(fit(facts.title, TITLE), "strong"), (state, tone), (said, "quiet")]
+    is_roomy = cell_len(said) <= room
+    lines = [apart(head, under_way if is_roomy else (), width)]
+    lines += [((line, "quiet"),) for line in wrap(facts.place, width) if said != both]
+    if not is_roomy:
+        lines.append(tuple(under_way))
+    if any(facts.history):
+        lines.append(_history(facts, width))
+    if facts.figures or facts.warning:
+        lines.append(_figures(facts))
+    note_tone: Ink = "plain" if facts.badge.tone == "bad" and not facts.is_stale else "quiet"
+    lines += [((line, note_tone),) for note in facts.note.splitlines() for line in wrap(note, max(20, width))]
+    return Block(tuple(lines), facts.key, leads=facts.leads)
 
 
-def card_content(facts: CardFacts, width: int) -> Content:
-    """The card's text in this width; sentences wrap, facts are shortened."""
-    state_style = _QUIET if facts.is_stale else f"{facts.badge.style} bold"
-    state = shorten(facts.badge.text, max(STATE, width - cell_len(facts.since) - GAP))
-    parts: list[Part] = [(state, state_style), (" " * GAP, ""), (facts.since, _QUIET)]
+def _state_cells(width: int) -> int:
+    return STATE if width >= WIDE else NARROW_STATE
+
+
+def _under_way(counts: Sequence[tuple[Badge, int]]) -> list[Piece]:
+    if not counts:
+        return []
+    some: list[Piece] = [(f"  {badge.glyph} {count:,} {badge.word}", badge.tone) for badge, count in counts if count]
+    return some or [("  nothing under way", "quiet")]
+
+
+def _history(facts: HostFacts, width: int) -> Pieces:
+    cells = strip(facts.history, max(1, width - LABEL - len("  now")))
+    drawn = [
+        (_GLYPHS[one] * len(list(same)), "quiet" if facts.is_stale else _TONES[one]) for one, same in groupby(cells)
+    ]
+    return ((f"{'24h ago':<{LABEL}}", "quiet"), *drawn, ("  now", "quiet"))
+
+
+def _figures(facts: HostFacts) -> Pieces:
+    pieces: list[Piece] = [(f"{'uptime':<{LABEL}}", "quiet")] if facts.figures else []
+    for figure in facts.figures:
+        window = f"{figure.window} " if figure.window else ""
+        pieces += [(window, "quiet"), (f"{figure.share} ", "plain"), (f"of {figure.seen} seen   ", "quiet")]
     if facts.warning:
-        parts += [("\n", ""), (facts.warning, _QUIET if facts.is_stale else STYLES["warn"])]
-    for name, value in facts.fields:
-        parts += [(f"\n{name:<{LABEL}}", _QUIET), (shorten(value, max(STATE, width - LABEL), "middle"), "")]
-    parts += _history(facts, width)
-    parts += _figures(facts.figures)
-    if facts.note:
-        parts += [(f"\n{facts.note}", "" if facts.badge.tone == "bad" and not facts.is_stale else _QUIET)]
-    return Content.assemble(*parts)
-
-
-def _history(facts: CardFacts, width: int) -> list[Part]:
-    room = width - LABEL - len("  now")
-    if not facts.history or not fold(facts.history, room):
-        return []
-    drawn = strip(facts.history, room, is_stale=facts.is_stale)
-    return [(f"\n{'24h ago':<{LABEL}}", _QUIET), *drawn, ("  now", _QUIET)]
-
-
-def _figures(figures: Sequence[Figure]) -> list[Part]:
-    if not figures:
-        return []
-    parts: list[Part] = [(f"\n{'uptime':<{LABEL}}", _QUIET)]
-    for figure in figures:
-        parts += [(f"{figure.window} ", _QUIET), (f"{figure.share:<{FIGURE - len(figure.window) - 1}}", "")]
-    parts.append((f"\n{'seen':<{LABEL}}", _QUIET))
-    return [*parts, ("".join(f"{figure.seen:<{FIGURE}}" for figure in figures).rstrip(), _QUIET)]
+        pieces.append((facts.warning, "quiet" if facts.is_stale else "warn"))
+    return tuple(pieces)
 
 
 MOST: Final = 20
 """The most lines; further incidents are counted."""
-FACTS: Final = 56
-"""Cells before the note."""
-_QUIET: Final = STYLES["quiet"]
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentFacts:
     """One incident, as a line shows it."""
 
+    key: str
     badge: Badge
     platform: SafeText
     start: datetime
     seconds: float
     goes_on: bool
+    failed: int = 0
+    """Runs on its platform that failed from its start to its end."""
     note: str = ""
     """For example that it flapped, or that its end was not observed."""
 
 
-class HealthList(Static, Generic[T]):
-    """The newest of its items, a line each, or a line that says there are none."""
-
-    def __init__(self, draw: Callable[[Sequence[T], str, datetime, int], Content], *, id: str) -> None:  # noqa: A002 — Textual's word
-        """Prepare; `draw` makes the lines of the items, or says otherwise, in a width."""
-        super().__init__(id=id, markup=False)
-        self._draw = draw
-        self._items: Sequence[T] = ()
-        self._otherwise = ""
-        self._now: datetime | None = None
-        self._shown: Content | None = None
-
-    def show(self, items: Sequence[T], otherwise: str, now: datetime) -> None:
-        """Show the items, newest first; repaint only if they changed."""
-        self._items, self._otherwise, self._now = items, otherwise, now
-        content = self._draw(items, otherwise, now, self.size.width)
-        if self._shown is None or not content.is_same(self._shown):
-            self._shown = content
-            self.update(content)
-
-    def on_resize(self) -> None:
-        """Draw again for the new width."""
-        if self._now is not None:
-            self.show(self._items, self._otherwise, self._now)
+BLANK: Final = Block(((),))
 
 
-def incident_lines(incidents: Sequence[IncidentFacts], otherwise: str, now: datetime, width: int) -> Content:
-    """The lines in this width."""
-    if not incidents:
-        return Content.styled(otherwise, _QUIET)
-    lines = [_line(incident, now, width) for incident in incidents[:MOST]]
+def titled(title: str, blocks: Sequence[Block], otherwise: str) -> Iterator[Block]:
+    """A title, its rows and a blank line; where there are no rows, what that means."""
+    yield Block((((title, "title"),),))
+    yield from blocks or (Block((((otherwise, "quiet"),),)),)
+    yield BLANK
+
+
+def incident_blocks(incidents: Sequence[IncidentFacts], now: datetime, width: int) -> Iterator[Block]:
+    """A line each."""
+    for incident in incidents[:MOST]:
+        yield Block((_incident(incident, now, width),), incident.key, leads=True)
     if len(incidents) > MOST:
-        lines.append(Content.styled(f"and {len(incidents) - MOST} older ones", _QUIET))
-    return Content("\n").join(lines)
+        yield Block((((f"and {len(incidents) - MOST} older ones", "quiet"),),))
 
 
-def _line(incident: IncidentFacts, now: datetime, width: int) -> Content:
-    style = f"{incident.badge.style} bold" if incident.goes_on else incident.badge.style
+def _incident(incident: IncidentFacts, now: datetime, width: int) -> Pieces:
     lasted = f"{span(incident.seconds)} so far" if incident.goes_on else span(incident.seconds)
-    return Content.assemble(
-        (fit(incident.badge.text, 16) + " ", style),
-        (fit(incident.platform, 10) + " ", "bold" if incident.goes_on else ""),
-        (f"{clock_time(incident.start, now):<14}", _QUIET),
-        (f"{lasted:<14}", "bold" if incident.goes_on else ""),
-        (shorten(incident.note, max(0, width - FACTS)), _QUIET),
+    failed: Piece = (f"{incident.failed:,} failed", "bad") if incident.failed else ("none failed", "quiet")
+    return (
+        (fit(incident.platform, TITLE), "strong" if incident.goes_on else "plain"),
+        (fit(incident.badge.text, _state_cells(width)), incident.badge.tone),
+        (f"{clock_time(incident.start, now):<14}", "quiet"),
+        (f"{lasted:<14}", "strong" if incident.goes_on else "plain"),
+        (fit(failed[0], LABEL + 4), failed[1]),
+        (f" {incident.note}", "quiet"),
     )
 
 
 MOST_POLLS: Final = 100
 SHORTEST_S: Final = 60
 """The shortest span of polls whose length is shown."""
-BEFORE_POLLS: Final = 42
-"""Cells of a line before how often it was asked."""
 _ANSWERED: Final = Badge("✓", ANSWERED, "good")
 _FAILED: Final = Badge("✗", FAILED, "bad")
 
 
-def poll_lines(polls: Sequence[PollSpan], otherwise: str, now: datetime, width: int) -> Content:
+def poll_blocks(polls: Sequence[PollSpan], now: datetime, width: int) -> Iterator[Block]:
     """Consecutive polls with the same outcome are one line."""
-    lines = [_poll_line(poll, now, width) for poll in polls[:MOST_POLLS]]
-    return Content("\n").join(lines) if lines else Content.styled(otherwise, _QUIET)
-
-
-def _poll_line(poll: PollSpan, now: datetime, width: int) -> Content:
-    badge = _ANSWERED if poll.error_kind is None else _FAILED
-    said = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
-    return Content.assemble(
-        (fit(badge.text, 16) + " ", badge.style),
-        (fit(safe_text(poll.subject, limit=10), 10) + " ", ""),
-        (f"{clock_time(poll.first_at, now):<14}", _QUIET),
-        (shorten(safe_text(said, limit=300), max(0, width - BEFORE_POLLS)), "" if poll.error_kind else _QUIET),
-    )
+    for poll in polls[:MOST_POLLS]:
+        badge = _ANSWERED if poll.error_kind is None else _FAILED
+        said = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
+        line: Pieces = (
+            (fit(safe_text(poll.subject, limit=10), TITLE), "plain"),
+            (fit(badge.text, _state_cells(width)), badge.tone),
+            (f"{clock_time(poll.first_at, now):<14}", "quiet"),
+            (safe_text(said, limit=300), "plain" if poll.error_kind else "quiet"),
+        )
+        yield Block((line,), f"poll:{poll.span_id}")
 
 
 def _polls(poll: PollSpan, now: datetime) -> SafeText:

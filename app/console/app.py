@@ -16,7 +16,8 @@ from textual.worker import Worker, WorkerFailed
 from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.base_app import BaseApp
-from app.console.base_screen import OVERVIEW, TABS, BaseScreen
+from app.console.base_screen import OVERVIEW, TABS
+from app.console.keys.navigation import Navigation
 from app.console.messages import UNKNOWN_PLACE, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.profiles.switching import BETWEEN, OpenEngine, ProfileSwitching
 from app.console.screens import screens_of
@@ -57,6 +58,7 @@ class RunwardenApp(BaseApp[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *[Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS],
         Binding("U", "unknown", "unknown outcome", tooltip="A write that a person has to resolve", id="app.unknown"),
+        Binding("backspace", "back", "back", show=False, tooltip="To what you came from", id="app.back"),
         Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
@@ -93,6 +95,7 @@ class RunwardenApp(BaseApp[None]):
         """None: only the profile on show can be opened from here."""
         if profile_engines is not None:
             self.profiles = ProfileSwitching(profile_engines, self, self._leave, self._take_up)
+        self.navigation = Navigation(self, lambda: self.session)
         self.following: Following | None = None
         """None: the engine is not open yet."""
         self._modes_before = modes_before
@@ -161,15 +164,7 @@ class RunwardenApp(BaseApp[None]):
     @on(OpenRun)
     @on(FollowStrip.Picked)
     def _open_run(self, message: OpenRun | FollowStrip.Picked) -> None:
-        self._show_run(message.run_id)
-
-    def _show_run(self, run_id: str | None) -> None:
-        from app.console.run.screen import RunScreen
-
-        if isinstance(self.screen, RunScreen) and self.screen.focused_run_id == run_id:
-            return
-        if run_id is not None and self.session.engine is not None:
-            self.push_screen(RunScreen(self.session, run_id))
+        self.navigation.open_run(message.run_id)
 
     @on(FollowRun)
     def _follow_run(self, message: FollowRun) -> None:
@@ -198,7 +193,7 @@ class RunwardenApp(BaseApp[None]):
         from app.console.follow.list_screen import FollowList
 
         if self.following is not None and not isinstance(self.screen, FollowList):
-            self.push_screen(FollowList(self.session, self.following), self._show_run)
+            self.push_screen(FollowList(self.session, self.following), self.navigation.open_run)
 
     async def action_tab(self, name: str, place: str | None = None) -> None:
         """Go to a tab, once the engine that it needs is there, and to a place in it."""
@@ -208,9 +203,11 @@ class RunwardenApp(BaseApp[None]):
         if self.current_mode == BETWEEN or (self.session.engine is None and name != "runs"):
             self.session.notify(self.session.not_open)
             return
-        await self.switch_mode(name)
-        if place is not None and isinstance(self.screen, BaseScreen):
-            self.screen.go_to(place)
+        await self.navigation.go(name, place)
+
+    async def action_back(self) -> None:
+        """Go back to what was left, as it was."""
+        await self.navigation.back()
 
     @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
@@ -295,6 +292,7 @@ class RunwardenApp(BaseApp[None]):
 
     def _leave(self) -> None:
         self.following = None
+        self.navigation.forget()
         self.session.leave()
 
     def _take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:

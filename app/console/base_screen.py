@@ -92,6 +92,14 @@ class BaseScreen(Screen[None]):
         """Put the cursor on what has this key, as soon as it was read."""
 
     @property
+    def place(self) -> Any:
+        """What `return_to` needs: the filters and the key under the cursor, where something else may change them."""
+        return None
+
+    def return_to(self, place: Any) -> None:
+        """Be as it was at that place."""
+
+    @property
     def focused_run_id(self) -> str | None:
         """The run that keys and commands act on; None: there is none."""
         return None

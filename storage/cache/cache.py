@@ -264,6 +264,15 @@ class Cache:
         await self._index("repository")
         return await self.reader.run(partial(insights.repositories, since=since))
 
+    async def failed_between(
+        self, wanted: RunFilter, start: datetime, end: datetime
+    ) -> tuple[int, datetime | None]:
+        """How many of these runs ended as failed between two times, and when the oldest of them was created."""
+        from storage.cache import insights
+
+        await self._index("updated")
+        return await self.reader.run(partial(insights.failed_between, wanted=wanted, start=start, end=end))
+
     async def data_version(self) -> int:
         """A number that differs after another process wrote to the cache; our own writes leave it as it is."""
         # Asked of the writer: on the reader's connection our own writes would count as foreign.

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from rich.color import Color
 
-from app.console.health.cards import link_card
+from app.console.health.rows import NOTHING_SEEN, link_row
 from app.times import clock_time
 from storage.records import LinkState
 from storage.records.activity import PollOutcome
@@ -13,11 +13,6 @@ from tests.console.conftest import Scene, Staged
 from tests.console.quiet import strips
 from tests.run_board import Board
 from widgets.frame.freshness import PollTiming
-
-
-def card(scene: Scene, name: str) -> str:
-    """A card's text."""
-    return str(scene.app.screen.query_one(name).render())
 
 
 async def test_a_host_that_is_no_longer_connected_is_said_so(staged: Staged, board: Board) -> None:
@@ -37,8 +32,8 @@ async def test_a_token_without_the_scope_says_which_it_needs(staged: Staged) -> 
         await scene.press("2")
         await scene.ended(PollOutcome("runs", scene.clock(), "forbidden", "scope", 403))
 
-        assert "✗ not permitted (403)" in card(scene, "#token")
-        assert "Administrator scope" in card(scene, "#token")
+        assert "✗ not permitted (403)" in scene.text
+        assert "Administrator scope" in scene.text
 
 
 def test_a_link_that_fails_says_when_it_is_tried_next() -> None:
@@ -46,7 +41,7 @@ def test_a_link_that_fails_says_when_it_is_tried_next() -> None:
     now = datetime(2026, 5, 1, 12, tzinfo=UTC)
     link = LinkState("runs", failing_since=now, failures=5, error_kind="unreachable")
     facts = [
-        link_card((link,), PollTiming(now, 10), now, Wait("service_down", now + timedelta(seconds=wait_s)))
+        link_row((link,), NOTHING_SEEN, PollTiming(now, 10), now, Wait("service_down", now + timedelta(seconds=wait_s)))
         for wait_s in (70, -1)
     ]
 

@@ -113,10 +113,20 @@ class ActivityScreen(BaseScreen):
     def go_to(self, place: str) -> None:
         """Show what is unknown, or the write of this id, whatever was filtered for."""
         if place:
-            with self.prevent(Input.Changed):
-                self.query_one(ListSearch).value = ""
-            self._query, self._limit, self._sought = ActivityQuery(), PAGE, place
-            self._reader.ask()
+            self.return_to((ActivityQuery(), place))
+
+    @property
+    def place(self) -> tuple[ActivityQuery, str]:
+        """The query and the entry under the cursor."""
+        return self._query, "" if self._table.item is None else self._table.item.key
+
+    def return_to(self, place: tuple[ActivityQuery, str]) -> None:
+        """Show that query, with the cursor on that entry."""
+        self._query, self._sought = place
+        self._limit = max(PAGE, self._limit)
+        with self.prevent(Input.Changed):
+            self.query_one(ListSearch).value = self._query.search
+        self._reader.ask()
 
     def tick(self, now: datetime) -> None:
         """Move the ages."""

@@ -223,6 +223,15 @@ class AutomationsScreen(RulesScreen):
         self._place = place
         self._reader.ask()
 
+    @property
+    def place(self) -> str:
+        """The rule under the cursor."""
+        return "" if self.view is None else self.view.key
+
+    def return_to(self, place: str) -> None:
+        """Put the cursor on that rule."""
+        self._table.seek(place)
+
     def action_pane(self) -> None:
         """Show or hide the rule beside the table."""
         self.query_one("#automations").toggle_class("-no-detail")

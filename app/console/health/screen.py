@@ -1,82 +1,72 @@
 """The Health tab: the code hosts now and over time, our link to the service, and the token, each by itself."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Final
 
+from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import ItemGrid, VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
-from app.console.health.cards import (
+from app.console.health.loaders import HealthView, read_health
+from app.console.health.rows import (
     LONGEST_GAP,
-    LONGEST_WINDOW,
-    Past,
+    NOTHING_SEEN,
     Reader,
-    host_card,
+    goes_on,
+    host_row,
     incident_facts,
-    link_card,
+    incident_key,
+    link_row,
     no_hosts,
     no_incidents,
-    token_card,
+    summary,
+    token_row,
 )
+from app.console.leads import of_platform, runs_lead
+from app.console.messages import GoToTab
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
-from storage.records import LinkState, PlatformHealth
-from storage.records.activity import ActivityFilter, PollSpan
 from widgets.frame.notice import NoticePage
-from widgets.health import MOST_POLLS, Card, CardFacts, HealthList, incident_lines, poll_lines
+from widgets.health import BLANK, HostFacts, host_block, incident_blocks, poll_blocks, titled
+from widgets.lead_list import Block, LeadList
 
-CARD_CELLS = 46
+DAY: Final = timedelta(days=1)
+HOUR: Final = timedelta(hours=1)
+"""How far back the runs of a host are shown, of one that is unwell at least."""
 
 
 class HealthScreen(BaseScreen):
-    """A card for each code host, and under them those for what is ours."""
+    """A row for each code host and for what is ours, then the incidents and the polls."""
 
     TAB = "health"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
-        Binding("j,down", "scroll(1)", "down", show=False),
-        Binding("k,up", "scroll(-1)", "up", show=False),
-        Binding("pagedown,ctrl+d", "page(1)", "page down", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", "page up", show=False),
     ]
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._hosts: tuple[PlatformHealth, ...] | None = None
-        self._links: tuple[LinkState, ...] = ()
-        self._pasts: dict[str, Past] = {}
-        """By platform."""
-        self._polls: tuple[PollSpan, ...] = ()
-        """Newest first."""
+        self._view: HealthView | None = None
+        self._list = LeadList(id="health")
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Two groups of cards."""
+        """One list."""
         yield NoticePage(id="health-nothing")
-        with VerticalScroll(id="health"):
-            yield Static("Code hosts", classes="section", markup=False)
-            yield ItemGrid(id="hosts", min_column_width=CARD_CELLS, stretch_height=True)
-            yield Static("Incidents, 30 days", classes="section", markup=False)
-            yield HealthList(incident_lines, id="incidents")
-            yield Static("Between this console and the service", classes="section", markup=False)
-            yield ItemGrid(Card(id="link"), Card(id="token"), min_column_width=CARD_CELLS, stretch_height=True)
-            yield Static("Polls", classes="section", markup=False)
-            yield HealthList(poll_lines, id="polls")
+        yield self._list
 
     def on_mount(self) -> None:
         """Read what is known."""
         self.query_one(NoticePage).show(UNREADABLE)
-        self.query_one("#health").focus()
+        self._list.focus()
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again what changed."""
+        """Read again what changed; each poll of runs ends with the news of our link."""
         if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere):
             self._reader.ask()
 
@@ -84,66 +74,101 @@ class HealthScreen(BaseScreen):
         """Move the ages."""
         self._show(now)
 
+    def go_to(self, place: str) -> None:
+        """Put the cursor on this platform."""
+        self._list.seek(f"host:{place}")
+
+    @property
+    def place(self) -> str:
+        """The row under the cursor."""
+        return "" if self._list.block is None else self._list.block.key
+
+    def return_to(self, place: str) -> None:
+        """Put the cursor on that row."""
+        self._list.seek(place)
+
     def show_trouble(self) -> None:
-        """The banner; and while our own files keep every answer away, no card waits for one."""
+        """The banner; and while our own files keep every answer away, no row waits for one."""
         super().show_trouble()
-        was_answered = any(link.last_ok_at is not None for link in self._links)
+        was_answered = any(link.last_ok_at is not None for link in (self._view or HealthView()).links)
         self.set_class(self.session.storage_trouble is not None and not was_answered, "-unreadable")
 
     def action_refresh(self) -> None:
         """Ask the service now."""
         self.session.poll_soon()
 
-    def action_page(self, pages: int) -> None:
-        """Scroll by a page."""
-        page = self.query_one("#health")
-        page.scroll_relative(y=pages * (page.size.height - 1), animate=False)
+    @on(LeadList.Highlighted)
+    def _highlighted(self) -> None:
+        self.refresh_bindings()
 
-    def action_scroll(self, lines: int) -> None:
-        """Scroll by lines."""
-        self.query_one("#health").scroll_relative(y=lines, animate=False)
+    @on(LeadList.Chosen)
+    def _chosen(self, message: LeadList.Chosen) -> None:
+        if (lead := self._lead(message.key)) is not None:
+            self.post_message(lead)
+
+    def _lead(self, key: str) -> GoToTab | None:
+        """To the runs of a host since it is as it is, or of a day; or of an incident, what failed in it among them."""
+        view, ahead = self._view or HealthView(), self._ahead
+        for host in view.hosts:
+            if key == f"host:{host.platform}":
+                now, is_well = self.session.clock(), host.status.casefold() in self.session.healthy_words
+                since = now - DAY if is_well else min(host.since, now - HOUR)
+                return runs_lead(of_platform(host.platform), since + ahead)
+        for one in view.incidents:
+            if key == incident_key(one):
+                _, oldest = view.failed.get((one.platform, one.start), (0, None))
+                start, end = one.start + ahead, (one.recovered_at or one.until) + ahead
+                first = min(start, oldest or start)
+                return runs_lead(of_platform(one.platform), first, None if goes_on(one) else end)
+        return None
 
     async def _read(self) -> None:
         engine = self.session.engine
         if engine is None:
             return
-        reader, now = self._past_reader, self.session.clock()
-        hosts, self._links = await engine.cache.health(), await engine.cache.links()
-        spans = await engine.cache.health_spans(now - LONGEST_WINDOW, longest_gap=reader.longest_gap)
-        self._polls = (await engine.cache.polls(ActivityFilter(), limit=MOST_POLLS)).newest
-        self._hosts, self._pasts = hosts, reader.pasts(hosts, spans, now)
-        await self._lay_out(self._hosts)
+        before, now = self._view or HealthView(), self.session.clock()
+        self._view = await read_health(engine.cache, self._past_reader, now, self._ahead, before)
         self._show(self.session.clock())
 
-    async def _lay_out(self, hosts: tuple[PlatformHealth, ...]) -> None:
-        """One card for each host, or one that says why there is none; cards stay where their hosts stay."""
-        grid = self.query_one("#hosts", ItemGrid)
-        cards = list(grid.query(Card))
-        wanted = max(1, len(hosts))
-        if len(cards) > wanted:
-            await grid.remove_children(cards[wanted:])
-        if len(cards) < wanted:
-            await grid.mount_all(Card() for _ in range(wanted - len(cards)))
-
     def _show(self, now: datetime) -> None:
-        if self._hosts is None:
-            return
-        vitals = self.session.vitals
-        self.query_one("#link", Card).show(link_card(self._links, self.session.patience, now, vitals.wait))
-        self.query_one("#token", Card).show(token_card(self._links, now))
-        for card, facts in zip(self.query_one("#hosts").query(Card), self._host_facts(now), strict=False):
-            card.show(facts)
-        words = self.session.healthy_words
-        found = incident_facts(self._pasts, words, now - LONGEST_WINDOW)
-        self.query_one("#incidents", HealthList).show(found, no_incidents(self._pasts), now)
-        self.query_one("#polls", HealthList).show(self._polls, "The service was not asked yet.", now)
+        if self._view is not None:
+            self._list.show(partial(self._blocks, self._view, now))
 
-    def _host_facts(self, now: datetime) -> list[CardFacts]:
-        is_stale = self.session.vitals.health_is_stale
-        words = self.session.healthy_words
-        hosts = self._hosts or ()
-        cards = [host_card(host, self._pasts[host.platform], words, now, is_stale=is_stale) for host in hosts]
-        return cards or [no_hosts(self._links)]
+    def _blocks(self, view: HealthView, now: datetime, width: int) -> list[Block]:
+        return list(self._drawn(view, now, width))
+
+    def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[Block]:
+        session = self.session
+        rows = [
+            *(self._host_facts(view, now) or [no_hosts(view.links)]),
+            link_row(view.links, view.link_past, session.patience, now, session.vitals.wait),
+            token_row(view.links, now),
+        ]
+        yield Block((((summary(view.hosts, view.links, session.healthy_words, now), "quiet"),),))
+        for row in rows:
+            yield from (host_block(row, width), BLANK)
+        incidents = [incident_facts(one, view.failed, session.healthy_words) for one in view.incidents]
+        yield from titled("Incidents, 30 days", [*incident_blocks(incidents, now, width)], no_incidents(view.pasts))
+        yield from titled("Polls", [*poll_blocks(view.polls, now, width)], "The service was not asked yet.")
+
+    def _host_facts(self, view: HealthView, now: datetime) -> list[HostFacts]:
+        is_stale, words = self.session.vitals.health_is_stale, self.session.healthy_words
+        return [
+            host_row(
+                host,
+                view.pasts.get(host.platform, NOTHING_SEEN),
+                words,
+                now,
+                view.under_way.get(host.platform, {}),
+                is_stale=is_stale,
+            )
+            for host in view.hosts
+        ]
+
+    @property
+    def _ahead(self) -> timedelta:
+        """How far the runs' clock is ahead of ours, by which hosts are seen."""
+        return self.session.run_now() - self.session.clock()
 
     @property
     def _past_reader(self) -> Reader:

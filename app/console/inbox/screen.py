@@ -109,6 +109,15 @@ class InboxScreen(BaseScreen):
         """Put the cursor on the item of this key."""
         self._table.seek(place)
 
+    @property
+    def place(self) -> str:
+        """The item under the cursor."""
+        return "" if self._item is None else self._item.key
+
+    def return_to(self, place: str) -> None:
+        """Put the cursor on it, if it is still there."""
+        self.go_to(place)
+
     def trouble(self) -> Notice | None:
         """That nothing can be put away, if so."""
         if why := self.session.inbox.trouble:

@@ -181,8 +181,16 @@ class OrganizationsScreen(BaseScreen):
 
     def go_to(self, place: str) -> None:
         """Put the cursor on the attempt with this action, whatever was searched for."""
-        self.action_clear()
-        self._sought = place
+        self.return_to(("", place))
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The search, and the attempt under the cursor."""
+        return self.query_one(ListSearch).value, "" if self._selected is None else self._selected.key
+
+    def return_to(self, place: tuple[str, str]) -> None:
+        """Show that search, with the cursor on that attempt."""
+        self.query_one(ListSearch).value, self._sought = place
         self._reader.ask()
 
     def action_open(self) -> None:

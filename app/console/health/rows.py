@@ -1,0 +1,312 @@
+"""What the rows of the Health tab say: of the code hosts, now and over time; of our link, and of the token."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
+from math import floor
+from typing import Final
+
+from app.console.session import link_of
+from app.health import Incident, Level, Uptime, flips, incidents, slices, uptime
+from app.text import SafeText, safe_text
+from app.times import age, ago, clock_time, span
+from storage.records import HealthSpan, LinkState, PlatformHealth
+from storage.records.activity import PollSpan
+from storage.records.budget import Wait
+from widgets.badges import Badge, health_badge, run_badge
+from widgets.frame.freshness import PollTiming, freshness, trouble_word
+from widgets.health import Figure, HostFacts, IncidentFacts
+
+REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
+"""Errors that are the token's, not the link's."""
+PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
+WAIT: Final = "Polls go on by themselves; r asks now."
+_LINK_ADVICE: Final = {
+    "unreachable": f"Look at your network, then at base_url in the configuration. {WAIT}",
+    "timed_out": f"The service is slow, or something between here and there swallows the answer. {WAIT}",
+    "not_found": "Correct base_url in the configuration: it ends in the version, such as /v1.",
+    "rate_limited": "Others of the organization ask as well. Polls pause for as long as the service asked.",
+    "unusable_answer": f"Something that is not the service may be answering: look at base_url. {WAIT}",
+}
+_CONNECTING: Final = Badge("◌", "connecting…", "wait")
+RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
+
+
+OUR_LINK: Final = "our link"
+
+
+def link_row(
+    links: tuple[LinkState, ...], past: "Past", patience: PollTiming, now: datetime, wait: Wait | None = None
+) -> HostFacts:
+    """Whether the service answers at all, and when it is asked next; one that refuses the token does answer."""
+    runs = link_of(links, "runs")
+    place = " · ".join(f"{link.subject} {_poll(link, now)}" for link in links)
+    row = HostFacts(
+        "link", OUR_LINK, _CONNECTING, place=safe_text(place), history=past.history, figures=figures(past.uptimes)
+    )
+    if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
+        since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
+        if wait is not None and wait.until > now:
+            since = f"{since} · waiting until {clock_time(wait.until, now)}".removeprefix(" · ")
+        said, advice = safe_text(runs.error_message or "", limit=200), _LINK_ADVICE.get(runs.error_kind or "", WAIT)
+        badge = Badge("✗", trouble_word(runs.error_kind), "bad")
+        return replace(row, badge=badge, since=since, note=f"{said}\n{advice}".strip())
+    if runs is None or (runs.last_ok_at is None and not runs.is_failing):
+        return row
+    if runs.is_failing:
+        return replace(row, badge=Badge("✓", "answers", "good"), since="and refuses the token")
+    badge = freshness(runs, patience, now, wait)
+    return replace(row, badge=Badge("✓", "up", "good") if badge.tone == "good" else badge)
+
+
+def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
+    """Whether the service accepts the token, and lets it do what this console asks."""
+    runs = link_of(links, "runs")
+    accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="It may list runs.")
+    if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSALS):
+        return replace(accepted, badge=Badge("◌", "not known yet", "wait"), since="until the service answers")
+    since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
+    if runs.error_kind == "forbidden":
+        badge = Badge("✗", "not permitted (403)", "bad")
+        return replace(accepted, badge=badge, since=since, note=f"{PERMISSION} {RENEW}")
+    if runs.error_kind in REFUSALS:
+        word = "refused (401)" if runs.error_kind == "not_authorized" else "missing"
+        note = RENEW if runs.error_kind == "not_authorized" else safe_text(runs.error_message or RENEW, limit=300)
+        return replace(accepted, badge=Badge("✗", word, "bad"), since=since, note=note)
+    if runs.is_failing and runs.last_ok_at is not None:
+        said = f"when last asked, {ago(runs.last_ok_at, now)}; the link is down"
+        return replace(accepted, since=said, is_stale=True)
+    return accepted
+
+
+def summary(
+    hosts: Sequence[PlatformHealth], links: tuple[LinkState, ...], healthy_words: frozenset[str], now: datetime
+) -> SafeText:
+    """How many hosts are well, and when that was asked."""
+    here = [host for host in hosts if host.connected]
+    if not here:
+        return safe_text("Code hosts, and what is between this console and the service")
+    bad = sum(health_badge(host.status, healthy_words).tone != "good" for host in here)
+    hosts_text = "1 code host" if len(here) == 1 else f"{len(here)} code hosts"
+    health = link_of(links, "health")
+    asked = "" if health is None or health.last_ok_at is None else f" · asked {ago(health.last_ok_at, now)}"
+    return safe_text(f"{hosts_text}, {f'{bad} not well' if bad else 'all well'}{asked}")
+
+
+def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
+    """What stands in the place of code hosts."""
+    health, row = link_of(links, "health"), HostFacts("", "code hosts", Badge("◌", "asking…", "wait"))
+    if health is None or (health.last_ok_at is None and not health.is_failing):
+        return row
+    if health.last_ok_at is None:
+        return replace(row, badge=Badge("◌", "not known", "wait"), note="The service has not answered yet; see below.")
+    note = "Connect GitHub or GitLab in the organization's settings; it appears here by itself."
+    return replace(row, badge=Badge("○", "none connected", "quiet"), note=note)
+
+
+def _poll(link: LinkState, now: datetime) -> str:
+    if link.failing_since is not None:
+        polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
+        return f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
+    return f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
+
+
+LONGEST_WINDOW: Final = timedelta(days=30)
+WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", LONGEST_WINDOW))
+SLICES: Final = 288
+"""More than most screens have columns; several share a cell."""
+SLICE: Final = timedelta(days=1) / SLICES
+NAMED_FROM: Final = 0.5
+"""The part of a window that must have been seen before its uptime is called that of the window."""
+FLAPS: Final = 4
+"""So many changes within `FLAPPING` are called flapping."""
+FLAPPING: Final = timedelta(minutes=15)
+LONGEST_GAP: Final = timedelta(minutes=10)
+"""Samples further apart say nothing of the time between them, unless they are meant to be that far apart."""
+
+_HOST_ADVICE: Final = {
+    "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
+    "unreachable": "The service cannot reach this host: look at the host, its address and its firewall.",
+}
+_ELSE: Final = "The service has trouble with this host: look at the host's own status; until then, runs on it may fail."
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One platform's past, as it was when it was read."""
+
+    history: tuple[Level | None, ...]
+    uptimes: tuple[Uptime, ...]
+    """Of `WINDOWS`."""
+    flips: int = 0
+    """Changes between well and unwell within `FLAPPING`."""
+    incidents: tuple[Incident, ...] = ()
+    """Newest first."""
+
+
+NOTHING_SEEN: Final = Past((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How samples are read."""
+
+    healthy_words: frozenset[str]
+    hold: timedelta
+    """A recovery that is shorter ends no incident."""
+    longest_gap: timedelta
+
+    def pasts(self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime) -> dict[str, Past]:
+        """Each platform's past, by its name; those without any sample have an empty one."""
+        own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
+        return {host.platform: self._past(host, own.get(host.platform, ()), now) for host in hosts}
+
+    def link_past(self, polls: Sequence[PollSpan], now: datetime) -> Past:
+        """Our own link's, from the polls of runs, newest first."""
+        return self._uptime(_link_spans(polls, self.longest_gap), now, frozenset({_ANSWERED}))
+
+    def _uptime(self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str]) -> Past:
+        uptimes = tuple(uptime(spans, window, now, words) for _, window in WINDOWS)
+        return Past(slices(spans, now, SLICES, SLICE, words), uptimes)
+
+    def _past(self, host: PlatformHealth, spans: tuple[HealthSpan, ...], now: datetime) -> Past:
+        words = self.healthy_words
+        return replace(
+            self._uptime(spans, now, words),
+            flips=flips(spans, words, now - FLAPPING),
+            incidents=incidents(spans, words, self.hold, connected=host.connected),
+        )
+
+
+_ANSWERED: Final = "ok"
+
+
+def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
+    """Oldest first; each holds until the next one, unless that is too far away."""
+    found = [HealthSpan("", _link_word(poll.error_kind), poll.first_at, poll.last_at) for poll in reversed(polls)]
+    near = [
+        replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
+        for one, after in pairwise(found)
+    ]
+    return (*near, *found[-1:])
+
+
+def _link_word(error_kind: str | None) -> str:
+    if error_kind is None or error_kind in REFUSALS:
+        return _ANSWERED
+    return "slow" if error_kind == "rate_limited" else "unreachable"
+
+
+def host_row(
+    host: PlatformHealth,
+    past: Past,
+    healthy_words: frozenset[str],
+    now: datetime,
+    under_way: Mapping[str, int],
+    *,
+    is_stale: bool,
+) -> HostFacts:
+    """A code host's row; stale after a health poll that failed, when it shows what was true before.
+
+    `under_way` has the number of its active runs by status.
+    """
+    badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
+    where = " · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)
+    is_flapping = past.flips >= FLAPS and host.connected
+    return HostFacts(
+        f"host:{host.platform}",
+        safe_text(host.platform, limit=30),
+        badge,
+        since=_since(host, now, is_stale=is_stale),
+        place=safe_text(where),
+        under_way=tuple((run_badge(status), count) for status, count in under_way.items()),
+        history=past.history,
+        figures=figures(past.uptimes),
+        warning=f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}" if is_flapping else "",
+        note=_note(host, badge, is_stale=is_stale),
+        is_stale=is_stale or not host.connected,
+        leads=True,
+    )
+
+
+Failed = Mapping[tuple[str, datetime], tuple[int, datetime | None]]
+"""By an incident's platform and start: how many runs failed in it, and when the oldest of them was created."""
+
+
+def recent_incidents(pasts: dict[str, Past], since: datetime) -> tuple[Incident, ...]:
+    """All platforms' incidents that ended after `since` or go on, newest first; the first one is the most urgent."""
+    found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
+    return tuple(sorted(found, key=lambda one: (goes_on(one), one.start), reverse=True))
+
+
+def goes_on(incident: Incident) -> bool:
+    """Whether it is not over."""
+    return not incident.is_over and incident.recovered_at is None
+
+
+def incident_facts(incident: Incident, failed: Failed, healthy_words: frozenset[str]) -> IncidentFacts:
+    """An incident's line: what it was, and how many runs failed in it."""
+    return IncidentFacts(
+        incident_key(incident),
+        health_badge(incident.word, healthy_words),
+        safe_text(incident.platform, limit=30),
+        incident.start,
+        incident.lasted.total_seconds(),
+        goes_on(incident),
+        failed.get((incident.platform, incident.start), (0, None))[0],
+        ", ".join(_remarks(incident)),
+    )
+
+
+def incident_key(incident: Incident) -> str:
+    """The key of its line."""
+    return f"incident:{incident.platform}:{incident.start.isoformat()}"
+
+
+def no_incidents(pasts: dict[str, Past]) -> str:
+    """What stands in their place, with how much that says."""
+    seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
+    if not seen_s:
+        return "Nothing was seen of the hosts yet."
+    return f"None in the last 30 days, of which {span(seen_s)} were seen."
+
+
+def _remarks(incident: Incident) -> Iterator[str]:
+    if len(incident.words) > 1:
+        yield "also " + ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
+    if incident.recoveries:
+        yield f"flapped {incident.recoveries}x"
+    if incident.recovered_at is None and incident.is_over:
+        yield "then no longer connected"
+    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
+        yield "its end was not seen"
+
+
+def figures(uptimes: Sequence[Uptime]) -> tuple[Figure, ...]:
+    """The uptimes of `WINDOWS`, where they were seen: a longer window of which no more is known is left out."""
+    found: list[Figure] = []
+    seen_s = 0.0
+    for (name, _), up in zip(WINDOWS, uptimes, strict=True):
+        if up.share is not None and up.known_s > seen_s:
+            seen_s = up.known_s
+            # Rounded down: 100% means that nothing at all was seen to be wrong.
+            share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
+            found.append(Figure(name if up.known_share >= NAMED_FROM else "", share, span(up.known_s)))
+    return tuple(found)
+
+
+def _note(host: PlatformHealth, badge: Badge, *, is_stale: bool) -> str:
+    if is_stale:
+        return "No newer answer; the reason stands below. This is what was true then."
+    if not host.connected:
+        return "Connect it in the organization's settings; it comes back by itself."
+    return "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _ELSE)
+
+
+def _since(host: PlatformHealth, now: datetime, *, is_stale: bool) -> str:
+    checked = ago(host.checked_at, now)
+    if is_stale:
+        return f"when last asked, {checked}"
+    lasts = age(host.since, now)
+    return f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"

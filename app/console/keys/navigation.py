@@ -1,0 +1,140 @@
+"""From tab to tab and into runs, and back to what was left, with its cursor and filters."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from textual.screen import Screen
+
+from app.console.base_screen import TABS, BaseScreen
+from app.console.session import Session
+
+MOST_PLACES: Final = 100
+NOWHERE: Final = "There is nothing to go back to."
+_RETURNS: Final = frozenset(tab.name for tab in TABS)
+
+
+class Screens(Protocol):
+    """The app's screens: a stack for each tab."""
+
+    @property
+    def current_mode(self) -> str:
+        """The tab on show."""
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """What is on show."""
+
+    @property
+    def screen_stack(self) -> list[Screen[Any]]:
+        """The screens of the tab on show, from the bottom up."""
+
+    def switch_mode(self, mode: str) -> Awaitable[None]:
+        """Show a tab."""
+
+    def push_screen(self, screen: Screen[Any]) -> object:
+        """Show a screen over the others."""
+
+    def pop_screen(self) -> Awaitable[Any]:
+        """Take the topmost screen away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What was on show when it was left."""
+
+    tab: str
+    within: Any
+    """As the tab's screen told it: its filters and the key under the cursor."""
+    run_ids: tuple[str, ...] = ()
+    """The runs that were opened over it, the topmost last."""
+
+
+class Navigation:
+    """Leads to tabs, places in them and runs, and remembers the way."""
+
+    def __init__(self, screens: Screens, session: Callable[[], Session]) -> None:
+        """Prepare; the session may be another one after each switch of profiles."""
+        self._screens = screens
+        self._session = session
+        self._left: deque[Place] = deque(maxlen=MOST_PLACES)
+
+    def forget(self) -> None:
+        """Forget the way: another profile is on show."""
+        self._left.clear()
+
+    async def go(self, tab: str, place: str | None = None) -> None:
+        """Show a tab, and a place in it; without a place the tab is as it was left."""
+        before = self._here()
+        if tab == self._screens.current_mode and place is None:
+            return
+        if before is not None:
+            self._left.append(before)
+        await self._screens.switch_mode(tab)
+        if place is not None:
+            await self._uncover()
+            if isinstance(self._screens.screen, BaseScreen):
+                self._screens.screen.go_to(place)
+
+    async def back(self) -> None:
+        """Show what was left last, as it was then."""
+        if not self._left:
+            self._session().notify(NOWHERE)
+            return
+        place = self._left.pop()
+        await self._screens.switch_mode(place.tab)
+        if self._covering() != place.run_ids:
+            await self._uncover()
+        base = self._screens.screen_stack[0]
+        if isinstance(base, BaseScreen):
+            _return_to(base, place.within)
+        for run_id in place.run_ids[len(self._covering()) :]:
+            self.open_run(run_id)
+
+    def open_run(self, run_id: str | None) -> None:
+        """Show a run on the whole screen, if it is not on show."""
+        from app.console.run.screen import RunScreen
+
+        session, screen = self._session(), self._screens.screen
+        is_here = isinstance(screen, RunScreen) and screen.focused_run_id == run_id
+        if run_id is not None and session.engine is not None and not is_here:
+            self._screens.push_screen(RunScreen(session, run_id))
+
+    def _here(self) -> Place | None:
+        """What is on show; None: nothing that can be returned to."""
+        base, tab = self._screens.screen_stack[0], self._screens.current_mode
+        if tab not in _RETURNS or not isinstance(base, BaseScreen):
+            return None
+        return Place(tab, _place_of(base), self._covering())
+
+    def _covering(self) -> tuple[str, ...]:
+        """The runs that are open over the tab on show."""
+        above = self._screens.screen_stack[1:]
+        return tuple(run_id for each in above if isinstance(each, BaseScreen) and (run_id := each.focused_run_id))
+
+    async def _uncover(self) -> None:
+        """Close what is open over the tab on show, but for forms and sheets."""
+        while len(self._screens.screen_stack) > 1 and isinstance(self._screens.screen, BaseScreen):
+            await self._screens.pop_screen()
+
+
+def _place_of(screen: BaseScreen) -> Any:
+    from app.console.runs.screen import RunsScreen
+
+    if isinstance(screen, RunsScreen):
+        return screen.query_controller.now, screen.focused_run_id
+    return screen.place
+
+
+def _return_to(screen: BaseScreen, place: Any) -> None:
+    from app.console.runs.screen import RunsScreen
+
+    if not isinstance(screen, RunsScreen):
+        screen.return_to(place)
+        return
+    query, run_id = place
+    if query != screen.query_controller.now:
+        screen.query_controller.show(query)
+    if run_id is not None and run_id != screen.focused_run_id:
+        screen.table_loader.seek(run_id)

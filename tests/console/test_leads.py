@@ -1,0 +1,105 @@
+"""Everything leads on: a row opens what it is about, and backspace goes back to the row."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.console.health.loaders import HealthView, read_health
+from app.console.health.rows import Reader, figures
+from app.console.leads import of_platform, runs_lead
+from app.health import Uptime
+from app.query import parse
+from storage.cache import Cache
+from storage.records import HealthReport, HealthSample, Repository, Run, RunFilter
+from tests.console.conftest import Staged
+from widgets.health import Figure
+
+NOON = datetime(2026, 5, 1, 12, 0, 30, 5, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+async def test_back_leads_through_all_that_was_left_each_as_it_was(staged: Staged) -> None:
+    """The query and the cursor of the list; the row of another tab; a run that was open over it."""
+    async with staged() as scene:
+        await scene.press("right_square_bracket", "down", "down")
+        view, run = scene.app.screen.query_controller.now, scene.app.screen.focused_run_id  # type: ignore[attr-defined]
+        await scene.press("2", "down", "enter")
+        assert "repo:gitlab:*" in scene.text
+        await scene.press("enter")
+        opened = scene.app.screen.focused_run_id  # type: ignore[attr-defined]
+        await scene.press("4", "backspace")
+        assert scene.app.screen.focused_run_id == opened  # type: ignore[attr-defined]
+
+        await scene.press("backspace", "backspace")
+        assert "▌ gitlab" in scene.text
+
+        await scene.press("backspace")
+        assert (scene.app.screen.query_controller.now, scene.app.screen.focused_run_id) == (view, run)  # type: ignore[attr-defined]
+        await scene.press("backspace")
+        assert "There is nothing to go back to." in scene.toasts
+
+
+@pytest.mark.parametrize("platform", ["github", "gitlab"])
+def test_a_platform_is_a_query_that_finds_its_runs_alone(platform: str) -> None:
+    """In a stretch of time: its end is not in it, and no second of it is lost."""
+    lead = runs_lead(of_platform(platform), NOON, NOON + timedelta(minutes=5))
+    found = parse(lead.place or "", NOON)
+
+    assert lead.name == "runs"
+    assert not found.problems
+    assert replace(found.filter, since=None, until=None) == of_platform(platform)
+    assert found.filter.since == NOON.replace(microsecond=0)
+    assert found.filter.until == datetime(2026, 5, 1, 12, 5, 30, 999_999, tzinfo=UTC)
+
+
+def test_a_day_reads_as_a_day() -> None:
+    """Midnight in UTC is written as its date."""
+    midnight = NOON.replace(hour=0, minute=0, second=0, microsecond=0)
+
+    assert runs_lead(RunFilter(repositories=("acme/api",)), midnight, midnight + DAY).place == (
+        "repo:acme/api since:2026-05-01 -since:2026-05-02"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ((0, 0, 0), []),
+        ((360, 360, 360), [Figure("", "100%", "6m00s")]),
+        ((80_000, 90_000, 90_000), [Figure("24h", "100%", "22h13m"), Figure("", "100%", "1d01h")]),
+    ],
+)
+def test_uptime_is_said_only_of_what_was_seen(seen: tuple[float, ...], said: list[Figure]) -> None:
+    """Six minutes are no month; a longer window of which no more was seen says nothing new."""
+    windows = (DAY, 7 * DAY, 30 * DAY)
+
+    assert list(figures([Uptime(window, s, s) for window, s in zip(windows, seen, strict=True)])) == said
+
+
+async def test_an_incident_says_what_failed_in_it_on_its_platform(tmp_path: Path) -> None:
+    """By when runs ended, not by when they were created; those of another platform are not its doing."""
+    async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
+        view = await _seen(cache)
+
+    (incident,) = view.incidents
+    assert view.failed == {("gitlab", incident.start): (1, NOON - timedelta(minutes=40))}
+
+
+async def _seen(cache: Cache) -> HealthView:
+    samples = [("ok", 60), ("unreachable", 30), ("unreachable", 21), ("ok", 20), ("ok", 1)]
+    for status, minutes in samples:
+        at = NOON - timedelta(minutes=minutes)
+        await cache.store_health(HealthReport((HealthSample("gitlab", status, None, None, "{}"),)), at=at)
+    gitlab, github = Repository.parse("gitlab:acme/tools"), Repository.parse("acme/api")
+    created = NOON - timedelta(minutes=40)
+    runs = [
+        Run(f"r{n}", status, "main", repository, created, NOON - timedelta(minutes=ended), "{}")
+        for n, (status, repository, ended) in enumerate(
+            [("failed", gitlab, 25), ("failed", gitlab, 5), ("completed", gitlab, 25), ("failed", github, 25)]
+        )
+    ]
+    await cache.store_runs(runs, asked_at=NOON)
+    reader = Reader(frozenset({"ok"}), timedelta(minutes=2), timedelta(minutes=40))
+    return await read_health(cache, reader, NOON, timedelta(0), HealthView())
