@@ -264,9 +264,7 @@ class Cache:
         await self._index("repository")
         return await self.reader.run(partial(insights.repositories, since=since))
 
-    async def failed_between(
-        self, wanted: RunFilter, start: datetime, end: datetime
-    ) -> tuple[int, datetime | None]:
+    async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> tuple[int, datetime | None]:
         """How many of these runs ended as failed between two times, and when the oldest of them was created."""
         from storage.cache import insights
 
