@@ -137,7 +137,7 @@ def _turn_body(turn: Turn, used: Figures | None, findings: bytes | None) -> dict
         "additions": turn.additions,
         "deletions": turn.deletions,
         "usage": None if used is None else used.document(),
-        "findings": None if findings is None else json.loads(findings),
+        "findings": None if findings is None else json.loads(findings)["findings"],
     }
 
 

@@ -228,7 +228,7 @@ class TurnExecution:
     def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
         found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
-        keep(self._database, attempt.turn, found, lambda text: attempt.say(text, self._clock))
+        keep(self._database, attempt.turn, base, found, lambda text: attempt.say(text, self._clock))
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)

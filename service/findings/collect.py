@@ -29,7 +29,6 @@ _CONTEXT_LINES: Final = 5
 _LARGEST_KEPT: Final = 256 << 10
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_KEPT: Final = TypeAdapter(tuple[IdentifiedFinding, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +41,39 @@ class Collected:
     """For the turn's log: what was wrong with what it wrote."""
 
 
-def keep(database: Database, turn: Turn, collected: Collected, say: Callable[[str], None]) -> None:
-    """Keep what a turn's agent found, unless another attempt has the turn; tell what was wrong with it."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a turn."""
+
+    base: str | None
+    """The commit that the agent looked at; None: the repository was empty."""
+    findings: tuple[IdentifiedFinding, ...]
+
+
+_KEPT: Final = TypeAdapter(Kept)
+
+
+def packed(kept: Kept) -> bytes:
+    """Return findings as they are kept."""
+    return _KEPT.dump_json(kept)
+
+
+def unpacked(data: bytes) -> Kept:
+    """Return the findings that were kept."""
+    return _KEPT.validate_json(data)
+
+
+def keep(database: Database, turn: Turn, base: str | None, collected: Collected, say: Callable[[str], None]) -> None:
+    """Keep what a turn's agent found, unless another attempt has the turn; tell what was wrong with it.
+
+    `base`: the commit that it looked at.
+    """
     for remark in collected.remarks:
         say(remark)
     if collected.findings is not None:
         with database.write() as connection:
             key = (turn.run_id, turn.number)
-            turn_files.put(connection, key, turn.attempt, turn_files.FINDINGS, packed(collected.findings))
+            turn_files.put(connection, key, turn.attempt, turn_files.FINDINGS, packed(Kept(base, collected.findings)))
 
 
 def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
@@ -84,16 +108,6 @@ def clear(tree: Path) -> None:
     for path in FILES:
         with contextlib.suppress(OSError), _folder_of(tree, path) as folder:
             os.unlink(path.rpartition("/")[2], dir_fd=folder)
-
-
-def packed(findings: tuple[IdentifiedFinding, ...]) -> bytes:
-    """Return findings as they are kept."""
-    return _KEPT.dump_json(findings)
-
-
-def unpacked(kept: bytes) -> tuple[IdentifiedFinding, ...]:
-    """Return the findings that were kept."""
-    return _KEPT.validate_json(kept)
 
 
 def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:

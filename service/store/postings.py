@@ -4,12 +4,13 @@ A posting says what is wanted, not what to do: wanted again before it was posted
 any moment costs a repetition, and every repetition looks first at what is there.
 """
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
 
-from service.store import agents, runs
+from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
 from service.store.schema import columns_of, postings, turns
@@ -69,7 +70,7 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
 def at_end(connection: sa.Connection, run_id: str, number: int, outcome: "TurnOutcome", state: str, now: int) -> None:
     """Ask for what a turn that ended is to show, in the transaction that ends it.
 
-    `state`: `success`, `failure` or `error`. A review is asked for by what has its findings.
+    `state`: `success`, `failure` or `error`.
     """
     run = runs.by_id(connection, run_id)
     agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
@@ -84,6 +85,11 @@ def at_end(connection: sa.Connection, run_id: str, number: int, outcome: "TurnOu
     if plan is not None and plan.pull_request != "off" and outcome.commit_sha:
         wanted = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
         want(connection, run_id, number, "pull_request", "", wanted, now)
+    kept = turn_files.content(connection, (run_id, number), turn_files.FINDINGS)
+    if plan is not None and plan.review and state == "success" and kept is not None:
+        reported = json.loads(kept)
+        wanted = {"commit": outcome.commit_sha or reported["base"], "findings": reported["findings"]}
+        want(connection, run_id, number, "review", "", wanted, now)
 
 
 def want(

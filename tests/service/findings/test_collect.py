@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from service.execution.secrets import Secrets
-from service.findings.collect import Collected, clear, collect, packed, unpacked
+from service.findings.collect import Collected, Kept, clear, collect, packed, unpacked
 from service.findings.document import MOST, FindingsFile
 from tests.service_process import ROOT
 
@@ -79,7 +79,7 @@ def test_texts_are_printable_and_hold_no_secret(tmp_path: Path) -> None:
 
     assert one.title.startswith("a \u241b[2J[masked]xxx")
     assert (len(one.title), one.message) == (300, "one\ntwo\ufffd")
-    assert unpacked(packed((one,))) == (one,)
+    assert unpacked(packed(Kept("a", (one,)))) == Kept("a", (one,))
 
 
 @pytest.mark.parametrize(
