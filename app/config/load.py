@@ -151,6 +151,7 @@ def _console(table: Table) -> ConsoleSettings:
         health_ok=tuple(word.casefold() for word in table.texts("health_ok", base.health_ok)),
         send_cap=table.whole("send_cap", base.send_cap, least=1, most=_LARGEST_SEND_CAP),
         mouse=table.flag("mouse", default=base.mouse),
+        tour=table.flag("tour", default=base.tour),
     )
     table.finish()
     used = set(re.findall(r"\{([^{}]*)\}", console.run_url))

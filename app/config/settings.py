@@ -124,6 +124,8 @@ class ConsoleSettings:
     """Maximum number of runs that one instruction may go to."""
     mouse: bool = True
     """False: leave the mouse to the terminal, for selecting text."""
+    tour: bool = False
+    """Show a newcomer around, in a line above the keys."""
 
 
 Markup = Literal["text", "markdown", "html"]

@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
 from app.config import Profile, Settings, load
-from app.demo.history import make as make_history
-from app.demo.world import DemoError, World, build
+from app.demo.history import execute, seed_month
+from app.demo.world import GRACE_S, DemoError, World, build, resume
 
 Show = Callable[[Settings, Profile], int]
 """Shows a profile until the user leaves; returns the exit code."""
@@ -24,22 +26,57 @@ Show = Callable[[Settings, Profile], int]
 def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
     """Build the demo's world, show it until the user leaves, and take it down; the process's exit code.
 
-    Without `show` the service runs until SIGINT or SIGTERM; without a folder everything lies in a new temporary one.
+    Without `show` the service executes a few runs and nothing else, until SIGINT or SIGTERM. Without a folder all of it
+    lies in a new temporary one; a folder that was kept is taken up again.
 
     Raises:
         DemoError: The demo could not be set up; the message says what to do.
     """
-    with _ended_by_signals(), _folder(folder, keep=keep) as place, _world(place) as world:
+    if show is not None:
+        # The console takes as long to import as the service to start.
+        threading.Thread(target=import_module, args=("app.console.app",), daemon=True).start()
+    with _ended_by_signals(), _folder(folder, keep=keep) as place, _world(place, is_live=show is not None) as world:
         settings, profile = world.configuration()
-        _say("Executing a few runs on them…")
-        asyncio.run(make_history(settings, profile))
         if show is None:
+            _say("Executing a few runs on them…")
+            asyncio.run(_execute(settings, profile))
             print(world.announcement(), flush=True)  # noqa: T201 — the line that scripts wait for
             status = world.service.process.wait()
             log = world.log.read_text(errors="replace")
             raise DemoError(f"The demo's service ended by itself, with status {status}.", log)
-        return show(settings, profile)
+        with _team_at_work(world):
+            return show(settings, profile)
     return 0  # A demo without a console ends by a signal, after everything was taken down.
+
+
+async def _execute(settings: Settings, profile: Profile) -> None:
+    from app.engine import Engine
+
+    async with await Engine.open(settings, profile, actor="demo") as engine:
+        await execute(engine)
+
+
+@contextmanager
+def _team_at_work(world: World) -> Iterator[None]:
+    """Have runs start, a code host fail and rules decide, in a process of their own, for as long as this lasts."""
+    command = [sys.executable, "-P", "-m", "app.demo.live", str(world.folder)]
+    with (world.folder / "live.log").open("ab") as log:
+        team = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True, start_new_session=True
+        )
+    assert team.stdin is not None  # noqa: S101 — Popen was given a pipe
+    try:
+        # It ends when this pipe does, even if the demo is killed.
+        team.stdin.write("\n" if world.is_resumed else f"{world.service.lab_token}\n")
+        team.stdin.flush()
+        yield
+    finally:
+        team.stdin.close()
+        try:
+            team.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            team.kill()
+            team.wait()
 
 
 class _Interrupted(BaseException):
@@ -69,6 +106,7 @@ def _ended_by_signals() -> Iterator[None]:
 def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
     was_there = folder is not None and folder.exists()
     place = _made(folder)
+    keep = keep or _is_kept(place)
     try:
         yield place
     finally:
@@ -80,13 +118,21 @@ def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
                 place.mkdir(exist_ok=True)
 
 
+def _is_kept(place: Path) -> bool:
+    return (place / "config.toml").exists() and (place / "service").is_dir()
+
+
 def _ways_back(place: Path) -> str:
-    kept = f"Everything is kept in {place}."
-    if not (place / "config.toml").exists():
+    kept = f"Everything is kept in {place}; the repositories are in {place / 'repositories'}."
+    if not _is_kept(place):
         return kept
     port = urlsplit(load(place / "config.toml", {}).profile().base_url).port
     folder, config = shlex.quote(str(place / "service")), shlex.quote(str(place / "config.toml"))
-    return f"{kept} Its service: runwarden serve --data-dir {folder} --port {port}\nA look: runwarden --config {config}"
+    back = f"Come back: runwarden demo --folder {shlex.quote(str(place))}"
+    return (
+        f"{kept}\n{back}\nIts service alone: runwarden serve --data-dir {folder} --port {port}\n"
+        f"A look: runwarden --config {config}"
+    )
 
 
 def _made(folder: Path | None) -> Path:
@@ -98,16 +144,17 @@ def _made(folder: Path | None) -> Path:
     except OSError as error:
         what = "A temporary folder" if folder is None else str(folder)
         raise DemoError(f"{what} cannot be made: {error.strerror}. Name a folder with --folder.") from error
-    if not is_empty:
-        raise DemoError(f"{folder} is not empty. Name a new folder; the demo builds everything from scratch.")
+    if not is_empty and not _is_kept(folder):
+        raise DemoError(f"{folder} is not empty, and no demo was kept in it. Name a new folder with --folder.")
     return folder.resolve()
 
 
 @contextmanager
-def _world(place: Path) -> Iterator[World]:
-    _say("Making three repositories and starting the service…")
+def _world(place: Path, *, is_live: bool) -> Iterator[World]:
+    is_kept = _is_kept(place)
+    _say(f"Starting the demo that was kept in {place}…" if is_kept else _banner(place, is_live=is_live))
     try:
-        world = build(place)
+        world = resume(place) if is_kept else build(place, is_live=is_live)
     except subprocess.CalledProcessError as error:
         raise DemoError(f"git could not make the demo's repositories: {error.stderr.strip()}") from error
     except FileNotFoundError as error:
@@ -115,9 +162,21 @@ def _world(place: Path) -> Iterator[World]:
     except OSError as error:
         raise DemoError(f"The demo cannot be built in {place}: {error.strerror}. Name another --folder.") from error
     try:
+        if is_live and not is_kept:
+            seed_month(world.service)
         yield world
     finally:
         world.service.stop()
+
+
+def _banner(place: Path, *, is_live: bool) -> str:
+    if not is_live:
+        return "Making four repositories and starting the service…"
+    return (
+        "Making four repositories and starting a service on this machine.\n"
+        "The month of history is made up by the service's lab. Runs from now on are real: agents work in\n"
+        f"{place / 'repositories'}, at the pace of a model."
+    )
 
 
 def _say(text: str) -> None:

@@ -1,16 +1,23 @@
-"""The demo's history: a few real runs and an organization."""
+"""The demo's history: the first runs, which really happen, and a team's month, which the service's lab makes up."""
 
 import asyncio
-from typing import Final
+import json
+import urllib.request
+from typing import TYPE_CHECKING, Any, Final
 
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
-from app.config import Profile, Settings
-from app.engine import Engine
+from app.demo.repositories import REPOSITORIES
+from app.demo.world import AGENTS, ServiceProcess
 from storage.records import Repository
+
+if TYPE_CHECKING:
+    from app.engine import Engine
 
 PATIENCE_S: Final = 30.0
 """How long the demo waits for its first runs; a slow machine then shows them still working."""
 POLL_S: Final = 0.2
+MONTH_RUNS: Final = 1000
+_LAB_S: Final = 60.0
 
 FIRST: Final[tuple[WriteRequest, ...]] = (
     StartRun(
@@ -30,30 +37,57 @@ LAST: Final[tuple[WriteRequest, ...]] = (
     StartAgent("security-review", "acme/api", "fix/login-timeout"),
     StartRun("Review the billing code.", Repository.parse("acme/api")),
 )
-"""Started when everything else is done, so that the console opens on something that moves."""
+"""Started when everything else is done."""
 
 
-async def make(settings: Settings, profile: Profile) -> None:
-    """Carry out the history through the ledger, as the forms would."""
-    async with await Engine.open(settings, profile, actor="demo") as engine:
-        first = [await engine.actions.submit(request) for request in FIRST]
-        await _settled(engine)
-        conversation = await engine.cache.detail(first[0].result_id or "")
-        if conversation is not None and conversation.is_final:
-            run = conversation.run
-            await engine.actions.submit(ContinueRun(run.run_id, SECOND_TURN, run.repository))
-        for request in LAST:
-            await engine.actions.submit(request)
-        await engine.refresh()
+async def execute(engine: "Engine") -> None:
+    """Have the first runs executed, through the ledger as the forms would."""
+    first = [await engine.actions.submit(request) for request in FIRST]
+    await _settled(engine, {action.result_id for action in first})
+    conversation = await engine.cache.detail(first[0].result_id or "")
+    if conversation is not None and conversation.is_final:
+        run = conversation.run
+        await engine.actions.submit(ContinueRun(run.run_id, SECOND_TURN, run.repository))
+    for request in LAST:
+        await engine.actions.submit(request)
+    await engine.refresh()
 
 
-async def _settled(engine: Engine) -> None:
+async def _settled(engine: "Engine", run_ids: set[str | None]) -> None:
     try:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 await engine.runs.refresh()
-                if not await engine.cache.active_runs():
+                if not run_ids & {row.run_id for row in await engine.cache.active_runs()}:
                     return
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
         return
+
+
+def seed_month(service: ServiceProcess) -> None:
+    """Have the lab make up a month of a team's runs, until now."""
+    ask_lab(
+        service.base_url,
+        service.lab_token,
+        "/runs",
+        {
+            "organization": "acme",
+            "runs": MONTH_RUNS,
+            "span": "30d",
+            "rhythm": "team",
+            "repositories": len(REPOSITORIES),
+            "agents": list(AGENTS),
+        },
+    )
+
+
+def ask_lab(base_url: str, token: str, path: str, order: dict[str, Any]) -> None:
+    """Order something of the service's lab, which is no part of the API: the service of this demo, on loopback."""
+    request = urllib.request.Request(  # noqa: S310 — the demo's own address
+        f"{base_url.removesuffix('/v1')}/_lab{path}",
+        json.dumps(order).encode(),
+        {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=_LAB_S):
+        pass

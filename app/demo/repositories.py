@@ -28,8 +28,14 @@ class SampleRepository:
 REPOSITORIES: Final = (
     SampleRepository("acme/api", "github", "acme-api", {"fix/login-timeout": "fix-login-timeout"}),
     SampleRepository("acme/web", "github", "acme-web", {"agent/dark-mode": "agent-dark-mode"}),
+    SampleRepository("acme/pipeline", "github", "acme-pipeline", {"feature/retries": "feature-retries"}),
     SampleRepository("platform/tools", "gitlab", "platform-tools", {}),
 )
+
+
+def bare_path(repository: SampleRepository, root: Path) -> Path:
+    """Where a bare repository lies below `root`."""
+    return root / repository.platform / f"{repository.name}.git"
 
 
 def make(repository: SampleRepository, root: Path) -> Path:
@@ -38,7 +44,7 @@ def make(repository: SampleRepository, root: Path) -> Path:
     Raises:
         subprocess.CalledProcessError: git failed; its own words are in `stderr`.
     """
-    bare = root / repository.platform / f"{repository.name}.git"
+    bare = bare_path(repository, root)
     with tempfile.TemporaryDirectory(prefix="runwarden-sample-") as folder:
         work = Path(folder)
         _git(work, "init", "--quiet", "--initial-branch=main", ".")

@@ -5,13 +5,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from app.api.requests import Json
 from app.config import Profile, Settings, load
-from app.demo.repositories import REPOSITORIES, make
+from app.demo.repositories import REPOSITORIES, SAMPLES, bare_path, make
 from app.text import safe_block
 
 GRACE_S: Final = 15.0
@@ -35,6 +37,8 @@ class ServiceProcess:
 
     process: subprocess.Popen[str]
     base_url: str
+    lab_token: str = ""
+    """Opens its lab. Empty: it has none."""
 
     def stop(self) -> None:
         """Stop it, by force if it takes too long."""
@@ -46,7 +50,7 @@ class ServiceProcess:
             self.process.wait()
 
 
-def administer(arguments: list[str]) -> dict[str, object]:
+def administer(arguments: list[str]) -> dict[str, Any]:
     """Run an administration command of the service and return its JSON document.
 
     Raises:
@@ -62,17 +66,17 @@ def administer(arguments: list[str]) -> dict[str, object]:
     )
     if done.returncode != 0:
         raise DemoError("The demo's service could not be set up.", done.stderr or done.stdout)
-    document: dict[str, object] = json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
-def start(data_dir: Path, log: Path) -> ServiceProcess:
-    """Start the service on a free loopback port and wait until it accepts connections.
+def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
+    """Start the service on loopback and wait until it accepts connections.
 
     Raises:
         DemoError: It ended before it was ready.
     """
-    arguments = ["serve", "--data-dir", str(data_dir), "--port", "0", "--stop-with-stdin"]
+    arguments = ["serve", "--data-dir", str(data_dir), "--stop-with-stdin", *options]
     with log.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "service", *arguments],
@@ -91,16 +95,20 @@ def start(data_dir: Path, log: Path) -> ServiceProcess:
         raise DemoError(
             f"The demo's service ended with status {status} before it was ready.", log.read_text(errors="replace")
         )
-    return ServiceProcess(process, str(json.loads(line)["base_url"]))
+    told = json.loads(line)
+    return ServiceProcess(process, str(told["base_url"]), str(told.get("lab_token", "")))
 
 
-REVIEWER: Final = ("{python}", "-P", "-m", "service.reviewer")
+AGENT: Final = Path(__file__).with_name("agent.py")
+EDITS: Final = SAMPLES / "edits.toml"
 AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "reviewer": REVIEWER,
-    "security-review": (*REVIEWER, "--input", "focus=security"),
-    "housekeeping": (*REVIEWER, "--input", "focus=style"),
+    "reviewer": ("18", "-"),
+    "security-review": ("30", "-", "--input", "focus=security"),
+    "housekeeping": ("45", "-", "--input", "focus=style"),
+    "fixer": ("40", str(EDITS)),
 }
-"""Name to command: the reviewer that ships, as it is and with a narrower eye."""
+"""Name to the arguments of the demo's agent: its usual seconds (none without a console), what it can mend (`-`:
+nothing), and with what inputs it calls the reviewer that ships."""
 OFFER: Final = "PARTNER-DEMO"
 
 
@@ -113,6 +121,8 @@ class World:
     token: str
     repositories: Mapping[str, Path]
     """Name to bare repository."""
+    is_resumed: bool = False
+    """Whether it was kept, and is taken up again."""
 
     @property
     def service_dir(self) -> Path:
@@ -143,20 +153,40 @@ class World:
         return settings, settings.profile()
 
 
-def build(folder: Path) -> World:
-    """Create the repositories, then set up and start the service.
+def build(folder: Path, *, is_live: bool) -> World:
+    """Create the repositories, and set up and start the service, all at the same time.
 
     Raises:
         DemoError: The service could not be set up or started.
         subprocess.CalledProcessError: git failed.
     """
-    repositories = {repository.name: make(repository, folder / "repositories") for repository in REPOSITORIES}
     setup = folder / "service-setup.json"
-    setup.write_text(json.dumps(_setup(folder / "repositories"), indent=2), encoding="utf-8")
-    token = _token(administer(["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"]))
-    service = start(_service_dir(folder), _log(folder))
-    _configure(folder, service.base_url, token)
-    return World(folder, service, token, repositories)
+    setup.write_text(json.dumps(_setup(folder / "repositories", is_live=is_live), indent=2), encoding="utf-8")
+    options = ("--lab",) if is_live else ()
+    with ThreadPoolExecutor() as pool:
+        applied = pool.submit(administer, ["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"])
+        made = [pool.submit(make, repository, folder / "repositories") for repository in REPOSITORIES]
+        service = start(_service_dir(folder), _log(folder), "--port", "0", *options)
+    try:
+        tokens = {each["alias"]: each["value"] for each in applied.result()["organizations"][0]["tokens"]}
+        repositories = {each.name: path.result() for each, path in zip(REPOSITORIES, made, strict=True)}
+        write_configuration(folder, service.base_url, tokens, is_live=is_live)
+    except BaseException:
+        service.stop()
+        raise
+    return World(folder, service, tokens["demo"], repositories)
+
+
+def resume(folder: Path) -> World:
+    """Start the service of a folder that was kept, where it was.
+
+    Raises:
+        DemoError: The service could not be started.
+    """
+    port = urlsplit(load(folder / "config.toml", {}).profile().base_url).port
+    service = start(_service_dir(folder), _log(folder), "--lab", "--port", str(port))
+    repositories = {each.name: bare_path(each, folder / "repositories") for each in REPOSITORIES}
+    return World(folder, service, (folder / "token").read_text("utf-8"), repositories, is_resumed=True)
 
 
 def _service_dir(folder: Path) -> Path:
@@ -167,13 +197,13 @@ def _log(folder: Path) -> Path:
     return folder / "service.log"
 
 
-def _setup(repositories: Path) -> dict[str, Json]:
+def _setup(repositories: Path, *, is_live: bool) -> dict[str, Json]:
     """The input of `runwarden service apply`."""
     organization: dict[str, Json] = {
         "name": "Acme Demo",
         "slug": "acme",
         "entitlements": ["ServiceAPI", "CreateOrganizations"],
-        "tokens": [{"alias": "demo", "scopes": ["admin"]}],
+        "tokens": [{"alias": alias, "scopes": ["admin"]} for alias in ("demo", "team")],
         "hosts": [
             {"platform": "github", "probe": "git", "clone_url": f"{repositories}/github/{{path}}.git"},
             {
@@ -189,24 +219,53 @@ def _setup(repositories: Path) -> dict[str, Json]:
     return {
         "organizations": [organization],
         "offers": [{"code": OFFER, "kind": "partner"}],
-        "agents": [{"name": name, "argv": list(argv)} for name, argv in AGENTS.items()],
+        "agents": [
+            {"name": name, "argv": ["{python}", "-P", str(AGENT), pace if is_live else "0", *rest]}
+            for name, (pace, *rest) in AGENTS.items()
+        ],
     }
 
 
-def _token(applied: dict[str, Any]) -> str:
-    return str(applied["organizations"][0]["tokens"][0]["value"])
-
-
-def _configure(folder: Path, base_url: str, token: str) -> None:
-    secret = folder / "token"
-    with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(token)
-    (folder / "config.toml").write_text(
-        f"data_dir = {json.dumps(str(folder / 'client'))}\n\n"
-        "[poll]\nruns_s = 2\nhealth_s = 5\n\n"
+def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], *, is_live: bool) -> None:
+    """Write the configuration of the console, and that of the team whose runs it watches."""
+    repositories = (
         "[repositories]\n"
         f'"*" = {json.dumps(f"{folder}/repositories/github/{{path}}.git")}\n'
         f'"gitlab:*" = {json.dumps(f"{folder}/repositories/gitlab/{{path}}.git")}\n\n'
-        f"[profiles.demo]\nbase_url = {json.dumps(base_url)}\ntoken_file = {json.dumps(str(secret))}\n",
-        encoding="utf-8",
     )
+    at_work = RULES.replace("MESSAGES", json.dumps(str(folder / "messages.log"))) if is_live else ""
+    tour = "[console]\ntour = true\n\n" if is_live else ""
+    for alias, file, extra in (("demo", "config", f"{tour}{at_work}"), ("team", "team", "")):
+        secret = folder / ("token" if alias == "demo" else f"{alias}-token")
+        with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as written:
+            written.write(tokens[alias])
+        (folder / f"{file}.toml").write_text(
+            f"data_dir = {json.dumps(str(folder / ('client' if alias == 'demo' else alias)))}\n\n"
+            f"[poll]\nruns_s = 2\nhealth_s = 5\n\n{repositories}"
+            f"[profiles.{alias}]\nbase_url = {json.dumps(base_url)}\ntoken_file = {json.dumps(str(secret))}\n\n{extra}",
+            encoding="utf-8",
+        )
+
+
+RULES: Final = """\
+[[automations]]
+name = "second chance"
+on = { run = "failed", repository = "acme/*" }
+do = { continue = "The run failed. Find out why, fix it, and finish the job." }
+limit = { per_conversation = 1 }
+approval = true
+
+[[automations]]
+name = "nightly housekeeping"
+on = { schedule = "0 3 * * mon-fri" }
+do = { agent = "housekeeping", repository = "acme/web" }
+
+[[automations]]
+name = "tell of a bad host"
+on = { health = "not ok", for = "15s" }
+do = { notify = "team" }
+
+[notify.routes.team]
+command = ["sh", "-c", 'printf "%s\\n" "$1" >> "$2"', "sh", "{title}", MESSAGES]
+"""
+"""Three automations: one that asks first, one at a time, and one that tells."""

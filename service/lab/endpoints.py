@@ -1,9 +1,9 @@
 """The lab's endpoints under /_lab, opened by its own token."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api import errors
 from service.api.bodies import ReadBody
@@ -12,8 +12,10 @@ from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_r
 from service.lab import history
 from service.lab.faults import Fault
 from service.lab.lab import PREFIX, Lab
+from service.store.agents import DEFAULT_NAME
 
 _CENTURY_S = CENTURY_MICROS // SECOND_MICROS
+_TEAM_RUNS = 100_000
 
 
 class ClockShift(BaseModel):
@@ -38,6 +40,16 @@ class HistoryRequest(BaseModel):
     """RFC 3339; None: now."""
     active: Annotated[int, Field(ge=0)] = 0
     repositories: Annotated[int, Field(ge=1, le=99)] = 12
+    agents: Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(min_length=1, max_length=20)] = [
+        DEFAULT_NAME
+    ]
+    rhythm: Literal["even", "team"] = "even"
+
+    @model_validator(mode="after")
+    def _fits(self) -> "HistoryRequest":
+        if self.rhythm == "team" and (self.active or self.runs > _TEAM_RUNS):
+            raise ValueError(f"the rhythm of a team has no active runs, and at most {_TEAM_RUNS:,}")
+        return self
 
 
 def build(lab: Lab) -> FastAPI:
@@ -107,7 +119,15 @@ def make_history(
     if until > lab.context.clock() + CENTURY_MICROS:
         raise bad_request("invalid_request", "until: more than 100 years from now")
     spec = history.HistorySpec(
-        request.organization, request.runs, request.seed, span, until, request.active, request.repositories
+        request.organization,
+        request.runs,
+        request.seed,
+        span,
+        until,
+        request.active,
+        request.repositories,
+        tuple(request.agents),
+        team=request.rhythm == "team",
     )
     try:
         return history.make(lab.context.database, spec)

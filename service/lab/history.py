@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import SECOND_MICROS
+from service.lab.rhythm import Moment, moments
 from service.reference import default_branch
 from service.store import organizations, repositories
 from service.store.agents import DEFAULT_NAME
@@ -22,6 +23,8 @@ from service.store.schema import runs, turns
 
 _BATCH: Final = 10_000
 _FAILED_SHARE: Final = 0.12
+_AGAIN_SHARE: Final = 0.15
+_BRANCH_SHARE: Final = 0.4
 _TYPICAL_S: Final = 240
 _LONGEST_S: Final = 3600
 _TASKS: Final = (
@@ -29,8 +32,18 @@ _TASKS: Final = (
     *("Add dark mode", "Find dead code", "Harden the upload", "Speed up the search", "Document the API"),
 )
 
-Row = tuple[dict[str, Any], dict[str, Any]]
-"""A run and its turn."""
+_BRANCHES: Final = (
+    "main",
+    "fix/login-timeout",
+    "feature/invoices",
+    "feature/search",
+    "chore/dependencies",
+    "release/2.4",
+)
+_REQUESTERS: Final = ("ada", "grace", "linus", "margaret", "nightly")
+
+Row = tuple[dict[str, Any], list[dict[str, Any]]]
+"""A run and its turns."""
 
 
 class UnknownOrganizationError(Exception):
@@ -55,6 +68,10 @@ class HistorySpec:
     active: int
     """How many of the newest runs are queued or working, and stay so: they are never executed."""
     repositories: int
+    agents: tuple[str, ...] = (DEFAULT_NAME,)
+    """Whose runs they are, by name."""
+    team: bool = False
+    """A team's days, with its nights, weekends and troubles, instead of one run after another."""
 
 
 def make(database: Database, spec: HistorySpec) -> dict[str, Any]:
@@ -70,7 +87,8 @@ def make(database: Database, spec: HistorySpec) -> dict[str, Any]:
         if owner is None:
             raise UnknownOrganizationError(spec.organization)
         known = repositories.of(connection, owner.id)
-    rows = _rows(spec, owner.id, _places(known, spec.repositories))
+    places = _places(known, spec.repositories)
+    rows = _team_rows(spec, owner.id, places) if spec.team else _rows(spec, owner.id, places)
     made = 0
     while batch := list(itertools.islice(rows, _BATCH)):
         _insert(database, batch)
@@ -83,7 +101,7 @@ def _insert(database: Database, batch: list[Row]) -> None:
         # One transaction for each batch: other writers wait for a moment, not for the whole history.
         with database.write() as connection:
             connection.execute(sa.insert(runs), [run for run, _ in batch])
-            connection.execute(sa.insert(turns), [turn for _, turn in batch])
+            connection.execute(sa.insert(turns), [turn for _, taken in batch for turn in taken])
     except sa.exc.IntegrityError as error:
         raise HistoryExistsError from error
 
@@ -120,10 +138,38 @@ def _rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[R
             status, lasted = ("working", min(lasted, SECOND_MICROS)) if rng.random() < 1 / 2 else ("queued", 0)
         run_id = f"run_{ids.ulid(created_at, rng.getrandbits)}"
         task = _TASKS[int(len(_TASKS) * rng.random())]
-        yield _pair(owner, place, run_id, task, status, created_at, lasted)
+        yield _row(owner, place, run_id, task, status, created_at, lasted)
 
 
-def _pair(owner: str, place: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int) -> Row:
+def _team_rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[Row]:
+    rng = random.Random(spec.seed)  # noqa: S311 — repeatable on purpose
+    for moment in moments(rng, spec.until - spec.span_micros, spec.until, spec.runs):
+        place = rng.choices(places, [1 / (1 + rank) for rank in range(len(places))])[0]
+        yield _team_row(spec, owner, place, moment, rng)
+
+
+def _team_row(spec: HistorySpec, owner: str, place: Repository, moment: Moment, rng: random.Random) -> Row:
+    failure = moment.failure(place.platform, rng)
+    lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
+    lasted = min(lasted, max(SECOND_MICROS, spec.until - moment.at))  # All of it is over by then.
+    run_id = f"run_{ids.ulid(moment.at, rng.getrandbits)}"
+    task, status = rng.choice(_TASKS), "completed" if failure is None else "failed"
+    run, taken = _row(owner, place, run_id, f"{task}.", status, moment.at, lasted)
+    run |= {"agent": rng.choice(spec.agents), "metadata": {"requested_by": rng.choice(_REQUESTERS)}}
+    if rng.random() < _BRANCH_SHARE:
+        run["branch"] = rng.choice(_BRANCHES)
+    (turn,) = taken
+    turn |= {"summary": f"{task}: done (seeded by the lab)." if failure is None else None, "failure": failure}
+    if failure is None and rng.random() < _AGAIN_SHARE:
+        half = moment.at + lasted // 2
+        again = turn | {"number": 2, "instructions": "And the tests?", "accepted_at": half}
+        again |= {"dispatched_at": half, "started_at": half}
+        turn["finished_at"], run["turn"] = half, 2
+        taken.append(again)
+    return run, taken
+
+
+def _row(owner: str, place: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int) -> Row:
     ended = created_at + lasted if status in {"completed", "failed"} else None
     run = {
         "id": run_id,
@@ -155,4 +201,4 @@ def _pair(owner: str, place: Repository, run_id: str, task: str, status: str, cr
         "summary": task if status == "completed" else None,
         "failure": "made up by the lab" if status == "failed" else None,
     }
-    return run, turn
+    return run, [turn]

@@ -1,0 +1,103 @@
+"""The demo's agent: it reads a checkout at the pace of a model, then mends something or has the reviewer write.
+
+It runs inside the sandbox, where this file and the standard library are all there is of the program.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+SHORTEST_S: Final = 6.0
+LONGEST_S: Final = 150.0
+LINES_MOST: Final = 3
+"""Lines of a file that are quoted in the log."""
+THOUGHTS: Final = (
+    "who calls this, and with what?",
+    "what happens when it is empty?",
+    "is there a test that would have failed?",
+    "reading it again with the change in mind",
+    "comparing with the file beside it",
+    "nothing to say here",
+)
+
+
+def main(pace_s: float, edits: Path | None, reviewer: list[str]) -> int:
+    """Do one turn in about `pace_s` seconds; 1 when the repository's own tests failed."""
+    raw = sys.stdin.buffer.read()
+    task: dict[str, Any] = json.loads(raw)
+    rng = random.Random(f"{task['run_id']} {task['turn']}")  # noqa: S311 — a pace, not a secret
+    _read_all(rng, pace_s)
+    if edits is None:
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "service.reviewer", *reviewer], input=raw, check=False
+        ).returncode
+    title = _mend(edits, rng)
+    if status := _test():
+        return status
+    if target := os.environ.get("RUNWARDEN_RESULT"):
+        Path(target).write_text(json.dumps({"summary": f"{title}.", "commit_message": title}), "utf-8")
+    _say(f"Done: {title}.")
+    return 0
+
+
+def _read_all(rng: random.Random, pace_s: float) -> None:
+    """Read the checkout's files one after the other, and again, until the time is over."""
+    if not pace_s:
+        return
+    until = time.monotonic() + min(LONGEST_S, max(SHORTEST_S, pace_s * rng.lognormvariate(0, 0.7)))
+    files = sorted(path for path in Path().rglob("*") if path.is_file() and ".git" not in path.parts)
+    _say(f"{len(files)} files to read.")
+    while time.monotonic() < until:
+        path = rng.choice(files)
+        lines = path.read_text("utf-8", "replace").splitlines()
+        _say(f"read {path} ({len(lines)} lines)")
+        for number in sorted(rng.sample(range(len(lines)), min(LINES_MOST, len(lines)))):
+            time.sleep(min(rng.uniform(0.2, 1.5), max(0.0, until - time.monotonic())))
+            _say(f"  {number + 1:>4}  {lines[number]}")
+        _say(f"  · {rng.choice(THOUGHTS)}")
+
+
+def _mend(edits: Path, rng: random.Random) -> str:
+    """Make one change that is still to be made; its title."""
+    known = tomllib.loads(edits.read_text("utf-8"))["edits"]
+    rng.shuffle(known)
+    for edit in known:
+        path = Path(edit["path"])
+        text = path.read_text("utf-8") if path.is_file() else ""
+        if edit["find"] in text:
+            for find, write in [[edit["find"], edit["write"]], *edit.get("also", [])]:
+                text = text.replace(find, write, 1)
+            path.write_text(text, "utf-8")
+            _say(f"edit {path}: {edit['title']}")
+            return str(edit["title"])
+    _say("Nothing is left to mend here.")
+    return "Find nothing to mend"
+
+
+def _test() -> int:
+    """Run the repository's own tests, where it has some."""
+    if not Path("tests").is_dir():
+        return 0
+    _say("$ python -m unittest discover -v tests")
+    command = [sys.executable, "-B", "-m", "unittest", "discover", "-v", "tests"]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    status = subprocess.run(command, env=environment, stderr=subprocess.STDOUT, check=False).returncode
+    if status:
+        sys.stderr.write("The tests failed; the change is not handed in.\n")
+    return int(status != 0)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _, pace, edits_file, *rest = sys.argv
+    sys.exit(main(float(pace), None if edits_file == "-" else Path(edits_file), rest))

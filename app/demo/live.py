@@ -1,0 +1,150 @@
+"""`python -m app.demo.live FOLDER`: the demo's team at work, for as long as standard input is open.
+
+Its first line on standard input is the lab's token; it ends when standard input does.
+"""
+
+import asyncio
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+HEAD_START_S: Final = 1.5
+"""The console comes first: what follows costs seconds of a processor."""
+PAUSE_S: Final = (5.0, 20.0)
+"""Between two runs."""
+OUTAGE_S: Final = (40.0, 70.0)
+BETWEEN_OUTAGES_S: Final = (200.0, 400.0)
+FIRST_OUTAGE_S: Final = 75.0
+FRAGILE: Final = "platform/tools"
+"""The repository by which the demo's GitLab is probed: where it is away, the code host cannot be reached."""
+
+
+async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
+    from app.automations.bot import Bot
+    from app.config import load
+    from app.demo.history import execute
+    from app.engine import Engine
+
+    settings, team = load(folder / "config.toml", {}), load(folder / "team.toml", {})
+    bot = Bot(settings, settings.profile(), lambda *_, **__: None)
+    async with (
+        await Engine.open(settings, settings.profile(), actor="demo") as own,
+        await Engine.open(team, team.profile(), actor="team") as others,
+    ):
+        try:
+            await bot.open()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_until(ended))
+                tasks.create_task(bot.run())
+                tasks.create_task(_break_host(folder))
+                if lab_token:
+                    await _lose_an_answer(own, lab_token)
+                    await execute(own)
+                tasks.create_task(_keep_starting(others))
+        finally:
+            await bot.close()
+
+
+class _EndedError(Exception):
+    """Standard input ended."""
+
+
+async def _until(ended: asyncio.Event) -> None:
+    await ended.wait()
+    raise _EndedError
+
+
+async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:
+    """Send a write whose answer is lost on the way: a person has to find out what became of it."""
+    from app.api.requests import StartRun
+    from app.demo.history import ask_lab
+    from storage.records import Repository
+
+    fault = {"operation": "start_run", "kind": "lose_answer"}
+    await asyncio.to_thread(ask_lab, engine.profile.base_url, lab_token, "/faults", fault)
+    await engine.actions.submit(StartRun("Bring the changelog up to date.", Repository.parse("acme/web")))
+
+
+async def _keep_starting(engine: "Engine") -> None:
+    """Start one run after the other, as a team does."""
+    from app.api.requests import StartAgent, StartRun
+    from storage.records import Repository
+
+    rng = random.Random()  # noqa: S311 — a rhythm, not a secret
+    while True:
+        name = rng.choices(("acme/api", "acme/web", "acme/pipeline", "gitlab:platform/tools"), (5, 3, 4, 2))[0]
+        agent = rng.choices(("reviewer", "fixer", "security-review", "housekeeping"), (3, 5, 1, 1))[0]
+        if agent == "reviewer":
+            task = rng.choice(TASKS)
+            await engine.actions.submit(StartRun(task, Repository.parse(name), rng.choice(BRANCHES.get(name, (None,)))))
+        else:
+            await engine.actions.submit(StartAgent(agent, name.removeprefix("gitlab:")))
+        await asyncio.sleep(rng.uniform(*PAUSE_S))
+
+
+TASKS: Final = (
+    "Review what is on this branch.",
+    "Is this ready to merge?",
+    "Look for what could leak.",
+    "Which tests are missing?",
+    "Read it like a newcomer, and say what is unclear.",
+)
+BRANCHES: Final = {
+    "acme/api": (None, "fix/login-timeout"),
+    "acme/web": (None, "agent/dark-mode"),
+    "acme/pipeline": (None, "feature/retries"),
+}
+
+
+async def _break_host(folder: Path) -> None:
+    """Take the repository away by which a code host is probed, and bring it back, again and again."""
+    rng = random.Random()  # noqa: S311 — as above
+    repository = folder / "repositories" / "gitlab" / f"{FRAGILE}.git"
+    if (left := repository.with_suffix(".away")).exists():  # The demo was killed.
+        left.rename(repository)
+    await asyncio.sleep(FIRST_OUTAGE_S)
+    while True:
+        with _away(repository):
+            await asyncio.sleep(rng.uniform(*OUTAGE_S))
+        await asyncio.sleep(rng.uniform(*BETWEEN_OUTAGES_S))
+
+
+@contextmanager
+def _away(repository: Path) -> Iterator[None]:
+    hidden = repository.with_suffix(".away")
+    repository.rename(hidden)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # The demo's folder is gone: so is the demo.
+            hidden.rename(repository)
+
+
+async def main(folder: Path, lab_token: str) -> None:
+    """Work until standard input ends; without a lab's token, the first runs have been executed before."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def hear_the_end() -> None:
+        sys.stdin.read()
+        with suppress(RuntimeError):  # The loop is closed.
+            loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=hear_the_end, name="stdin", daemon=True).start()
+    try:
+        await _work(folder, lab_token, ended)
+    except* _EndedError:
+        pass
+
+
+if __name__ == "__main__":
+    token = sys.stdin.readline().strip()
+    time.sleep(HEAD_START_S)
+    asyncio.run(main(Path(sys.argv[1]), token))
