@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
@@ -15,6 +16,7 @@ from textual.worker import Worker
 from app.console.key_actions import key_actions, key_hints
 from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
+from app.console.tour import TourStrip
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
@@ -51,6 +53,10 @@ class BaseScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 — typed by Textual
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
     AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f7", "tour('next')", "next step", show=False, tooltip="Of the tour", id="tour.next"),
+        Binding("f9", "tour('leave')", "leave the tour", show=False, tooltip="It does not come back", id="tour.leave"),
+    ]
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -64,6 +70,7 @@ class BaseScreen(Screen[None]):
         yield from self.compose_body()
         yield FollowStrip()
         yield Banner()
+        yield TourStrip()
         yield KeyBar()
 
     def compose_body(self) -> Iterable[Widget]:
@@ -77,10 +84,24 @@ class BaseScreen(Screen[None]):
         session.vitals_changed.subscribe(self, self._show_vitals)
         session.pins_changed.subscribe(self, lambda _: self._show_followed())
         session.batches.changed.subscribe(self, lambda _: self._show_followed())
+        session.tour.changed.subscribe(self, lambda _: self._show_tour())
         self.bindings_updated_signal.subscribe(self, self._show_keys)
         self.set_interval(TICK_S, self._tick)
         self._show_vitals(session.vitals)
         self._show_followed()
+        self._show_tour()
+
+    def on_screen_resume(self) -> None:
+        """Tell the tour where it is."""
+        self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
+
+    def action_tour(self, step: str) -> None:
+        """Go on with the tour, or leave it."""
+        self.session.tour.next() if step == "next" else self.session.tour.leave()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The tour's keys are there while it is."""
+        return self.session.tour.is_on if action == "tour" else super().check_action(action, parameters)
 
     def engine_changed(self, event: "Event") -> None:
         """Something changed; screens that show it read it again."""
@@ -174,6 +195,10 @@ class BaseScreen(Screen[None]):
     def _show_followed(self) -> None:
         now = self.session.run_now()
         self.query_one(FollowStrip).show(self.session.pins, self.session.batches.views, now, self.as_of or now)
+
+    def _show_tour(self) -> None:
+        self.query_one(TourStrip).show(self.session.tour.words)
+        self.refresh_bindings()
 
     def _tick_pins(self) -> None:
         now = self.session.run_now()

@@ -13,6 +13,7 @@ from app.config import Profile, Settings
 from app.console.batches import Batches
 from app.console.coalesced_task import CoalescedTask, Start
 from app.console.inbox_feed import InboxFeed
+from app.console.tour import Tour
 from app.console.troubles import READ_ONLY, link_notice, own_failure_text, storage_notice
 from app.text import safe_text
 from app.times import clocks_apart
@@ -78,6 +79,7 @@ class Session:
         self.batches = Batches(lambda: self.engine, cast("Start", owner.run_worker), Signal(owner, "batches changed"))
         start = cast("Start", owner.run_worker)
         self.inbox = InboxFeed(lambda: self.engine, lambda: self._automations, start, self._show_inbox)
+        self.tour = Tour(settings, start, Signal(owner, "tour changed"))
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as they were read last."""
         self.engine_changed: Signal[Event] = Signal(owner, "engine changed")

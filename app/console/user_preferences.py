@@ -26,6 +26,8 @@ class UserPreferences:
     """The configured theme when it was chosen: another one that is configured later takes its place."""
     recent: tuple[str, ...] = ()
     """What was chosen in the palette, the last one first."""
+    tour: int = 0
+    """How many steps of the tour were taken, or all of them where it was left."""
 
     def theme_over(self, configured: str) -> str:
         """The theme to begin with."""
@@ -60,6 +62,7 @@ def _change(path: Path, change: Callable[[UserPreferences], UserPreferences]) ->
                     "theme": after.theme,
                     "configured": after.configured,
                     "recent": after.recent,
+                    "tour": after.tour,
                 }
                 with replacing(path) as file:
                     json.dump(document, file, indent=1)
@@ -72,8 +75,9 @@ def _read(path: Path) -> UserPreferences:
         document: dict[str, Any] = json.loads(path.read_text("utf-8"))
         if document["version"] != VERSION:
             return UserPreferences()
+        recent = tuple(str(name) for name in document["recent"])
         return UserPreferences(
-            str(document["theme"]), str(document["configured"]), tuple(str(name) for name in document["recent"])
+            str(document["theme"]), str(document["configured"]), recent, int(document.get("tour", 0))
         )
     except (OSError, ValueError, KeyError, TypeError):
         return UserPreferences()

@@ -20,6 +20,8 @@ HEAD_START_S: Final = 1.5
 """The console comes first: what follows costs seconds of a processor."""
 PAUSE_S: Final = (5.0, 20.0)
 """Between two runs."""
+CROWD: Final = 6
+"""Active runs, beyond which the team waits."""
 OUTAGE_S: Final = (40.0, 70.0)
 BETWEEN_OUTAGES_S: Final = (200.0, 400.0)
 FIRST_OUTAGE_S: Final = 75.0
@@ -80,6 +82,10 @@ async def _keep_starting(engine: "Engine") -> None:
 
     rng = random.Random()  # noqa: S311 — a rhythm, not a secret
     while True:
+        await engine.refresh()
+        if len(await engine.cache.active_runs()) > CROWD:
+            await asyncio.sleep(PAUSE_S[0])
+            continue
         name = rng.choices(("acme/api", "acme/web", "acme/pipeline", "gitlab:platform/tools"), (5, 3, 4, 2))[0]
         agent = rng.choices(("reviewer", "fixer", "security-review", "housekeeping"), (3, 5, 1, 1))[0]
         if agent == "reviewer":
@@ -134,7 +140,7 @@ async def main(folder: Path, lab_token: str) -> None:
 
     def hear_the_end() -> None:
         sys.stdin.read()
-        with suppress(RuntimeError):  # The loop is closed.
+        with suppress(RuntimeError):  # The loop is closed already.
             loop.call_soon_threadsafe(ended.set)
 
     threading.Thread(target=hear_the_end, name="stdin", daemon=True).start()

@@ -109,6 +109,8 @@ AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Name to the arguments of the demo's agent: its usual seconds (none without a console), what it can mend (`-`:
 nothing), and with what inputs it calls the reviewer that ships."""
+LIVE: Final = ("--lab", "--workers", "4")
+"""How the service is started under a console."""
 OFFER: Final = "PARTNER-DEMO"
 
 
@@ -162,7 +164,7 @@ def build(folder: Path, *, is_live: bool) -> World:
     """
     setup = folder / "service-setup.json"
     setup.write_text(json.dumps(_setup(folder / "repositories", is_live=is_live), indent=2), encoding="utf-8")
-    options = ("--lab",) if is_live else ()
+    options = LIVE if is_live else ()
     with ThreadPoolExecutor() as pool:
         applied = pool.submit(administer, ["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"])
         made = [pool.submit(make, repository, folder / "repositories") for repository in REPOSITORIES]
@@ -184,7 +186,7 @@ def resume(folder: Path) -> World:
         DemoError: The service could not be started.
     """
     port = urlsplit(load(folder / "config.toml", {}).profile().base_url).port
-    service = start(_service_dir(folder), _log(folder), "--lab", "--port", str(port))
+    service = start(_service_dir(folder), _log(folder), *LIVE, "--port", str(port))
     repositories = {each.name: bare_path(each, folder / "repositories") for each in REPOSITORIES}
     return World(folder, service, (folder / "token").read_text("utf-8"), repositories, is_resumed=True)
 

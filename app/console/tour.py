@@ -1,0 +1,95 @@
+"""The tour: six steps in a line above the keys, which go on by themselves, and can be left at any time."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+from textual.widgets import Static
+
+from app.config import Settings
+from app.console.coalesced_task import Start
+from app.console.user_preferences import keep, read
+from widgets.badges import STYLES
+
+if TYPE_CHECKING:
+    from textual.signal import Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is said until the next place is reached."""
+
+    text: str
+    until: str
+    """A tab's name, or `run`; empty: the last step."""
+
+
+STEPS: Final = (
+    Step(
+        "A team's runs: a month of history, and agents at work now. Choose one with j and k, and open it with enter.",
+        "run",
+    ),
+    Step("What it did: f3 its review, f4 its changes, f5 its log, growing while it works. esc goes back.", "runs"),
+    Step("Start one of your own: n, a sentence, ctrl+s twice. Then go on to the code hosts: 2.", "health"),
+    Step("GitLab goes away now and then; its incidents lead to what failed. Next, a lost answer: U.", "activity"),
+    Step("It may have arrived or not, and is never sent twice: R resolves it. Next, what waits for you: 7.", "inbox"),
+    Step("Failed runs, and what automations (5) ask you. : finds every action, run and repository. That was all.", ""),
+)
+
+
+class Tour:
+    """Where a newcomer is; remembered, also that the tour was left."""
+
+    def __init__(self, settings: Settings, run_worker: Start, changed: "Signal[None]") -> None:
+        self._settings = settings
+        self._run_worker = run_worker
+        self.changed = changed
+        self._at = read(settings).tour if settings.console.tour else len(STEPS)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is something to show."""
+        return self._at < len(STEPS)
+
+    @property
+    def words(self) -> Content | None:
+        """The step; None: there is none."""
+        if not self.is_on:
+            return None
+        step, count = STEPS[self._at], f" {self._at + 1}/{len(STEPS)} "
+        keys = "  f7 next, f9 leave" if step.until else "  f9 closes it"
+        return Content.assemble((count, "$background on $accent bold"), f" {step.text}", (keys, STYLES["quiet"]))
+
+    def reached(self, place: str) -> None:
+        """Go on, if this is where the step leads."""
+        if self.is_on and STEPS[self._at].until == place:
+            self.next()
+
+    def next(self) -> None:
+        """Go on to the next step; after the last one the tour is over."""
+        self._go_to(self._at + 1)
+
+    def leave(self) -> None:
+        """End it, for good."""
+        self._go_to(len(STEPS))
+
+    def _go_to(self, step: int) -> None:
+        self._at = step
+        self._run_worker(lambda: keep(self._settings, lambda known: replace(known, tour=step)))
+        self.changed.publish(None)
+
+
+class TourStrip(Static):
+    """The step in a line or two; hidden without one."""
+
+    DEFAULT_CSS = "TourStrip { height: auto; max-height: 3; padding: 0 1; background: $panel; }"
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self.display = False
+
+    def show(self, words: Content | None) -> None:
+        """Show a step; None: hide."""
+        self.display = words is not None
+        if words is not None:
+            self.update(words)
