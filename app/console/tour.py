@@ -25,10 +25,7 @@ class Step:
 
 
 STEPS: Final = (
-    Step(
-        "A team's runs: a month of history, and agents at work now. Choose one with j and k, and open it with enter.",
-        "run",
-    ),
+    Step("A team's runs: a month of history, and agents at work now. home, then enter opens the newest one.", "run"),
     Step("What it did: f3 its review, f4 its changes, f5 its log, growing while it works. esc goes back.", "runs"),
     Step("Start one of your own: n, a sentence, ctrl+s twice. Then go on to the code hosts: 2.", "health"),
     Step("GitLab goes away now and then; its incidents lead to what failed. Next, a lost answer: U.", "activity"),
@@ -58,7 +55,7 @@ class Tour:
             return None
         step, count = STEPS[self._at], f" {self._at + 1}/{len(STEPS)} "
         keys = "  f7 next, f9 leave" if step.until else "  f9 closes it"
-        return Content.assemble((count, "$background on $accent bold"), f" {step.text}", (keys, STYLES["quiet"]))
+        return Content.assemble((count, "bold reverse"), f" {step.text}", (keys, STYLES["quiet"]))
 
     def reached(self, place: str) -> None:
         """Go on, if this is where the step leads."""

@@ -40,7 +40,9 @@ class _Lazy(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
-        return command
+        from service.cli.examples import with_examples
+
+        return with_examples(command, cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON] = "--json" in args or "json" in args or "-ojson" in args
@@ -59,6 +61,12 @@ class _Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 — click's signature
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from service.cli.examples import with_examples
+
+        with_examples(self)
+        super().format_epilog(ctx, formatter)
 
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

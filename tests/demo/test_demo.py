@@ -14,6 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app.config import Profile, Settings
+from app.demo import run_demo
 from tests.service.conftest import BARE
 from tests.waiting import eventually
 
@@ -181,6 +183,36 @@ def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
         service.wait(PATIENCE_S)
     assert "live" in seen
     assert "fix/login-timeout" in seen
+
+
+def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A month of history, an answer that was lost, and rules that acted on what failed since, and on nothing before.
+
+    Kept and taken up again, it goes on with the same runs, where the repositories are said to be.
+    """
+    monkeypatch.setattr("app.demo._say", (said := []).append)
+    folder, seen = tmp_path / "kept", list[set[str]]()
+
+    def told(*arguments: str) -> Any:
+        argv = [sys.executable, "-P", "-m", "app", "--config", str(folder / "config.toml"), *arguments, "--json"]
+        return json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+
+    def show(settings: Settings, profile: Profile) -> int:
+        runs = told("runs", "list", "--limit", "2000")["runs"]
+        seen.append({run["run_id"] for run in runs})
+        if len(seen) == 1:
+            assert {run["repository"]["name"] for run in runs if run["status"] == "failed"}
+            eventually(lambda: told("automations", "log")["decisions"] != [], "a rule has acted")
+            assert len(told("actions", "list", "--state", "unknown")["actions"]) == 1
+            decided = {each["subject"] for each in told("automations", "log")["decisions"]}
+            assert decided.isdisjoint(seen[0])
+        return 0
+
+    assert [run_demo(show, keep=keep, folder=folder) for keep in (True, False)] == [0, 0]
+    assert len(seen[0]) >= 1000
+    assert seen[0] < seen[1]
+    assert "made up by the service's lab" in said[0]
+    assert f"the repositories are in {folder / 'repositories'}" in said[1]
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_its_cure(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """`python -m service`: what an operator types (docs/service.md)."""
 
 import json
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from service.cli import main
+from service.cli.examples import EXAMPLES
 from tests.service_process import ROOT, command, demo_setup, git, refused_start
 
 
@@ -152,3 +156,31 @@ def test_a_port_that_is_taken_is_explained(api: Any, tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "--port" in done.stderr
+
+
+def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its name, the groups included."""
+    yield path, group
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        below = f"{path} {name}".strip()
+        yield from commands(command, below) if isinstance(command, click.Group) else [(below, command)]
+
+
+def test_every_help_ends_with_examples_that_can_be_typed() -> None:
+    """Of every command and of nothing that there is not; each is parsed as it stands."""
+    assert set(EXAMPLES) == {name for name, _ in commands(main)}
+    for name, shown in EXAMPLES.items():
+        told = CliRunner().invoke(main, [*name.split(), "--help"]).output
+        for example in shown:
+            assert f"  runwarden service {example}\n" in told
+            context, words = click.Context(main, info_name="service"), shlex.split(example)
+            command: click.Command = main
+            while isinstance(command, click.Group):
+                _, found, words = command.resolve_command(context, words)
+                assert found is not None
+                command = found
+            if not example.startswith("restore"):  # It wants a file that is there.
+                command.make_context("it", words, parent=context)

@@ -1,6 +1,8 @@
 """History on demand: as many runs as wanted, the same for the same seed, and gone when the lab is reset."""
 
+from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -105,3 +107,20 @@ def test_an_organization_without_repositories_gets_made_up_ones(start: Callable[
 
     assert {run["repository"]["data"]["owner"] for run in answer.json()["runs"]} == {"lab"}
     assert len({run["repository"]["data"]["repo"] for run in answer.json()["runs"]}) == 2
+
+
+def test_a_team_rests_at_weekends_and_has_a_bad_night(lab: Any) -> None:
+    """Office hours are busy; the bad night and the code host's incident stand out by their failures, and say why."""
+    made = order(lab, runs=2000, span="30d", rhythm="team", repositories=4, agents=["reviewer", "fixer"]).json()
+    found = [(datetime.fromisoformat(run["created_at"]), run) for run in listed(lab)]
+    failed = Counter(at.date() for at, run in found if run["status"] == "failed")
+    weekend = [at for at, _ in found if at.weekday() >= 5]
+    office = [at for at, _ in found if at.weekday() < 5 and 8 <= at.hour < 18]
+
+    assert (made["runs"], len(found)) == (2000, 2000)
+    assert len(weekend) < 2000 * 2 / 7 / 3 < 2000 / 2 < len(office)
+    assert failed.most_common(1)[0][0].isoformat() == "2025-05-26"
+    assert all(run["updated_at"] <= UNTIL for _, run in found)
+    incident = [run for at, run in found if at.isoformat()[:13] in {"2025-05-27T13", "2025-05-27T14"}]
+    assert {run["status"] for run in incident if run["repository"]["platform"] == "gitlab"} <= {"failed"}
+    assert order(lab, runs=10, rhythm="team", active=1).status_code == 400

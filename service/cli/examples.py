@@ -1,0 +1,80 @@
+"""Examples of each command: `--help` ends with them, and a test parses every one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import click
+
+_PROGRAM: Final = "runwarden service"
+
+EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
+    "": ("apply service.toml", "status", "token create --org acme --scope admin"),
+    "serve": ("serve --data-dir /srv/runwarden --port 8080", "serve --port 0 --lab"),
+    "worker": ("worker --database postgresql://runner@db/runwarden --workers 4",),
+    "migrate": ("migrate --data-dir /srv/runwarden",),
+    "apply": ("apply service.toml", "apply agents.toml --elsewhere"),
+    "org": ("org create 'Acme Inc.' --entitlement ServiceAPI",),
+    "org create": ("org create 'Acme Inc.' --slug acme --entitlement ServiceAPI",),
+    "org list": ("org list -o csv",),
+    "org deactivate": ("org deactivate acme",),
+    "org activate": ("org activate acme",),
+    "org grant": ("org grant acme CreateOrganizations",),
+    "org withdraw": ("org withdraw acme CreateOrganizations",),
+    "org accept-invitation": ("org accept-invitation CODE",),
+    "org delete": ("org delete acme",),
+    "invitation": ("invitation list --org acme",),
+    "invitation list": ("invitation list --org acme --json",),
+    "invitation send": ("invitation send ada@example.com --org acme",),
+    "invitation retry": ("invitation retry", "invitation retry inv_01J"),
+    "invitation withdraw": ("invitation withdraw inv_01J",),
+    "token": ("token create --org acme --scope admin --alias ci",),
+    "token create": ("token create --org acme --scope admin --alias ci --duration 90d",),
+    "token list": ("token list --org acme",),
+    "token revoke": ("token revoke tok_01J",),
+    "offer": ("offer add PARTNER-1 --kind partner",),
+    "offer add": ("offer add PARTNER-1 --kind partner",),
+    "offer retire": ("offer retire PARTNER-1",),
+    "offer list": ("offer list",),
+    "host": ("host connect --org acme --platform github --token-env GITHUB_TOKEN",),
+    "host connect": (
+        "host connect --org acme --platform github --token-env GITHUB_TOKEN",
+        "host connect --org acme --platform gitlab --probe git --clone-url '/srv/git/{path}.git'",
+    ),
+    "host check": ("host check --org acme",),
+    "host disconnect": ("host disconnect --org acme --platform gitlab",),
+    "host list": ("host list --org acme",),
+    "repository": ("repository add api --org acme --platform github --path acme/api",),
+    "repository add": ("repository add api --org acme --platform github --path acme/api --protect 'release/*'",),
+    "repository remove": ("repository remove api --org acme",),
+    "repository list": ("repository list --org acme --json",),
+    "agent": ("agent add claude --preset claude-code", "agent check claude"),
+    "agent add": (
+        "agent add tidy --argv 'my-agent --task={instructions}' --timeout-s 900",
+        'agent add claude --preset claude-code --model \'{ provider = "anthropic", key_env = "ANTHROPIC_API_KEY" }\'',
+    ),
+    "agent list": ("agent list",),
+    "agent check": ("agent check claude",),
+    "agent remove": ("agent remove claude",),
+    "run": ("run run_01J --log", "run cancel run_01J"),
+    "run show": ("run run_01J --diff", "run show run_01J --log --turn 2"),
+    "run cancel": ("run cancel run_01J",),
+    "run delete": ("run delete run_01J",),
+    "usage": ("usage --from 2026-01-01 --by agent", "usage --org acme -o csv"),
+    "prune": ("prune --older-than 90d --dry-run",),
+    "backup": ("backup /backup/runwarden.tar",),
+    "restore": ("restore /backup/runwarden.tar --data-dir /srv/runwarden",),
+    "audit": ("audit list --since 7d",),
+    "audit list": ("audit list --since 7d --action token", "audit list --org acme -o ndjson"),
+    "status": ("status", "status --json"),
+}
+"""By the command's name; as people type them behind `runwarden service`, one a line."""
+
+
+def with_examples(command: click.Command, name: str = "") -> click.Command:
+    """Have the help of a command, and of what is below it, end with its examples."""
+    if shown := EXAMPLES.get(name):
+        # \b: click leaves the lines as they are.
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {_PROGRAM} {line}" for line in shown)
+    for below, each in getattr(command, "commands", {}).items():
+        with_examples(each, f"{name} {below}")
+    return command
