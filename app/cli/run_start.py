@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,11 +14,12 @@ from app.cli.context import Invocation
 from app.cli.exits import failed
 from app.cli.options import mapping
 from app.cli.run_wait import RunLookup, wait_options
-from app.cli.write_command import WriteCommand, WriteOptions, perform, submit, write_options
+from app.cli.write_command import WriteCommand, WriteOptions, perform, write_options
+from storage.errors import StorageError
 from storage.records import Repository
 
 if TYPE_CHECKING:
-    from app.api.requests import Json
+    from app.api.requests import Json, StartRun
 
 LONGEST: Final = 1_000_000
 """Bytes."""
@@ -134,7 +136,21 @@ def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
 
     reference, work = _repository(repository), Work.of(**options)
     request = StartRun(work.instructions, reference, work.branch, work.metadata)
-    return submit(invocation, request, work.write)
+    return invocation.run(lambda: _start(invocation, request, work.write))
+
+
+async def _start(invocation: Invocation, request: "StartRun", options: WriteOptions) -> int:
+    async with invocation.writer(dry_run=options.dry_run) as engine:
+        known: set[str] = set()
+        with suppress(StorageError):  # A write needs no cache.
+            known = {label.casefold() for label in await engine.cache.repositories()}
+        report = await perform(invocation, engine, request, options)
+        if known and request.repository.label.casefold() not in known:
+            invocation.warn(
+                f"No run of {request.repository.label} is known here. "
+                "A service may accept a run for a repository that it does not have; that run fails when it begins."
+            )
+    return report()
 
 
 @click.command("continue", cls=WriteCommand, kind="run.continue", short_help="Continue a run's conversation.")

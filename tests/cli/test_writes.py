@@ -233,6 +233,18 @@ def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     assert faulty(*CREATE).code == 6
 
 
+def test_a_repository_without_a_known_run_is_pointed_out(real: CommandLine) -> None:
+    """The service takes the run all the same; where nothing is known, nothing is said."""
+    nowhere = ("runs", "start", "-R", "acme/nope", "Look.", "--json")
+    blank = real(*nowhere, RUNWARDEN_DATA_DIR=str(real.home / "blank"))
+    assert real("runs", "start", "-R", "acme/api", "Look.", "--json").code == 0
+    known, unknown = (real("runs", "start", "-R", name, "Look.", "--json") for name in ("Acme/API", "acme/nope"))
+
+    assert (blank.code, known.code, unknown.code) == (0, 0, 0)
+    assert (blank.json()["warnings"], known.json()["warnings"]) == ([], [])
+    assert "No run of acme/nope is known here." in unknown.json()["warnings"][0]
+
+
 def test_the_token_may_come_on_stdin(faulty: CommandLine, server: FaultServer) -> None:
     """Its first line; the instructions may follow it."""
     server.script(Respond(201, RUN))
