@@ -10,14 +10,17 @@ export PYTHONDONTWRITEBYTECODE :=
 # A third of a test's time is spent waiting for another process.
 export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 
+# Where `make demo KEEP=1` keeps the demo, and finds it again.
+DEMO ?= $(HOME)/runwarden-demo
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test again check lint campaign wheel-check container-check bench install lock pictures snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console
-	@$(BIN)/runwarden demo
+demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console (KEEP=1 keeps it)
+	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)")
 
 test: .venv/.dev ## Run all tests
 	@$(BIN)/python -m pytest

@@ -112,9 +112,12 @@ async def _snapshot(output: Output, settings: "Settings", profile: "Profile") ->
 
 @click.command(cls=ScreenCommand, short_help="Try it: a service, repositories, runs and the console.")
 @click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
-@click.option("--keep", is_flag=True, help="Keep all files at the end, and print where.")
+@click.option("--keep", is_flag=True, help="Keep all files at the end, and print how to come back.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Create all files in this folder."
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Create all files in this folder, or take up a kept one.",
 )
 @click.pass_obj
 def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:

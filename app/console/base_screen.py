@@ -54,8 +54,8 @@ class BaseScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f7", "tour('next')", "next step", show=False, tooltip="Of the tour", id="tour.next"),
-        Binding("f9", "tour('leave')", "leave the tour", show=False, tooltip="It does not come back", id="tour.leave"),
+        Binding("f9", "tour('next')", "next step", show=False, tooltip="Of the tour", id="tour.next"),
+        Binding("f10", "tour('leave')", "leave the tour", show=False, tooltip="It does not come back", id="tour.leave"),
     ]
 
     def __init__(self, session: Session) -> None:

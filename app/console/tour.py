@@ -29,7 +29,7 @@ STEPS: Final = (
     Step("What it did: f3 its review, f4 its changes, f5 its log, growing while it works. esc goes back.", "runs"),
     Step("Start one of your own: n, a sentence, ctrl+s twice. Then go on to the code hosts: 2.", "health"),
     Step("GitLab goes away now and then; its incidents lead to what failed. Next, a lost answer: U.", "activity"),
-    Step("It may have arrived or not, and is never sent twice: R resolves it. Next, what waits for you: 7.", "inbox"),
+    Step("It may have arrived or not, and is never sent twice: v resolves it. Next, what waits for you: 7.", "inbox"),
     Step("Failed runs, and what automations (5) ask you. : finds every action, run and repository. That was all.", ""),
 )
 
@@ -54,7 +54,7 @@ class Tour:
         if not self.is_on:
             return None
         step, count = STEPS[self._at], f" {self._at + 1}/{len(STEPS)} "
-        keys = "  f7 next, f9 leave" if step.until else "  f9 closes it"
+        keys = "  f9 next, f10 leave" if step.until else "  f10 closes it"
         return Content.assemble((count, "bold reverse"), f" {step.text}", (keys, STYLES["quiet"]))
 
     def reached(self, place: str) -> None:
