@@ -17,6 +17,7 @@ from service.execution.retention import RetentionThread
 from service.execution.sandbox import NoSandboxError, find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
+from service.forge.poster import Poster, PostingThread
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, Execution, Settings
@@ -132,8 +133,10 @@ def build_worker(
     _log.info("limits of an agent: %s", settings.execution.agent)
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)
     retention = RetentionThread(database, folder, settings.retention, now_micros, settings.execution)
+    posting = PostingThread(Poster(database, settings.forge, now_micros, settings.secret_names))
     places = concurrency or settings.execution.concurrency
-    return TurnWorker(database, folder, settings.execution, execution, retention, now_micros, concurrency=places)
+    companions = (retention, posting)
+    return TurnWorker(database, folder, settings.execution, execution, companions, now_micros, concurrency=places)
 
 
 def drain(worker: TurnWorker, settings: Execution) -> None:

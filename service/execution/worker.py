@@ -6,16 +6,16 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from service.clock import SECOND_MICROS, Clock
 from service.execution.queue import TurnQueue
-from service.execution.retention import RetentionThread
 from service.execution.turn import OWN_FAULT, InterruptedTurnError, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
@@ -38,6 +38,16 @@ _DATABASE_PAUSES_S: Final = (1.0, 5.0, 20.0)
 _log = logging.getLogger(__name__)
 
 
+class Companion(Protocol):
+    """A thread that lives as long as the worker."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def close(self) -> None:
+        """Stop soon."""
+
+
 class TurnWorker:
     """Executes turns in this process; `wake()` tells it that something was accepted."""
 
@@ -47,7 +57,7 @@ class TurnWorker:
         folder: DataFolder,
         settings: Execution,
         execution: TurnExecution,
-        retention: RetentionThread,
+        companions: Sequence[Companion],
         clock: Clock,
         *,
         concurrency: int,
@@ -56,7 +66,7 @@ class TurnWorker:
         self._folder = folder
         self._settings = settings
         self._execution = execution
-        self._retention = retention
+        self._companions = companions
         self._clock = clock
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
@@ -87,7 +97,8 @@ class TurnWorker:
         self._beat()
         self._queue.open(self._perform, self._settle)
         self._rounds.start()
-        self._retention.start()
+        for one in self._companions:
+            one.start()
         if not self._database.is_sqlite:
             self._doorbell = Doorbell(self._database.url, self.wake)
 
@@ -97,7 +108,8 @@ class TurnWorker:
         Interrupted turns stay in the queue under this worker's name until the next worker recovers them.
         """
         self._ended.set()
-        self._retention.close()
+        for one in self._companions:
+            one.close()
         if self._doorbell is not None:
             self._doorbell.close()
         self._queue.close(int(grace_s) + 1 if self._active else 0, grace_s if self._active else _CLOSING_S)

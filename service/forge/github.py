@@ -82,13 +82,17 @@ class GitHub:
         self._http.document("PATCH", f"{self._repository}/pulls/{number}", {"body": body})
 
     def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:  # noqa: ARG002 — GitLab's alone
-        """Set a commit's status: GitHub shows the newest of each context."""
+        """Set a commit's status, unless it is the newest of its context: that one is shown."""
         document = {
             "state": status.state,
             "context": status.context,
             "description": status.description[:_LONGEST_DESCRIPTION],
         }
         url = {"target_url": status.url} if status.url else {}
+        held = self._http.pages(f"{self._repository}/commits/{commit}/statuses")
+        newest = next((one for one in held if one.get("context") == status.context), {})
+        if all(newest.get(name) == value for name, value in (document | url).items()):
+            return
         self._http.document("POST", f"{self._repository}/statuses/{commit}", document | url)
 
     def reviews(self, number: int) -> list[Review]:

@@ -5,6 +5,7 @@ any moment costs a repetition, and every repetition looks first at what is there
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -103,10 +104,10 @@ def want(
         connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(changed))
 
 
-def due(connection: sa.Connection, now: int, limit: int) -> list[Posting]:
+def due(connection: sa.Connection, kinds: Sequence[str], now: int, limit: int) -> list[Posting]:
     """Return what is to be posted now and claimed by no one, in the order in which it was wanted."""
     ready = (postings.c.state == WAITING, postings.c.due_at <= now, postings.c.claimed_until <= now)
-    query = sa.select(*columns_of(postings, Posting)).where(*ready)
+    query = sa.select(*columns_of(postings, Posting)).where(*ready, postings.c.kind.in_(kinds))
     # A review needs its pull request.
     rows = connection.execute(query.order_by(postings.c.wanted_at, postings.c.run_id, postings.c.kind).limit(limit))
     return [Posting(*row) for row in rows]
@@ -117,6 +118,12 @@ def claim(connection: sa.Connection, posting: Posting, now: int, *, until: int) 
     ready = (postings.c.state == WAITING, postings.c.version == posting.version, postings.c.claimed_until <= now)
     taken = sa.update(postings).where(*_same(posting), *ready)
     return connection.execute(taken.values(claimed_until=until, attempts=postings.c.attempts + 1)).rowcount > 0
+
+
+def put_off(connection: sa.Connection, posting: Posting, until: int) -> None:
+    """Let a posting wait until an instant: its forge is left alone."""
+    same = (*_same(posting), postings.c.version == posting.version, postings.c.state == WAITING)
+    connection.execute(sa.update(postings).where(*same).values(due_at=until))
 
 
 def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:

@@ -58,6 +58,8 @@ class GitHubServer(LookAlike):
                 pull = self._pull(number)
                 pull.update({key: given[key] for key in ("title", "body", "state", "base") if key in given})
                 return 200, pull
+            case ("GET", "commits", sha, "statuses"):
+                return 200, [one for one in reversed(self.statuses) if one["sha"] == sha]
             case ("POST", "statuses", sha):
                 return 201, self._status(sha, given, account)
             case ("GET", "pulls", number, "files"):

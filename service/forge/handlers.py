@@ -1,0 +1,124 @@
+"""Handlers: how each kind of posting comes to be shown; each looks first at what is there, and may be repeated."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from service.forge.client import CommitStatus, Forge, ForgeError, Proposal, PullRequest, harmless
+from service.store.postings import Posted, Posting
+from service.store.runs import Run
+from service.store.turns import Turn
+from service.text import one_line
+
+_LONGEST_TITLE: Final = 120
+_LONGEST_SUMMARY: Final = 8000
+_LONGEST_INSTRUCTIONS: Final = 2000
+_MOST_TURNS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A posting with what is to be said."""
+
+    posting: Posting
+    run: Run
+    turns: list[Turn]
+    """Oldest first."""
+    default_branch: str | None
+    """None: the repository was never asked for it."""
+    run_url: str | None
+    """Where a person can look at the run."""
+    mask: Callable[[str], str]
+    """Takes out the secrets that the service knows."""
+
+    @property
+    def turn(self) -> Turn:
+        """The turn that asked for it."""
+        return next(one for one in self.turns if one.number == self.posting.number)
+
+    @property
+    def mark(self) -> str:
+        """The line by which a pull request of this run is recognized."""
+        return f"<!-- runwarden {self.run.id} -->"
+
+    def say(self, text: str | None, limit: int) -> str:
+        """Return foreign text as it may be posted."""
+        return harmless(self.mask(text or ""), limit)
+
+
+Handler = Callable[[Forge, Subject], Posted]
+_END: Final = "<!-- /runwarden -->"
+
+
+def post_status(forge: Forge, subject: Subject) -> Posted:
+    """Set the status of one commit."""
+    wanted = subject.posting.wanted
+    text = one_line(subject.say(str(wanted["text"]).partition("\n")[0], 1000))
+    status = CommitStatus(f"runwarden/{wanted['agent']}", wanted["state"], text, subject.run_url)
+    forge.set_status(subject.posting.subject, subject.run.branch, status)
+    return Posted(subject.run_url)
+
+
+def post_pull_request(forge: Forge, subject: Subject) -> Posted:
+    """Open the pull request of a run's branch, or bring our part of its text up to date.
+
+    What people made of it stays: its title, the text around our part, whether it is a draft, and that it is closed.
+    """
+    found = forge.pull_requests(subject.run.branch)
+    current = next((one for one in found if one.state == "open"), None)
+    if current is None:
+        current = next((one for one in found if _is_settled(one, subject)), None)
+        if current is not None:
+            return Posted(current.url, f"pull request {current.number} is {current.state}, and was not opened again")
+        current = forge.open(_proposal(subject))
+    body = _renewed(current.body, subject)
+    if body != current.body:
+        forge.update(current.number, body)
+    return Posted(current.url)
+
+
+def _is_settled(found: PullRequest, subject: Subject) -> bool:
+    """Whether a person closed the run's pull request, or merged it as it is now."""
+    ours = subject.mark in found.body
+    return ours and (found.state == "closed" or found.head == subject.posting.wanted["commit"])
+
+
+def _proposal(subject: Subject) -> Proposal:
+    run, base = subject.run, subject.default_branch
+    if base is None or base == run.branch:
+        text = (
+            f"there is no branch to merge {run.branch} into: the repository's default branch is {base or 'not known'}"
+        )
+        raise ForgeError(text, is_final=True)
+    first = subject.turn.summary or subject.turns[0].instructions
+    title = one_line(subject.say(first.strip().partition("\n")[0], _LONGEST_TITLE)).strip()
+    text = f"{_part(subject)}\n"
+    return Proposal(run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"]))
+
+
+def _renewed(body: str, subject: Subject) -> str:
+    """Return a text with our part as it is now; without our marks a person took it over."""
+    pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
+    # A server may have changed the ends of lines.
+    return re.sub(pattern, lambda _: _part(subject), body.replace("\r\n", "\n"), count=1, flags=re.DOTALL)
+
+
+def _part(subject: Subject) -> str:
+    run = subject.run
+    named = f"[{run.id}]({subject.run_url})" if subject.run_url else f"`{run.id}`"
+    latest = subject.turns[-_MOST_TURNS:]
+    asked = [f"{one.number}. {_indented(subject.say(one.instructions, _LONGEST_INSTRUCTIONS))}" for one in latest]
+    parts = [
+        subject.mark,
+        subject.say(subject.turn.summary, _LONGEST_SUMMARY),
+        "#### Instructions",
+        "\n".join(asked),
+        f"Made by the agent `{run.agent}` in the run {named}. Review it as any other change: an agent can be misled.",
+        _END,
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _indented(text: str) -> str:
+    return text.strip().replace("\n", "\n   ")
