@@ -46,6 +46,10 @@ class Subject:
         """Return foreign text as it may be posted."""
         return harmless(self.mask(text or ""), limit)
 
+    def say_line(self, text: str | None, limit: int) -> str:
+        """Return the first line of foreign text as it may be posted."""
+        return harmless(one_line(self.mask(text or "").strip().partition("\n")[0]), limit)
+
 
 Handler = Callable[[Forge, Subject], Posted]
 _END: Final = "<!-- /runwarden -->"
@@ -54,7 +58,7 @@ _END: Final = "<!-- /runwarden -->"
 def post_status(forge: Forge, subject: Subject) -> Posted:
     """Set the status of one commit."""
     wanted = subject.posting.wanted
-    text = one_line(subject.say(str(wanted["text"]).partition("\n")[0], 1000))
+    text = subject.say_line(str(wanted["text"]), 1000)
     status = CommitStatus(f"runwarden/{wanted['agent']}", wanted["state"], text, subject.run_url)
     forge.set_status(subject.posting.subject, subject.run.branch, status)
     return Posted(subject.run_url)
@@ -91,8 +95,7 @@ def _proposal(subject: Subject) -> Proposal:
             f"there is no branch to merge {run.branch} into: the repository's default branch is {base or 'not known'}"
         )
         raise ForgeError(text, is_final=True)
-    first = subject.turn.summary or subject.turns[0].instructions
-    title = one_line(subject.say(first.strip().partition("\n")[0], _LONGEST_TITLE)).strip()
+    title = subject.say_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
     text = f"{_part(subject)}\n"
     return Proposal(run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"]))
 

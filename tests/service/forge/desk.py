@@ -1,0 +1,120 @@
+"""One organization on a forge, its runs carried to their ends by the store alone, and a poster at hand."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from service.clock import SECOND_MICROS
+from service.forge.poster import Poster
+from service.settings import Forge
+from service.setup import AgentEntry, HostEntry, connect_host, put_agent
+from service.store import organizations, postings, repositories, runs, turns
+from service.store.database import Database
+from service.store.postings import Posting
+from service.store.runs import TurnRequest
+from service.store.turns import TurnOutcome
+from tests.service.forge.github import GitHubServer
+from tests.service.forge.gitlab import GitLabForge
+
+START = 1_700_000_000_000_000
+EVERYTHING = {"pull_request": "draft", "status": True}
+PLACES = {
+    GitHubServer: ("github", "acme/api", "https://github.example/acme/api.git"),
+    GitLabForge: ("gitlab", "acme/web", "https://gitlab.example/acme/web.git"),
+}
+
+
+def post_in_a_process(url: str, now: int) -> None:
+    """Be a worker that posts what is due; it may be killed at any moment."""
+    os.environ["FORGE_TOKEN_HERE"] = "bot-token"
+    Poster(Database(url), Forge(timeout_s=60), lambda: now).post_due()
+
+
+class Desk:
+    """The service's side; its clock stands still unless it is moved."""
+
+    def __init__(self, server: GitHubServer | GitLabForge, place: Path, plan: Mapping[str, Any] | None = None) -> None:
+        os.environ["FORGE_TOKEN_HERE"] = "bot-token"
+        self.now = START
+        self.server = server
+        self.platform, self.path, self.url = PLACES[type(server)]
+        self.database = Database(f"sqlite:///{place / 'desk.sqlite'}")
+        self.database.migrate()
+        self.settings = Forge(run_url="https://runs.example/{run_id}", timeout_s=60)
+        self.poster = self.new_poster()
+        with self.database.write() as connection:
+            self.owner = organizations.create(connection, name="Acme", now=self.now)
+            self.connect(connection)
+            put_agent(
+                connection,
+                AgentEntry.model_validate(
+                    {"name": "fixer", "argv": ["/bin/true"], "on_completion": plan or EVERYTHING}
+                ),
+                self.now,
+            )
+            repositories.note_default_branch(connection, self.url, "main")
+
+    def connect(self, connection: Any, **changed: Any) -> None:
+        """Connect the forge, in place of what was connected."""
+        host = self.url.split("/")[2]
+        entry = {"platform": self.platform, "host": host, "api_url": self.server.url, "token_env": "FORGE_TOKEN_HERE"}
+        connect_host(connection, self.owner, HostEntry.model_validate(entry | changed), self.now)
+
+    def new_poster(self) -> Poster:
+        """Return a poster that knows of nothing yet."""
+        return Poster(self.database, self.settings, lambda: self.now)
+
+    def begin(self, instructions: str = "Fix the login", branch: str = "agent/fix-1") -> str:
+        """Accept a run and claim its turn."""
+        request = TurnRequest(self.owner.id, "fixer", self.platform, self.path, self.url, branch, instructions)
+        with self.database.write() as connection:
+            run_id = runs.accept(connection, request, self.now).id
+            turns.claim(connection, run_id, 1, "w", self.now)
+        return run_id
+
+    def next_turn(self, run_id: str, instructions: str) -> int:
+        """Give a run its next turn and claim it."""
+        with self.database.write() as connection:
+            run = runs.by_id(connection, run_id)
+            assert run is not None
+            request = TurnRequest(run.organization_id, run.agent, run.platform, run.path, run.url, None, instructions)
+            resumed = runs.resume(connection, run, request, self.now)
+            assert resumed is not None
+            turns.claim(connection, run_id, resumed.turn, "w", self.now)
+            return resumed.turn
+
+    def at_work(self, run_id: str, commit: str, number: int = 1) -> None:
+        """Say that a turn found its branch at a commit."""
+        with self.database.write() as connection:
+            run = runs.by_id(connection, run_id)
+            assert run is not None
+            postings.at_work(connection, run, number, commit, self.now)
+
+    def end(self, run_id: str, commit: str | None = "b" * 40, number: int = 1, **outcome: Any) -> None:
+        """End a turn; its commit is on the forge."""
+        if commit is not None:
+            self.server.branches["agent/fix-1"] = commit
+        given = {"status": "completed", "summary": "Login fixed\n\nIt was the clock."} | outcome
+        with self.database.write() as connection:
+            turns.end(connection, run_id, number, TurnOutcome(commit_sha=commit, **given), self.now)
+
+    @property
+    def is_owing(self) -> bool:
+        """Whether something is still to be posted."""
+        with self.database.read() as connection:
+            return postings.unposted(connection)["waiting"] > 0
+
+    def post(self) -> None:
+        """Post until nothing is due."""
+        while self.poster.post_due():
+            pass
+
+    def later(self, seconds: float) -> None:
+        self.now += int(seconds * SECOND_MICROS)
+
+    def posting(self, run_id: str, kind: str) -> Posting:
+        """Return the one posting of a kind."""
+        with self.database.read() as connection:
+            (found,) = (one for one in postings.of_run(connection, run_id) if one.kind == kind)
+            return found

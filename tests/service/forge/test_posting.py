@@ -1,0 +1,249 @@
+"""What becomes of a turn's results after the push: posted once, whatever dies, refuses or changes on the way."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.clock import SECOND_MICROS
+from service.forge.poster import CLAIM_MICROS
+from service.store import turns
+from tests.fault_server import Drop, Received, Respond, Step
+from tests.service.forge.desk import Desk, post_in_a_process
+from tests.service.forge.github import GitHubServer
+from tests.service.forge.gitlab import GitLabForge
+from tests.service_process import FORKS
+
+Server = GitHubServer | GitLabForge
+OLD, NEW = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def desk(forge: Server, tmp_path: Path) -> Iterator[Desk]:
+    """A desk on each forge in turn."""
+    made = Desk(forge, tmp_path)
+    with contextlib.closing(made.database):
+        yield made
+
+
+def requests(server: Server) -> list[dict[str, Any]]:
+    return server.pulls if isinstance(server, GitHubServer) else server.merge_requests
+
+
+def body(request: dict[str, Any]) -> str:
+    return str(request["body"] if "body" in request else request["description"])
+
+
+def states(server: Server) -> list[str]:
+    """What is shown beside the old and the new commit, in GitHub's words."""
+    words = {"running": "pending", "failed": "failure", "canceled": "error"}
+    return [words.get(one, one) for commit in (OLD, NEW) for one in server.shown(commit).values()]
+
+
+def test_workers_killed_at_each_request_and_each_answer_open_one_pull_request(desk: Desk) -> None:
+    """Each way of being killed once, before the forge did what was asked and after; then all is there, once."""
+    run_id = desk.begin()
+    desk.at_work(run_id, OLD)
+    desk.end(run_id)
+    seen: set[tuple[str, str, str]] = set()
+    worker: Any = None
+
+    def kill(when: str) -> Callable[[Received], Step | None]:
+        def act(received: Received) -> Step | None:
+            point = (when, received.method, received.path)
+            if point in seen:
+                return None
+            seen.add(point)
+            os.kill(worker.pid, signal.SIGKILL)
+            return Drop()
+
+        return act
+
+    desk.server.before, desk.server.after = kill("before"), kill("after")
+    deaths = 0
+    while desk.is_owing:
+        worker = FORKS.Process(target=post_in_a_process, args=(str(desk.database.url), desk.now))
+        worker.start()
+        worker.join()
+        deaths += worker.exitcode == -signal.SIGKILL
+        desk.later(CLAIM_MICROS / SECOND_MICROS + 1)
+
+    assert deaths >= 10
+    assert len(requests(desk.server)) == 1
+    assert states(desk.server) == ["success", "success"]
+    assert len(desk.server.statuses) == 2, "each commit got its status once"
+    assert [desk.posting(run_id, "pull_request").state] == ["posted"]
+
+
+def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
+    """Pending while it works; what is wanted while it is being posted is posted after it."""
+    run_id = desk.begin()
+    desk.at_work(run_id, OLD)
+
+    def end_meanwhile(received: Received) -> None:
+        desk.server.after = lambda _: None
+        assert "statuses" in received.path
+        desk.end(run_id)
+
+    desk.poster.post_due()
+    begun = states(desk.server)
+    desk.at_work(run_id, OLD)
+    desk.server.after = end_meanwhile
+    desk.post()
+
+    assert begun == ["pending"]
+    assert states(desk.server) == ["success", "success"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"), [("the agent exited with status 3", "failure"), ("cancelled by ci", "error")]
+)
+def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk, reason: str, shown: str) -> None:
+    """Failed and cancelled turns leave no commit pending, and open nothing; one that ended cannot begin again."""
+    run_id = desk.begin()
+    desk.at_work(run_id, OLD)
+    desk.end(run_id, None, status="failed", summary=None, failure=reason)
+    desk.at_work(run_id, OLD)
+    desk.post()
+
+    assert states(desk.server) == [shown]
+    assert requests(desk.server) == []
+
+
+def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Draft, from the run's own words, with a link; no mention, no command, no secret."""
+    monkeypatch.setenv("FORGE_TOKEN_HERE", "bot-token")
+    run_id = desk.begin("Fix it, @ann\n/merge")
+    desk.end(run_id, summary="Fixed by @bob\n/approve\nwith bot-token <!-- /runwarden -->")
+    desk.post()
+    (made,) = requests(desk.server)
+    posting = desk.posting(run_id, "pull_request")
+
+    assert made["title"].removeprefix("Draft: ") == "Fixed by @\u200bbob"
+    assert made["draft"] is True
+    assert f"[{run_id}](https://runs.example/{run_id})" in body(made)
+    assert "@\u200bann" in body(made)
+    assert not [line for line in body(made).splitlines() if line.lstrip().startswith("/")]
+    assert "bot-token" not in body(made)
+    assert body(made).count("<!-- /runwarden -->") == 1
+    assert (posting.state, posting.url) == ("posted", made.get("html_url") or made.get("web_url"))
+
+
+def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk) -> None:
+    """Title and text around our part are theirs; a text without our marks is all theirs."""
+    run_id = desk.begin()
+    desk.end(run_id)
+    desk.post()
+    (made,) = requests(desk.server)
+    key = "body" if "body" in made else "description"
+    made |= {key: f"Please look.\r\n{body(made)}Thanks!", "title": "A better title"}
+    desk.next_turn(run_id, "And the logout")
+    desk.end(run_id, "c" * 40, 2, summary="Logout fixed, too")
+    desk.post()
+    renewed = body(made)
+    made[key] = "All mine now"
+    desk.next_turn(run_id, "And the rest")
+    desk.end(run_id, "d" * 40, 3)
+    desk.post()
+
+    assert renewed.startswith("Please look.\n<!-- runwarden")
+    assert renewed.endswith("Thanks!")
+    assert "Logout fixed, too" in renewed
+    assert "2. And the logout" in renewed
+    assert [(made["title"], body(made))] == [("A better title", "All mine now")]
+    assert len(requests(desk.server)) == 1
+
+
+@pytest.mark.parametrize(("state", "count"), [("closed", 1), ("merged", 2)])
+def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
+    desk: Desk, state: str, count: int
+) -> None:
+    """A later commit opens no closed pull request again; after a merge it needs another."""
+    run_id = desk.begin()
+    desk.end(run_id)
+    desk.post()
+    (made,) = requests(desk.server)
+    is_github = isinstance(desk.server, GitHubServer)
+    made |= {"state": "closed" if is_github else state, "merged_at": "now" if state == "merged" else None}
+    made |= {"head": made["head"] | {"sha": NEW}} if is_github else {"sha": NEW}
+    desk.next_turn(run_id, "Go on")
+    desk.end(run_id, "c" * 40, 2)
+    desk.post()
+
+    assert len(requests(desk.server)) == count
+    assert ("was not opened again" in (desk.posting(run_id, "pull_request").failure or "")) == (state == "closed")
+
+
+def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
+    """One request learns of it; the others wait as long, and then all is posted."""
+    runs_due = [desk.begin(branch=f"agent/fix-{at}") for at in range(3)]
+    for at, run_id in enumerate(runs_due):
+        desk.server.branches[f"agent/fix-{at}"] = f"{at + 1:x}" * 40
+        with desk.database.write() as connection:
+            turns.end(connection, run_id, 1, turns.TurnOutcome("completed", f"{at + 1:x}" * 40, "done"), desk.now)
+    desk.server.before = lambda _: Respond(429, {"message": "slow down"}, {"Retry-After": "90"})
+    desk.post()
+    asked = len(desk.server.asked)
+    desk.server.before = lambda _: None
+    desk.later(89)
+    desk.post()
+    still = len(desk.server.asked)
+    desk.later(2)
+    desk.post()
+
+    assert (asked, still) == (1, 1)
+    assert len(requests(desk.server)) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"host": "elsewhere.example"}, "is on no connected host"),
+        ({"token_env": None}, "has no token"),
+        ({"token_env": "FORGE_TOKEN_UNSET"}, "has no token"),
+        ({"probe": "git", "api_url": None, "clone_url": "https://x.example/{path}.git"}, "has no API address"),
+    ],
+)
+def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk, change: dict[str, Any], reason: str) -> None:
+    """The token goes to no other host; once all is there, the posting is made; after a day it is given up."""
+    early, late = desk.begin(), desk.begin()
+    with desk.database.write() as connection:
+        desk.connect(connection, **change)
+    desk.end(early)
+    desk.post()
+    told = desk.posting(early, "pull_request")
+    with desk.database.write() as connection:
+        desk.connect(connection)
+    desk.later(901)
+    desk.post()
+    with desk.database.write() as connection:
+        desk.connect(connection, **change)
+    desk.end(late)
+    for _ in range(4):
+        desk.post()
+        desk.later(40_000)
+
+    assert (told.state, reason in (told.failure or "")) == ("waiting", True)
+    assert desk.posting(early, "pull_request").state == "posted"
+    assert desk.posting(late, "pull_request").state == "refused"
+
+
+def test_what_the_forge_will_never_do_is_not_asked_again(desk: Desk) -> None:
+    """A repository without drafts, a branch without a difference: refused, with its words."""
+    desk.server.before = lambda one: Respond(422, {"message": "Never"}) if one.method == "POST" else None
+    run_id = desk.begin()
+    desk.end(run_id)
+    desk.post()
+    desk.later(100_000)
+    asked = len(desk.server.asked)
+    desk.post()
+    posting = desk.posting(run_id, "pull_request")
+
+    assert (posting.state, "Never" in (posting.failure or "")) == ("refused", True)
+    assert len(desk.server.asked) == asked
