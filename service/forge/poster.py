@@ -13,6 +13,7 @@ from service.forge.client import Forge, ForgeError
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
 from service.forge.handlers import Handler, Subject, post_pull_request, post_status
+from service.forge.review import post_review
 from service.hosts.http import token_of
 from service.reference import location
 from service.settings import Forge as ForgeSettings
@@ -22,7 +23,11 @@ from service.store.hosts import Host
 from service.store.postings import Posting
 from service.store.runs import Run
 
-HANDLERS: Final[Mapping[str, Handler]] = {"pull_request": post_pull_request, "status": post_status}
+HANDLERS: Final[Mapping[str, Handler]] = {
+    "pull_request": post_pull_request,
+    "review": post_review,
+    "status": post_status,
+}
 CLAIM_MICROS: Final = 300 * SECOND_MICROS
 """A claimed posting is due again after this: its claimer must have died."""
 _FORGES: Final[Mapping[str, type[GitHub | GitLab]]] = {"github": GitHub, "gitlab": GitLab}

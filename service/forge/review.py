@@ -4,6 +4,7 @@ What is there is found by marks in our own comments, so a repetition after a cra
 that someone else resolved, a comment that was deleted and a box that was ticked are dismissals: they stay.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,11 +12,18 @@ from typing import Final
 from service.findings.document import IdentifiedFinding
 from service.forge import review_text
 from service.forge.client import Forge, ForgeError, Review, ReviewComment, Thread
+from service.forge.handlers import Subject
 from service.forge.review_text import Marks
+from service.store.postings import Posted
 
 _MOST_COMMENTS: Final = 50
 """That one push adds; more are listed in the review's text."""
 _FORBIDDEN: Final = frozenset({403, 404})
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_PATIENCE: Final = 6
+"""How often a pull request is looked at again that may not have heard of a push yet."""
+_HEAD: Final = re.compile(r"refs/(?:pull|merge-requests)/([0-9]{1,9})/head")
 Lines = Mapping[str, frozenset[int]]
 
 
@@ -30,7 +38,32 @@ class Report:
     """Which run says so, in Markdown of ours."""
 
 
-def post_review(forge: Forge, number: int, report: Report) -> None:
+def post_review(forge: Forge, subject: Subject) -> Posted:
+    """Post what a turn found to the pull request of its branch, or to the one whose head it looked at."""
+    posting, run = subject.posting, subject.run
+    commit = str(posting.wanted["commit"])
+    if head := _HEAD.fullmatch(run.head_ref or ""):
+        number, url = int(head[1]), None
+    else:
+        found = forge.pull_requests(run.branch)
+        current = next((one for one in found if one.state == "open"), None)
+        if current is None and found:
+            return Posted(found[0].url, f"pull request {found[0].number} is {found[0].state}, and was not reviewed")
+        if current is None:
+            raise ForgeError(f"the branch {run.branch} has no pull request yet", status=_NOT_FOUND)
+        if current.head != commit:
+            text = f"pull request {current.number} is at {current.head}, and {commit} was reviewed"
+            if posting.attempts > _PATIENCE:
+                return Posted(current.url, text)
+            raise ForgeError(text, status=_CONFLICT)
+        number, url = current.number, current.url
+    named = f"[{run.id}]({subject.run_url})" if subject.run_url else f"`{run.id}`"
+    found_there = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
+    bring_up_to_date(forge, number, Report(run.agent, commit, found_there, f"Run {named}, turn {posting.number}."))
+    return Posted(url)
+
+
+def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:
     """Bring an agent's review of a pull request up to date with what it found.
 
     Raises:

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from service.findings.document import IdentifiedFinding
 from service.forge.client import ForgeError, Proposal, shown_lines
-from service.forge.review import Report, post_review
+from service.forge.review import Report, bring_up_to_date
 from service.forge.review_text import Marks, comment, inert
 from tests.fault_server import Received, Respond
 from tests.service.forge.conftest import client_of
@@ -46,7 +46,9 @@ class Pull:
         self.server.branches["agent/fix-1"] = HEADS[head]
         for _ in range(30):
             with contextlib.suppress(ForgeError):
-                post_review(self.client, self.number, Report(self.agent, HEADS[head], found, "Run `run_1`, turn 1."))
+                bring_up_to_date(
+                    self.client, self.number, Report(self.agent, HEADS[head], found, "Run `run_1`, turn 1.")
+                )
                 return
         raise AssertionError("no end of it")
 
