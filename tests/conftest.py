@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -12,6 +13,13 @@ from tests.run_board import Board, served
 # Hypothesis would fail what takes longer than 200 ms, which a busy machine decides.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage seldom, and never look again at what was imported: it took a seventh of the processor."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -21,7 +21,7 @@ from app.events import CacheChangedElsewhere, Event, LinkChanged
 from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
-from tests.console.quiet import idle, kept, lines, put_off, quiet, toasts
+from tests.console.quiet import all_answered, idle, kept, lines, put_off, quiet, toasts
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
@@ -127,6 +127,7 @@ def swift_textual() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.app.wait_for_idle", idle)
         patch.setattr("textual.pilot.wait_for_idle", idle)
+        patch.setattr(Pilot, "_wait_for_screen", all_answered)
         patch.setattr(Compositor, "render_update", put_off)
         patch.setattr(Stylesheet, "_parse_rules", kept(Stylesheet._parse_rules))
         patch.setattr(Input, "_toggle_cursor", lambda _: None)

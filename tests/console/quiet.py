@@ -17,7 +17,7 @@ from textual.app import App
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.events import MouseEvent
-from textual.pilot import Pilot
+from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.worker import WorkerCancelled
 
 MOMENT_S = 0.1
@@ -61,6 +61,41 @@ async def answered(app: App[Any]) -> None:
             return
         app.screen._on_timer_update()
         calm = 0 if _is_busy(app) else calm + 1
+
+
+async def all_answered(pilot: Pilot[Any], timeout: float = 30.0) -> bool:  # noqa: ASYNC109 — Textual's own
+    """In the place of Textual's wait for the screen, which gives every node something to do: asks only those at work.
+
+    False where there is no screen or the console has failed, and an error where a node hangs, as there.
+    """
+    app = pilot.app
+    if not app.screen_stack:
+        return False
+    asked, unanswered = asyncio.Event(), 0
+
+    def answer() -> None:
+        nonlocal unanswered
+        unanswered -= 1
+        if not unanswered:
+            asked.set()
+
+    for node in (app, *app.screen.walk_children(with_self=True)):
+        unanswered += not _waits(node) and node.call_later(answer)
+    if not unanswered:
+        return True
+    either = [asyncio.create_task(asked.wait()), asyncio.create_task(app._exception_event.wait())]
+    done, pending = await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    if not done:
+        raise WaitForScreenTimeout(f"{unanswered} nodes do not answer")
+    return not unanswered
+
+
+def _waits(node: Any) -> bool:
+    """Whether a node has answered all its messages and waits for the next one."""
+    queue = node._message_queue
+    return not queue.values and bool(queue.ready_event._waiters)
 
 
 async def quiet(app: App[Any]) -> None:

@@ -109,8 +109,8 @@ class FormDialog(Vertical):
 
     def enter(self, phase: Phase, without: frozenset[str] = frozenset()) -> None:
         """Show the phase's page and its buttons, except those named in `without`."""
-        for name in _STEPS:
-            self.set_class(name == phase, f"-phase-{name}")
+        # At once: each change of a class styles the whole form again.
+        self.update_classes({f"-phase-{name}": name == phase for name in _STEPS})
         for verb in self._verbs:
             self.query_one(f"#verb-{verb.name}").display = phase in verb.phases and verb.name not in without
         here = _STEPS[phase]

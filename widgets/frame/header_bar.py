@@ -107,8 +107,11 @@ class HeaderBar(Widget):
         self._shown: Content | None = None
         self._name_end = 0
         """The cell where the profile's name ends."""
-        self._waiting: list[tuple[range, Message]] = []
-        """Where the numbers of what waits for a person stand, and what a click there announces."""
+        self._waiting: list[tuple[range, type[Message]]] = []
+        """Where the numbers of what waits for a person stand, and what a click there announces.
+
+        The click makes the message: one made while the screen ticks counts as the screen's, and goes no further.
+        """
 
     def show(self, vitals: Vitals) -> None:
         """Show new facts."""
@@ -128,8 +131,8 @@ class HeaderBar(Widget):
 
     def on_click(self, event: events.Click) -> None:
         """Announce a click on the profile's name, or on the number of something that waits for a person."""
-        if message := next((message for cells, message in self._waiting if event.x in cells), None):
-            self.post_message(message)
+        if clicked := next((clicked for cells, clicked in self._waiting if event.x in cells), None):
+            self.post_message(clicked())
         elif self._vitals.can_switch and event.x < self._name_end:
             self.post_message(self.ProfileClicked())
 
@@ -174,7 +177,7 @@ class HeaderBar(Widget):
             if count:
                 text = f"{glyph} {count:,} {word}" if brevity < Brevity.GLYPHS else f"{glyph}{count:,}"
                 start += gap
-                self._waiting.append((range(start, start := start + len(text)), clicked()))
+                self._waiting.append((range(start, start := start + len(text)), clicked))
                 parts += [(" " * gap, ""), (text, f"{STYLES['warn']} bold")]
         return parts
 
