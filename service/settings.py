@@ -150,6 +150,20 @@ class Forge(_Section):
     """How long a posting is retried."""
 
 
+class Triggers(_Section):
+    """What code hosts deliver to `/hooks/github` and `/hooks/gitlab`, and what it may start."""
+
+    github_secret_env: str | None = None
+    """The environment variable with the secret that GitHub signs with; GitLab's is `gitlab.webhook_secret_env`."""
+    own_accounts: tuple[str, ...] = ()
+    """The accounts that the tokens of code hosts belong to: what they do starts nothing."""
+    pull_request_runs_a_day: Annotated[int, Field(ge=1)] = 20
+    """Runs that are started for one pull request within a day."""
+    repository_runs_an_hour: Annotated[int, Field(ge=1)] = 60
+    body_bytes: Annotated[int, Field(ge=1024)] = 8 << 20
+    """The largest delivery that is read."""
+
+
 class Retention(_Section):
     """What workers remove when it is old; runs and their turns are kept for good."""
 
@@ -161,6 +175,8 @@ class Retention(_Section):
     """The home folders that agents keep for a run, after its last turn."""
     audit_days: Annotated[float, Field(ge=1, le=36_500)] | None = None
     """Entries of the audit trail; None: they stay for good."""
+    deliveries_days: Annotated[float, Field(ge=7, le=36_500)] = 90
+    """What was decided on deliveries; a delivery that comes again after that counts as new."""
     branches_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """Branches made for runs that ended, unless they are protected or hold commits of others; None: they stay."""
 
@@ -197,16 +213,22 @@ class Settings(_Section):
     probing: Probing = Probing()
     gitlab: GitLab = GitLab()
     forge: Forge = Forge()
+    triggers: Triggers = Triggers()
     retention: Retention = Retention()
     log: Log = Log()
     metrics: Metrics = Metrics()
     traces: Traces = Traces()
 
+    def secret_of_webhooks(self, platform: str) -> str | None:
+        """Return the variable with the secret of webhooks of a platform; None: repositories have their own, or none."""
+        return self.gitlab.webhook_secret_env if platform == "gitlab" else self.triggers.github_secret_env
+
     @property
     def secret_names(self) -> tuple[str | None, ...]:
         """The environment variables that hold secrets of the service itself; None where one is not named."""
         smtp = None if self.mail.smtp is None else self.mail.smtp.password_env
-        return smtp, self.gitlab.webhook_secret_env, self.metrics.token_env
+        hooks = (self.gitlab.webhook_secret_env, self.triggers.github_secret_env)
+        return smtp, *hooks, self.metrics.token_env
 
 
 class DataFolder:

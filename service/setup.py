@@ -13,6 +13,7 @@ from service.mail.address import checked_address
 from service.reference import checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, tokens, trials
 from service.store.organizations import Organization
+from service.triggers.rules import TriggerRule
 
 Platform = Literal["github", "gitlab"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -55,6 +56,10 @@ class RepositoryEntry(_Entry):
     """A URL, or a folder (relative to the document); None: the clone URL of the platform's connected host."""
     protected: tuple[Name, ...] | None = None
     """Patterns of branches that no run may work on; None: the default branch alone; empty: no branch."""
+    triggers: tuple[TriggerRule, ...] | None = None
+    """Which changes of a pull request start a run; None: as it is, at first none."""
+    webhook_secret_env: VariableName | None = None
+    """The variable with the secret of its webhook; None: as it is, at first the one of `service.toml`."""
 
 
 class DayBudget(_Entry):
@@ -129,6 +134,10 @@ def apply_setup(
     made = [_organization(connection, entry, folder, now) for entry in setup.organizations]
     for agent in setup.agents:
         put_agent(connection, agent, now, data)
+    for entry in setup.organizations:
+        owner = find_organization(connection, entry.slug or organizations.slug_of(entry.name))
+        for one in repositories.of(connection, owner.id):
+            check_triggers(connection, owner, one)
     return {
         "organizations": made,
         "offers": [offer.code for offer in trials.all_offers(connection)],
@@ -219,11 +228,35 @@ def add_repository(
     try:
         path = checked_path(entry.platform, entry.path)
         url = _clone_address(connection, organization, entry, path, folder)
-        made = repositories.Repository(entry.name, entry.platform, path, url, protected=entry.protected)
+        kept = repositories.by_path(connection, organization.id, entry.platform, path)
+        triggers, secret = ((), None) if kept is None else (kept.triggers, kept.webhook_secret_env)
+        made = repositories.Repository(
+            entry.name,
+            entry.platform,
+            path,
+            url,
+            protected=entry.protected,
+            triggers=triggers if entry.triggers is None else entry.triggers,
+            webhook_secret_env=entry.webhook_secret_env or secret,
+        )
         repositories.put(connection, organization.id, made, now)
     except ValueError as error:
         raise SetupError(f"repository {entry.name}: {error}") from error
     return made
+
+
+def check_triggers(connection: sa.Connection, organization: Organization, repository: repositories.Repository) -> None:
+    """Check that the agents of a repository's rules are there.
+
+    Raises:
+        SetupError: One is not.
+    """
+    for rule in repository.triggers:
+        if agents.by_name(connection, organization.id, rule.agent) is None:
+            raise SetupError(
+                f"repository {repository.name}: a trigger names the agent {rule.agent!r}, which is not configured; "
+                "list them with: runwarden service agent list"
+            )
 
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:

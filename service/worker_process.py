@@ -21,7 +21,7 @@ from service.forge.poster import Poster, PostingThread
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, Execution, Settings
-from service.store import agents, hosts
+from service.store import agents, hosts, repositories
 from service.store.database import Database
 
 _log = logging.getLogger(__name__)
@@ -99,7 +99,8 @@ def announce(line: Mapping[str, object]) -> None:
 def mask_known(database: Database, masks: Masks) -> None:
     """Keep the values of the variables that hosts and agents name out of the log."""
     with database.read() as connection:
-        masks.add([*hosts.variables(connection), *agents.variables(connection)])
+        names = {*hosts.variables(connection), *repositories.webhook_variables(connection)}
+        masks.add([*names, *agents.variables(connection)])
 
 
 @contextlib.contextmanager

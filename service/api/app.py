@@ -1,4 +1,4 @@
-"""The application: the spec's paths under /v1, and nothing else but /livez, /readyz and, for operators, /metrics."""
+"""The application: the spec's paths under /v1; beside them /livez, /readyz, /metrics, and /hooks for code hosts."""
 
 import threading
 from typing import Final
@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.api import code_hosts, errors, metrics, organizations, results, run_list, runs
+from service.api import code_hosts, errors, hooks, metrics, organizations, results, run_list, runs
 from service.api.context import Context
 from service.api.errors import body
 from service.store.database import Database
@@ -31,10 +31,12 @@ def build(context: Context) -> FastAPI:
     app.state.context = context
     routers = [module.router for module in (organizations, run_list, runs, code_hosts, results)]
     offered = [offer for router in routers for offer in errors.offered_by(router, PREFIX)]
-    errors.install(app, [*offered, *errors.offered_by(metrics.router)])
+    beside = (metrics.router, hooks.router)
+    errors.install(app, [*offered, *(offer for router in beside for offer in errors.offered_by(router))])
     for router in routers:
         app.include_router(router, prefix=PREFIX)
-    app.include_router(metrics.router)
+    for router in beside:
+        app.include_router(router)
     context.tracer.instrument_app(app)
 
     @app.get("/livez", include_in_schema=False)

@@ -87,7 +87,7 @@ class ReadBody(Generic[Body]):
             Failure: 413, 415 or 400.
         """
         _check_type(request)
-        raw = await _read(request, context_of(request).settings.limits.body_bytes)
+        raw = await read_bytes(request, context_of(request).settings.limits.body_bytes)
         if len(raw) < _LARGE:
             return self._validated(raw)
         return await context_of(request).parsing.run(partial(self._validated, raw))
@@ -126,7 +126,12 @@ def _check_type(request: Request) -> None:
         raise ApiError(415, "unsupported_media_type", "send the body without a content encoding")
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def read_bytes(request: Request, limit: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        ApiError: 413, or 400 where the connection ended first.
+    """
     chunks: list[bytes] = []
     size = 0
     try:

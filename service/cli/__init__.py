@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "repository": ("service.cli.code_hosts", "Configured repositories."),
     "agent": ("service.cli.agents", "Agents."),
     "run": ("service.cli.runs", "The log or the diff of a run."),
+    "trigger": ("service.cli.triggers", "Rules by which pull requests start runs, and what they started."),
     "usage": ("service.cli.usage", "What agents used of their models, and what it cost."),
     "prune": ("service.cli.maintenance", "Remove old logs, diffs and queue entries; runs stay."),
     "backup": ("service.cli.backup", "Write all of the service into one file, also while it runs."),

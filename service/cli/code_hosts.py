@@ -8,11 +8,20 @@ from typing import Any
 
 import click
 
+from service.cli.agents import INLINE
 from service.cli.output import AdminContext, admin_command, organization_option
 from service.clock import now_micros
 from service.hosts.health import HealthProbes
 from service.reference import PLATFORMS, without_login
-from service.setup import HostEntry, RepositoryEntry, SetupError, add_repository, connect_host, find_organization
+from service.setup import (
+    HostEntry,
+    RepositoryEntry,
+    SetupError,
+    add_repository,
+    check_triggers,
+    connect_host,
+    find_organization,
+)
 from service.store import hosts, repositories
 from service.store.hosts import PROBES, Host
 from service.store.repositories import Repository
@@ -20,7 +29,10 @@ from service.store.repositories import Repository
 
 def _document(one: Host | Repository) -> dict[str, Any]:
     # A login in an address is for git alone.
-    return {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(one).items()}
+    shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(one).items()}
+    if isinstance(one, Repository):
+        shown["triggers"] = [rule.model_dump(mode="json") for rule in one.triggers]
+    return shown
 
 
 @click.group("host")
@@ -107,16 +119,20 @@ def _repository_line(one: Repository) -> str:
 @click.option("--path", required=True, help="owner/repo or group/project.")
 @click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
 @click.option("--protect", "patterns", multiple=True, help="A pattern of branches no run may work on; may be repeated.")
+@click.option("--trigger", "triggers", multiple=True, type=INLINE, help="A rule: { agent = …, instructions = … }.")
+@click.option("--no-triggers", is_flag=True, help="Let no delivery of the code host start a run.")
+@click.option("--webhook-secret-env", help="The variable with the secret of this repository's webhook.")
 @click.option("--protect-nothing", is_flag=True, help="Let runs work on every branch, the default one too.")
 @admin_command
-def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, **options: Any) -> None:
-    """Configure a repository, or change the one at its path."""
-    patterns = options.pop("patterns") or None
-    protected = () if protect_nothing else patterns
-    entry = RepositoryEntry.model_validate({"name": name, "protected": protected, **options})
+def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_triggers: bool, **options: Any) -> None:
+    """Configure a repository, or change the one at its path; rules and secret stay where none are given."""
+    patterns, triggers = options.pop("patterns") or None, options.pop("triggers") or None
+    given = {"protected": () if protect_nothing else patterns, "triggers": () if no_triggers else triggers}
+    entry = RepositoryEntry.model_validate({"name": name, **given, **options})
     with admin.change("repository.add") as change:
         organization = find_organization(change.connection, slug)
         made = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
+        check_triggers(change.connection, organization, made)
         change.target, change.organization_id = f"{made.platform}:{made.path}", organization.id
     admin.show(_document(made), [_repository_line(made)])
 

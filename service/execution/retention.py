@@ -16,7 +16,7 @@ from service.execution.branches import StaleBranches
 from service.execution.deletion import Deletion
 from service.execution.queue import QueueHistory
 from service.settings import DataFolder, Execution, Retention
-from service.store import audit, turn_files, turns
+from service.store import audit, deliveries, turn_files, turns
 from service.store.database import Database
 
 _BATCH: Final = 500
@@ -168,6 +168,9 @@ class RetentionThread:
             if mine and self._settings.audit_days is not None:
                 with self._database.write() as connection:
                     audit.remove(connection, now - int(self._settings.audit_days * DAY_MICROS))
+            if mine:
+                with self._database.write() as connection:
+                    deliveries.remove(connection, now - int(self._settings.deliveries_days * DAY_MICROS))
             self._held = self._deletion.complete() if mine else 0
         self._deletion.remove_copies()
         return pruned

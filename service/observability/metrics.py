@@ -75,6 +75,12 @@ class ServiceMetrics:
             buckets=_REQUEST_S,
             registry=self._registry,
         )
+        self._deliveries = Counter(
+            "runwarden_webhook_deliveries",
+            "Deliveries of code hosts to this process, by what was decided.",
+            ("platform", "result"),
+            registry=self._registry,
+        )
         build = Info("runwarden_build", "What runs here.", registry=self._registry)
         kind = "sqlite" if database.is_sqlite else "postgresql"
         build.info({"version": _version(), "python": platform.python_version(), "database": kind})
@@ -87,6 +93,10 @@ class ServiceMetrics:
         route = label(record.route)
         self._requests.labels(method, route, str(record.status or "none")).inc()
         self._durations.labels(method, route).observe(record.duration_s)
+
+    def count_delivery(self, platform: str, result: str) -> None:
+        """Count a delivery of a code host."""
+        self._deliveries.labels(platform, result).inc()
 
     def count_refusal(self, status: int) -> None:
         """Count a connection that was refused before a request had arrived: none of it can be told but the status."""

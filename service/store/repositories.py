@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -9,6 +10,7 @@ from service import ids
 from service.store.database import insert_new, one_at_a_time
 from service.store.runs import InactiveOrganizationError
 from service.store.schema import columns_of, default_branches, organizations, repositories
+from service.triggers.rules import TriggerRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class Repository:
     webhook_configured: bool = False
     protected: tuple[str, ...] | None = None
     """Patterns of branches that no run may work on; None: the default branch alone."""
+    triggers: tuple[TriggerRule, ...] = ()
+    """Which changes of a pull request start a run; empty: none."""
+    webhook_secret_env: str | None = None
+    """The variable with the secret of its webhook; None: the one for all repositories of the platform."""
 
 
 def is_protected(branch: str, default: str | None, patterns: tuple[str, ...] | None) -> bool:
@@ -74,9 +80,14 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     if namesake is not None:
         raise ValueError(f"the name {repository.name!r} belongs to {namesake}; choose another name")
     removed = connection.execute(sa.delete(repositories).where(same)).rowcount
-    key = {"id": f"repo_{ids.ulid(now)}", "organization_id": organization_id, "path_key": repository.path.lower()}
-    patterns = None if repository.protected is None else list(repository.protected)
-    connection.execute(sa.insert(repositories).values(asdict(repository) | key | {"protected": patterns}))
+    key: dict[str, Any] = {
+        "id": f"repo_{ids.ulid(now)}",
+        "organization_id": organization_id,
+        "path_key": repository.path.lower(),
+    }
+    key["protected"] = None if repository.protected is None else list(repository.protected)
+    key["triggers"] = [rule.model_dump(mode="json", exclude_defaults=True) for rule in repository.triggers] or None
+    connection.execute(sa.insert(repositories).values(asdict(repository) | key))
     return removed == 0
 
 
@@ -107,6 +118,21 @@ def by_url(connection: sa.Connection, organization_id: str, url: str) -> Reposit
     return _first(connection, organization_id, repositories.c.url == url)
 
 
+def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tuple[str, Repository]]:
+    """Return the repository at a path with the organization's id, of every organization that configured it."""
+    at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
+    query = sa.select(repositories.c.organization_id).where(*at_path).order_by(repositories.c.organization_id)
+    owners = connection.execute(query).scalars().all()
+    return [(owner, found) for owner in owners if (found := by_path(connection, owner, platform, path))]
+
+
+def webhook_variables(connection: sa.Connection, platform: str | None = None) -> set[str]:
+    """Return the environment variables that hold the secrets of webhooks."""
+    query = sa.select(repositories.c.webhook_secret_env).where(repositories.c.webhook_secret_env.is_not(None))
+    query = query if platform is None else query.where(repositories.c.platform == platform)
+    return {name for name in connection.execute(query.distinct()).scalars() if name}
+
+
 def _first(connection: sa.Connection, organization_id: str, *conditions: sa.ColumnElement[bool]) -> Repository | None:
     return next(iter(_where(connection, organization_id, *conditions)), None)
 
@@ -114,5 +140,14 @@ def _first(connection: sa.Connection, organization_id: str, *conditions: sa.Colu
 def _where(connection: sa.Connection, organization_id: str, *conditions: sa.ColumnElement[bool]) -> list[Repository]:
     mine = repositories.c.organization_id == organization_id
     query = sa.select(*columns_of(repositories, Repository)).where(mine, *conditions).order_by(repositories.c.name)
-    found = (Repository(*row) for row in connection.execute(query))
-    return [replace(one, protected=None if one.protected is None else tuple(one.protected)) for one in found]
+    return [_repository(Repository(*row)) for row in connection.execute(query)]
+
+
+def _repository(row: Repository) -> Repository:
+    """Read what stands in a row as JSON."""
+    rules: Any = row.triggers
+    return replace(
+        row,
+        protected=None if row.protected is None else tuple(row.protected),
+        triggers=tuple(TriggerRule.model_validate(rule) for rule in rules or ()),
+    )

@@ -1,0 +1,83 @@
+"""The receiver's paths: what a code host delivers is read, checked and decided on; nothing else is said of it."""
+
+import os
+from functools import partial
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+
+from service.api.bodies import read_bytes
+from service.api.context import Context, Services
+from service.api.errors import ApiError, bad_request
+from service.reference import PLATFORMS
+from service.store import repositories
+from service.store.deliveries import STARTED, WAITING
+from service.triggers import events
+from service.triggers.receiver import Decision, Delivery, Receiver, UnknownRepositoryError
+
+router = APIRouter()
+_HEADERS: Final = (
+    *("x-hub-signature-256", "x-github-event", "x-github-delivery"),
+    *("x-gitlab-token", "x-gitlab-event", "x-gitlab-event-uuid", "idempotency-key"),
+)
+
+
+@router.post("/hooks/{platform}", include_in_schema=False)
+async def receive(platform: str, request: Request, context: Services) -> Response:
+    """Answer a delivery: 202 where it starts a run, 204 where it starts none."""
+    secrets = await run_in_threadpool(_secrets, context, platform) if platform in PLATFORMS else {}
+    if not secrets:
+        raise ApiError(404, "not_found", f"there is nothing at {request.url.path}")
+    # A header that is there twice proves nothing.
+    given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
+    try:
+        raw = await read_bytes(request, context.settings.triggers.body_bytes)
+        decisions = await context.parsing.run(partial(_decide, context, platform, given, raw, secrets))
+    except ApiError as error:
+        _count(context, platform, error.error_code)
+        raise
+    for decision in decisions or [Decision("ignored")]:
+        _count(context, platform, decision.result)
+    started = [decision.run_id for decision in decisions if decision.run_id]
+    if started:
+        context.wake()
+    if not any(decision.result in {STARTED, WAITING} for decision in decisions):
+        return Response(status_code=204)
+    body: dict[str, Any] = {"runs": started, "waiting": sum(one.result == WAITING for one in decisions)}
+    return JSONResponse(body, 202)
+
+
+def _secrets(context: Context, platform: str) -> dict[str, str]:
+    with context.database.read() as connection:
+        names = repositories.webhook_variables(connection, platform)
+    common = context.settings.secret_of_webhooks(platform)
+    names |= {common} if common else set()
+    return {name: secret for name in names if (secret := os.environ.get(name))}
+
+
+def _decide(
+    context: Context, platform: str, headers: dict[str, str], raw: bytes, secrets: dict[str, str]
+) -> list[Decision]:
+    proven = events.authentic(platform, headers, raw, secrets)
+    if not proven:
+        raise ApiError(401, "invalid_signature", "the delivery is not signed with the secret of this webhook")
+    try:
+        event = events.read(platform, headers, raw)
+    except events.PayloadError as error:
+        raise bad_request("invalid_payload", str(error)) from error
+    if event is None:
+        return []
+    delivery = Delivery(
+        platform, events.delivery_id(platform, headers, raw), event, proven, trace_parent=context.tracer.parent()
+    )
+    try:
+        return Receiver(context.database, context.settings, context.clock).receive(delivery)
+    except UnknownRepositoryError as error:
+        raise ApiError(404, "unknown_repository", "the repository is not configured for this webhook") from error
+
+
+def _count(context: Context, platform: str, result: str) -> None:
+    if context.exposition is not None:
+        context.exposition.metrics.count_delivery(platform, result)

@@ -1,0 +1,86 @@
+"""`trigger`: the rules by which deliveries of code hosts start runs, what became of each, what waits."""
+
+from typing import Any
+
+import click
+
+from service.cli.output import AdminContext, admin_command, operator, organization_option
+from service.clock import now_micros, rfc3339
+from service.setup import SetupError, find_organization
+from service.store import deliveries, repositories
+from service.store.deliveries import WAITING, DeliveryEntry
+from service.triggers.receiver import ApprovalError, approve
+
+
+@click.group("trigger")
+def trigger() -> None:
+    """Runs that pull requests start."""
+
+
+@trigger.command("list")
+@organization_option
+@admin_command
+def list_all(admin: AdminContext, slug: str) -> None:
+    """List the rules of an organization's repositories."""
+    with admin.read() as connection:
+        known = repositories.of(connection, find_organization(connection, slug).id)
+    rules = [(one, rule) for one in known for rule in one.triggers]
+    documents = [{"repository": f"{one.platform}:{one.path}"} | rule.model_dump(mode="json") for one, rule in rules]
+    lines = [
+        f"{one.platform}:{one.path}  {'/'.join(rule.on)} into {' '.join(rule.branches)}  {rule.agent}  "
+        f"forks: {rule.forks}"
+        for one, rule in rules
+    ]
+    admin.show({"triggers": documents}, lines)
+
+
+def _document(one: DeliveryEntry) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "at": rfc3339(one.received_at),
+        "organization_id": one.organization_id,
+        "repository": f"{one.platform}:{one.path_key}",
+        "number": one.number,
+        "event": one.event,
+        "commit": one.head_sha,
+        "sender": one.sender,
+        "result": one.result,
+        "detail": one.detail,
+        "agent": one.agent,
+        "run_id": one.run_id,
+        "delivery": one.delivery,
+    }
+
+
+def _line(one: DeliveryEntry) -> str:
+    about = f"{one.platform}:{one.path_key} {one.number} {one.event} {one.head_sha[:12]} by {one.sender}"
+    came = [one.result, *([one.agent] if one.agent else []), *([one.run_id] if one.run_id else [])]
+    return "  ".join([rfc3339(one.received_at), one.id, about, *came, *([one.detail] if one.detail else [])])
+
+
+@trigger.command("log")
+@click.option("--org", "slug", help="An organization's slug or id; all of them if left out.")
+@click.option("--waiting", is_flag=True, help="Only what waits for approval.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="The latest so many.")
+@admin_command
+def log(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> None:
+    """Show what was decided on deliveries, the latest at the end."""
+    with admin.read() as connection:
+        owner = None if slug is None else find_organization(connection, slug).id
+        found = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
+    admin.show({"deliveries": [_document(one) for one in found]}, [_line(one) for one in found])
+
+
+@trigger.command("approve")
+@click.argument("entry_id")
+@admin_command
+def approve_one(admin: AdminContext, entry_id: str) -> None:
+    """Start the run that a fork's head waits for, on exactly that commit; read the commit first."""
+    settings = admin.folder.settings()
+    with admin.change("trigger.approve") as change:
+        try:
+            run = approve(change.connection, entry_id, settings.limits.active_runs, operator(), now_micros())
+        except ApprovalError as error:
+            raise SetupError(f"{error}; list what waits with: runwarden service trigger log --waiting") from error
+        change.target, change.organization_id, change.detail = entry_id, run.organization_id, run.id
+    admin.show({"id": entry_id, "run_id": run.id, "status": run.status}, [f"{entry_id}  {run.id} {run.status}"])

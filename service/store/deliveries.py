@@ -1,0 +1,136 @@
+"""Deliveries of code hosts: each is decided on once, and what was decided stays to be read."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from service.clock import DAY_MICROS, SECOND_MICROS
+from service.store.schema import columns_of, deliveries
+
+STARTED: Final = "started"
+WAITING: Final = "waiting"
+"""For the operator's approval."""
+SUPERSEDED: Final = "superseded"
+_HOUR_MICROS: Final = 3600 * SECOND_MICROS
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequestKey:
+    """A pull request, to the organization that configured its repository."""
+
+    organization_id: str
+    platform: str
+    path_key: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryEntry:
+    """What one rule, or none, made of one delivery."""
+
+    id: str
+    organization_id: str
+    platform: str
+    path_key: str
+    delivery: str
+    event: str
+    result: str
+    rule: int
+    """Counted from 0; -1: none of them was asked, or none fits."""
+    number: int
+    head_sha: str
+    sender: str
+    detail: str
+    agent: str | None
+    run_id: str | None
+    request: dict[str, Any] | None
+    """What starts when it is approved."""
+    changed_at: int
+    received_at: int
+
+    @property
+    def subject(self) -> PullRequestKey:
+        """The pull request that it is about."""
+        return PullRequestKey(self.organization_id, self.platform, self.path_key, self.number)
+
+
+def is_known(connection: sa.Connection, organization_id: str, platform: str, delivery: str) -> bool:
+    """Whether a delivery was decided on before."""
+    same = (
+        deliveries.c.organization_id == organization_id,
+        deliveries.c.platform == platform,
+        deliveries.c.delivery == delivery,
+    )
+    return connection.execute(sa.select(deliveries.c.id).where(*same).limit(1)).first() is not None
+
+
+def record(connection: sa.Connection, entry: DeliveryEntry) -> None:
+    """Keep what was decided."""
+    connection.execute(sa.insert(deliveries).values(asdict(entry)))
+
+
+def latest_change(connection: sa.Connection, subject: PullRequestKey) -> int:
+    """Return when a pull request was changed, as far as a delivery that started something says; 0: none did."""
+    acted = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
+    query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), acted)
+    return connection.execute(query).scalar() or 0
+
+
+def started_today(connection: sa.Connection, subject: PullRequestKey, now: int) -> int:
+    """Return how many runs were started for a pull request within a day."""
+    return _count(connection, *_about(subject), deliveries.c.received_at > now - DAY_MICROS)
+
+
+def started_this_hour(connection: sa.Connection, subject: PullRequestKey, now: int) -> int:
+    """Return how many runs were started for the whole repository within an hour."""
+    return _count(connection, *_about(subject)[:3], deliveries.c.received_at > now - _HOUR_MICROS)
+
+
+def acted_on(connection: sa.Connection, subject: PullRequestKey, agent: str) -> list[DeliveryEntry]:
+    """Return what started an agent for a pull request, or waits to, newest first."""
+    acted = (deliveries.c.agent == agent, deliveries.c.result.in_((STARTED, WAITING)))
+    return _entries(connection, *_about(subject), *acted)
+
+
+def latest(
+    connection: sa.Connection, limit: int, *, organization_id: str | None = None, result: str | None = None
+) -> list[DeliveryEntry]:
+    """Return the latest decisions, oldest first; None leaves a condition out."""
+    conditions = [] if organization_id is None else [deliveries.c.organization_id == organization_id]
+    conditions += [] if result is None else [deliveries.c.result == result]
+    return _entries(connection, *conditions, limit=limit)[::-1]
+
+
+def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:
+    """Return one decision."""
+    return next(iter(_entries(connection, deliveries.c.id == entry_id)), None)
+
+
+def settle(connection: sa.Connection, entry_id: str, result: str, detail: str, run_id: str | None = None) -> bool:
+    """Say what became of a decision that waited; False when it does not wait any longer."""
+    waits = (deliveries.c.id == entry_id, deliveries.c.result == WAITING)
+    values = {"result": result, "detail": detail, "run_id": run_id, "request": None}
+    return connection.execute(sa.update(deliveries).where(*waits).values(values)).rowcount > 0
+
+
+def remove(connection: sa.Connection, before: int) -> int:
+    """Remove decisions on what was received before an instant (microseconds); return how many."""
+    return connection.execute(sa.delete(deliveries).where(deliveries.c.received_at < before)).rowcount
+
+
+def _about(subject: PullRequestKey) -> list[sa.ColumnElement[bool]]:
+    return [deliveries.c[name] == value for name, value in asdict(subject).items()]
+
+
+def _count(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> int:
+    query = sa.select(sa.func.count()).select_from(deliveries)
+    return connection.execute(query.where(*conditions, deliveries.c.result == STARTED)).scalar_one()
+
+
+def _entries(
+    connection: sa.Connection, *conditions: sa.ColumnElement[bool], limit: int | None = None
+) -> list[DeliveryEntry]:
+    query = sa.select(*columns_of(deliveries, DeliveryEntry)).where(*conditions)
+    rows = connection.execute(query.order_by(deliveries.c.received_at.desc(), deliveries.c.id.desc()).limit(limit))
+    return [DeliveryEntry(*row) for row in rows]

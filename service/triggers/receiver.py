@@ -1,0 +1,273 @@
+"""The receiver: decides on each delivery once, in one transaction with the runs that it starts and ends."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from service import ids
+from service.clock import Clock
+from service.reference import branch_fault
+from service.settings import Settings
+from service.store import agents, audit, deliveries, organizations, repositories, runs, turns
+from service.store.database import Database, one_at_a_time
+from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, PullRequestKey
+from service.store.repositories import Repository
+from service.store.runs import InactiveOrganizationError, Run, TurnRequest
+from service.triggers.events import PullRequestEvent
+from service.triggers.rules import TriggerRule
+
+CALLER: Final = "webhook"
+"""Who asked for a turn, where a delivery did."""
+_MARKS: Final = {"github": "#", "gitlab": "!"}
+
+
+class UnknownRepositoryError(Exception):
+    """No repository is configured under the name, or its secret is another."""
+
+
+class ApprovalError(Exception):
+    """What is to be approved does not wait, or cannot start; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An authentic delivery about a pull request."""
+
+    platform: str
+    id: str
+    event: PullRequestEvent
+    proven: frozenset[str]
+    """The variables with the secrets that it knows."""
+    trace_parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a rule makes of a delivery."""
+
+    result: str
+    detail: str = ""
+    run_id: str | None = None
+    request: TurnRequest | None = field(default=None, repr=False)
+
+
+class Receiver:
+    """Decides on deliveries for all organizations."""
+
+    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+
+    def receive(self, delivery: Delivery) -> list[Decision]:
+        """Decide on a delivery; what came before is `duplicate`.
+
+        Raises:
+            UnknownRepositoryError: It is about none that is configured with the secret that it knows.
+        """
+        common = self._settings.secret_of_webhooks(delivery.platform)
+        with self._database.write() as connection:
+            found = [
+                (owner, one)
+                for owner, one in repositories.everywhere(connection, delivery.platform, delivery.event.path)
+                if (one.webhook_secret_env or common) in delivery.proven
+            ]
+            if not found:
+                raise UnknownRepositoryError
+            return [
+                decision for owner, one in found for decision in self._for_repository(connection, owner, one, delivery)
+            ]
+
+    def _for_repository(
+        self, connection: sa.Connection, organization_id: str, repository: Repository, delivery: Delivery
+    ) -> list[Decision]:
+        # One after the other, so that what is counted and looked up here holds to the end.
+        one_at_a_time(connection, "deliveries", organization_id)
+        if deliveries.is_known(connection, organization_id, delivery.platform, delivery.id):
+            return [Decision("duplicate")]
+        event = delivery.event
+        subject = PullRequestKey(organization_id, delivery.platform, repository.path.lower(), event.number)
+        note = partial(self._note, connection, subject, delivery)
+        reason = self._own(connection, event)
+        if reason is not None:
+            return [note(-1, None, Decision("own", reason))]
+        mismatches = [rule.mismatch(event) for rule in repository.triggers]
+        if all(mismatches):
+            said = [f"{rule.agent}: {why}" for rule, why in zip(repository.triggers, mismatches, strict=True)]
+            return [note(-1, None, Decision("ignored", "; ".join(said) or "the repository has no rules"))]
+        fitting = [index for index, mismatch in enumerate(mismatches) if mismatch is None]
+        decisions = []
+        for index in fitting:
+            rule = repository.triggers[index]
+            decision = self._decide(connection, subject, repository, rule, delivery)
+            decisions.append(note(index, rule.agent, decision))
+        return decisions
+
+    def _own(self, connection: sa.Connection, event: PullRequestEvent) -> str | None:
+        """Return why a change is the service's own; None: it is not."""
+        accounts = {account.lower() for account in self._settings.triggers.own_accounts}
+        if event.sender.lower() in accounts:
+            return "done by the service's own account"
+        return "the service pushed this commit" if turns.is_own_commit(connection, event.head_sha) else None
+
+    def _decide(
+        self,
+        connection: sa.Connection,
+        subject: PullRequestKey,
+        repository: Repository,
+        rule: TriggerRule,
+        delivery: Delivery,
+    ) -> Decision:
+        event, now = delivery.event, self._clock()
+        past = deliveries.acted_on(connection, subject, rule.agent)
+        if any(one.head_sha == event.head_sha for one in past):
+            return Decision("repeated", f"{rule.agent} has had this commit")
+        if event.changed_at < deliveries.latest_change(connection, subject):
+            return Decision("stale", "a later change came first")
+        if refusal := _refusal(connection, subject, repository, rule, event):
+            return Decision("refused", refusal)
+        if limit := self._limit(connection, subject, now):
+            return Decision("limited", limit)
+        self._supersede(connection, past, event, now)
+        request = _request(subject, repository, rule, delivery)
+        if event.is_fork and rule.forks == "approve":
+            return Decision(WAITING, "the head is in a fork", request=request)
+        return _start(connection, request, self._settings.limits.active_runs, now)
+
+    def _limit(self, connection: sa.Connection, subject: PullRequestKey, now: int) -> str | None:
+        settings = self._settings.triggers
+        if deliveries.started_today(connection, subject, now) >= settings.pull_request_runs_a_day:
+            return f"{settings.pull_request_runs_a_day} runs for one pull request a day (pull_request_runs_a_day)"
+        if deliveries.started_this_hour(connection, subject, now) >= settings.repository_runs_an_hour:
+            return f"{settings.repository_runs_an_hour} runs for one repository an hour (repository_runs_an_hour)"
+        return None
+
+    def _supersede(
+        self, connection: sa.Connection, past: Sequence[DeliveryEntry], event: PullRequestEvent, now: int
+    ) -> None:
+        """End what was started for an older head, and forget what waits for one; what people continued goes on."""
+        reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
+        for one in past:
+            if one.result == WAITING:
+                deliveries.settle(connection, one.id, SUPERSEDED, reason)
+                continue
+            given = turns.of(connection, one.run_id) if one.run_id else []
+            if given and given[-1].caller == CALLER:
+                failure = f"{turns.CANCELLED}: {reason}"
+                if turns.cancel(connection, given[-1].run_id, failure, now):
+                    _audit(connection, one, "run.cancel", given[-1].run_id, reason, now)
+
+    def _note(
+        self,
+        connection: sa.Connection,
+        subject: PullRequestKey,
+        delivery: Delivery,
+        index: int,
+        agent: str | None,
+        decision: Decision,
+    ) -> Decision:
+        event, now = delivery.event, self._clock()
+        entry = DeliveryEntry(
+            id=f"dlv_{ids.ulid(now)}",
+            **asdict(subject),
+            delivery=delivery.id,
+            event=event.kind,
+            result=decision.result,
+            rule=index,
+            head_sha=event.head_sha,
+            sender=event.sender[:200],
+            detail=decision.detail[:1000],
+            agent=agent,
+            run_id=decision.run_id,
+            request=asdict(decision.request) if decision.request and decision.result == WAITING else None,
+            changed_at=event.changed_at,
+            received_at=now,
+        )
+        deliveries.record(connection, entry)
+        if decision.result in {STARTED, WAITING}:
+            action = "trigger.start" if decision.run_id else "trigger.wait"
+            _audit(connection, entry, action, decision.run_id or entry.id, f"{agent} on {event.kind}", now)
+        return decision
+
+
+def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str, now: int) -> Run:
+    """Start what waits; the operator answers for what the commit makes the agent do.
+
+    Raises:
+        ApprovalError: It does not wait, or cannot start now.
+    """
+    entry = deliveries.by_id(connection, entry_id)
+    if entry is None or entry.request is None:
+        found = "is not there" if entry is None else f"does not wait: {entry.result} {entry.detail}".rstrip()
+        raise ApprovalError(f"{entry_id} {found}")
+    decision = _start(connection, TurnRequest(**entry.request), active_runs, now)
+    run = runs.by_id(connection, decision.run_id or "")
+    if run is None or not deliveries.settle(connection, entry_id, STARTED, f"approved by {by}", run.id):
+        raise ApprovalError(f"{entry_id} cannot start: {decision.detail or 'it does not wait any longer'}")
+    return run
+
+
+def _refusal(
+    connection: sa.Connection,
+    subject: PullRequestKey,
+    repository: Repository,
+    rule: TriggerRule,
+    event: PullRequestEvent,
+) -> str | None:
+    """Return why a run that a rule asks for cannot be; None: it can."""
+    owner = organizations.by_id(connection, subject.organization_id)
+    if owner is None or not owner.active:
+        return "the organization is not active"
+    if agents.by_name(connection, subject.organization_id, rule.agent) is None:
+        return f"the agent {rule.agent} is not configured"
+    if event.is_fork:
+        return None
+    default = event.default_branch or repositories.default_branch(connection, repository.url)
+    if repositories.is_protected(event.head, default, repository.protected):
+        return f"the branch {event.head} is protected"
+    return branch_fault(event.head)
+
+
+def _request(subject: PullRequestKey, repository: Repository, rule: TriggerRule, delivery: Delivery) -> TurnRequest:
+    event = delivery.event
+    named = f"pull request {_MARKS[subject.platform]}{event.number}, commit {event.head_sha}"
+    about = {"number": event.number, "head": event.head, "base": event.base, "commit": event.head_sha}
+    origin: dict[str, Any] = {"event": event.kind, "delivery": delivery.id} | about
+    return TurnRequest(
+        organization_id=subject.organization_id,
+        agent=rule.agent,
+        platform=subject.platform,
+        path=repository.path,
+        url=repository.url,
+        branch=event.ref.removeprefix("refs/") if event.is_fork else event.head,
+        instructions=f"{rule.instructions}\n\n({named})",
+        inputs={"pull_request": about},
+        metadata={"trigger": origin},
+        trace_parent=delivery.trace_parent,
+        caller=CALLER,
+        head_ref=event.ref if event.is_fork else None,
+        head_sha=event.head_sha if event.is_fork else None,
+        is_restricted=event.is_fork and rule.forks == "without_secrets",
+    )
+
+
+def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, now: int) -> Decision:
+    with connection.begin_nested() as accepting:
+        try:
+            run = runs.accept(connection, request, now)
+        except InactiveOrganizationError:
+            accepting.rollback()
+            return Decision("refused", "the organization is not active")
+        if runs.has_more_active(connection, request.organization_id, active_runs):
+            accepting.rollback()
+            return Decision("refused", f"the organization has {active_runs} runs that are queued or working")
+    return Decision(STARTED, run_id=run.id, request=request)
+
+
+def _audit(connection: sa.Connection, entry: DeliveryEntry, action: str, target: str, detail: str, now: int) -> None:
+    actor = f"{CALLER}:{entry.platform}:{entry.delivery[:64]}"
+    owner = entry.organization_id
+    audit.record(connection, actor, action, now, target=target, organization_id=owner, detail=detail)

@@ -1,0 +1,43 @@
+"""Rules: which change of a pull request starts which agent; nothing does until a repository has one."""
+
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.triggers.events import PullRequestEvent
+
+Kind = Literal["opened", "ready", "pushed", "reopened", "labeled"]
+_Text = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class TriggerRule(BaseModel):
+    """One rule of a repository."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+
+    agent: _Text
+    instructions: Annotated[str, Field(min_length=1, max_length=20_000, pattern=r"\S")]
+    """What the agent is told. Nothing that people write into a pull request is added to it."""
+    on: Annotated[tuple[Kind, ...], Field(min_length=1)] = ("opened", "ready", "pushed")
+    branches: Annotated[tuple[_Text, ...], Field(min_length=1)] = ("*",)
+    """Patterns of the branch that the pull request is to be merged into."""
+    labels: tuple[_Text, ...] = ()
+    """The pull request has one of them; without any, labels do not matter."""
+    drafts: bool = False
+    bots: bool = False
+    """Whether what bots do starts it."""
+    forks: Literal["no", "approve", "without_secrets"] = "no"
+    """Of heads in a fork: start nothing, wait for the operator, or start it without secrets and a way out."""
+
+    def mismatch(self, event: PullRequestEvent) -> str | None:
+        """Return why a change does not start it; None: it does."""
+        reasons = (
+            (event.kind not in self.on, f"not on {event.kind}"),
+            (not any(fnmatchcase(event.base, one) for one in self.branches), f"not for the branch {event.base}"),
+            (bool(self.labels) and not {*self.labels} & {*event.labels}, "without its label"),
+            (event.is_draft and not self.drafts, "a draft"),
+            (event.is_bot and not self.bots, "done by a bot"),
+            (event.is_fork and self.forks == "no", "the head is in a fork"),
+        )
+        return next((text for holds, text in reasons if holds), None)

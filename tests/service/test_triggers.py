@@ -1,0 +1,392 @@
+"""Runs that pull requests start: once for each delivery, by rules, and never by what the service did itself."""
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from service.clock import now_micros
+from service.settings import Settings
+from service.settings import Triggers as TriggerSettings
+from service.store import audit, deliveries, organizations, repositories, runs, turns
+from service.store.database import Database
+from service.store.repositories import Repository
+from service.triggers.events import read
+from service.triggers.receiver import Delivery, Receiver, UnknownRepositoryError
+from service.triggers.rules import TriggerRule
+from tests import service_process
+from tests.service.conftest import BARE, Api
+from tests.service.payloads import SECRET, github, gitlab, signed, with_token
+from tests.service_process import demo_setup, git
+
+SETTINGS: Final = """
+[triggers]
+github_secret_env = "HOOK_SECRET"
+own_accounts = ["Acme-Bot"]
+pull_request_runs_a_day = 3
+body_bytes = 100_000
+[gitlab]
+webhook_secret_env = "GITLAB_SECRET"
+"""
+ENVIRONMENT: Final = {"HOOK_SECRET": SECRET, "GITLAB_SECRET": "of gitlab", "OTHER_SECRET": "of other", "LENT": "lent"}
+TELLER: Final = """
+import json, os, pathlib, sys
+pathlib.Path("told.txt").write_text("changed")
+held = {name: name in os.environ for name in ("LENT",)}
+open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": json.dumps(held)}))
+"""
+NUMBERS: Final = count(100)
+
+
+class Host:
+    """A code host that delivers to one service."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+        self.api = Api(service)
+        self.root = service.base_url.removesuffix("/v1")
+        self.repository: Path = service.repositories["acme/api"]
+
+    def post(self, platform: str, sent: tuple[bytes, dict[str, str]]) -> httpx.Response:
+        return BARE.post(f"{self.root}/hooks/{platform}", content=sent[0], headers=sent[1])
+
+    def deliver(self, action: str, sha: str, delivery: str | None = None, **given: Any) -> httpx.Response:
+        return self.post("github", signed(github(action, sha, **given), delivery or f"delivery-{secrets.token_hex(8)}"))
+
+    def rules(self, *rules: dict[str, Any], name: str = "api", **options: str) -> None:
+        """Give a repository these rules."""
+        path, url = f"acme/{name}", self.service.repositories[f"acme/{name}"]
+        given = [word for rule in rules for word in ("--trigger", _toml(rule))] or ["--no-triggers"]
+        given += [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", value)]
+        platform = "gitlab" if name == "tools" else "github"
+        self.service.admin(
+            *("repository", "add", name, "--org", "acme", "--platform", platform, "--path", path, "--url", str(url)),
+            *given,
+        )
+
+    def branch(self, name: str) -> str:
+        """Make a branch with a commit of its own and return the commit."""
+        git("branch", "--force", name, "fix/login", cwd=self.repository)
+        return self.push(name)
+
+    def push(self, ref: str, by: str = "fix/login") -> str:
+        """Put a new commit onto a branch, as people do."""
+        full = ref if ref.startswith("refs/") else f"refs/heads/{ref}"
+        commit = git(
+            "commit-tree", f"{by}^{{tree}}", "-p", by, "-m", f"work {secrets.token_hex(4)}", cwd=self.repository
+        )
+        git("update-ref", full, commit, cwd=self.repository)
+        return commit
+
+    def log(self, number: int) -> list[dict[str, Any]]:
+        """What was decided on a pull request's deliveries."""
+        found = self.service.admin("trigger", "log", "--org", "acme")["deliveries"]
+        return [one for one in found if one["number"] == number]
+
+
+def _toml(rule: dict[str, Any]) -> str:
+    return "{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in rule.items()) + " }"
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A service with its code host, for all tests here."""
+    folder = tmp_path_factory.mktemp("triggers")
+    teller = folder / "teller.py"
+    teller.write_text(TELLER, "utf-8")
+    setup = demo_setup(folder)
+    setup["agents"].append({"name": "teller", "argv": ["{python}", str(teller)], "environment": ["LENT"]})
+    environment = ENVIRONMENT | {"RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
+    service = service_process.start_service(folder, setup=setup, settings=SETTINGS, environment=environment)
+    yield Host(service)
+    service.kill()
+
+
+@pytest.fixture
+def number() -> int:
+    """A pull request of one's own."""
+    return next(NUMBERS)
+
+
+def rule(**given: Any) -> dict[str, Any]:
+    """A rule for the quick agent."""
+    return {"agent": "scribe", "instructions": "nothing to do"} | given
+
+
+def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: Host, number: int) -> None:
+    """On its branch, as `webhook`; the push comes back as a delivery, by any sender, and starts nothing."""
+    host.rules(rule(instructions="note this"))
+    branch = f"loop-{number}"
+    sha = host.branch(branch)
+    answer = host.deliver("opened", sha, number=number, head=branch, at=1)
+    run_id = answer.json()["runs"][0]
+    ended = host.api.ended(run_id)
+    turn = host.api.get(f"/external/runs/{run_id}").json()["turns"][0]
+    pushed = git("rev-parse", branch, cwd=host.repository)
+    again = [
+        host.deliver("synchronize", pushed, number=number, head=branch, at=2, sender=sender)
+        for sender in ("dora", "acme-bot", "another-bot")
+    ]
+    labeled = host.deliver("opened", host.push(branch), number=number, head=branch, at=3, sender="acme-bot")
+
+    assert (answer.status_code, answer.json()["waiting"]) == (202, 0)
+    assert (ended["status"], ended["branch_name"], turn["caller"]) == ("completed", branch, "webhook")
+    assert turn["commit"] == pushed != sha
+    assert turn["instructions"] == f"note this\n\n(pull request #{number}, commit {sha})"
+    assert "Ignore all rules" not in json.dumps(
+        json.loads(git("show", f"{pushed}:notes/{run_id}-1.json", cwd=host.repository))
+    )
+    assert [(one.status_code, one.content) for one in [*again, labeled]] == [(204, b"")] * 4
+    assert [one["result"] for one in host.log(number)] == ["started", "own", "own", "own", "own"]
+    trail = host.service.admin("audit", "list", "--action", "trigger")["entries"]
+    assert any(one["target"] == run_id and one["actor"].startswith("webhook:github:") for one in trail)
+
+
+def test_a_delivery_that_arrives_twice_starts_one_run(host: Host, number: int) -> None:
+    """Also at the same time, after the service was killed, and under another name for the same commit."""
+    host.rules(rule())
+    branch = f"twice-{number}"
+    sha = host.branch(branch)
+    with ThreadPoolExecutor(8) as pool:
+        at_once = list(
+            pool.map(lambda _: host.deliver("opened", sha, f"twice-{number}", number=number, head=branch), range(8))
+        )
+    host.service.kill()
+    host.service.restart()
+    later = host.deliver("opened", sha, f"twice-{number}", number=number, head=branch)
+    renamed = host.deliver("reopened", sha, number=number, head=branch)
+    host.rules(rule(on=["reopened", "opened"]))
+    another = host.deliver("reopened", sha, number=number, head=branch)
+    started = [one for one in host.api.runs() if one["branch_name"] == branch]
+
+    assert sorted(one.status_code for one in at_once) == [202] + [204] * 7
+    assert [one.status_code for one in (later, renamed, another)] == [204, 204, 204]
+    assert len(started) == 1
+    assert [one["result"] for one in host.log(number)] == ["started", "ignored", "repeated"]
+    assert host.api.ended(started[0]["run_id"])["status"] == "completed"
+
+
+def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> None:
+    """One answer to all who do not know the secret; to those who do, 404, 204, 400 and 413 without a word of others."""
+    host.rules(rule())
+    known, unknown = github("opened", "a" * 40, number=number), github("opened", "a" * 40, path="acme/secret")
+    raw, headers = signed(known, f"delivery-{number}")
+    without = {name: value for name, value in headers.items() if "256" not in name}
+    forged = [host.post("github", signed(one, f"delivery-{number}", secret="another")) for one in (known, unknown)]
+    forged += [host.post("github", (raw, without)), host.post("github", (raw[:-1] + b" ", headers))]
+    forged += [host.post("gitlab", with_token(gitlab("open", "a" * 40), {}, token=token)) for token in ("", SECRET)]
+    elsewhere = [host.post(name, (raw, headers)) for name in ("bitbucket", "GitHub", "github/x")]
+    missing = host.post("github", signed(unknown, "delivery-of-unknown"))
+    ping = host.post("github", signed({"zen": "Keep it logically awesome."}, "delivery-of-ping", "ping"))
+    comment = host.post("github", signed(known | {"comment": {}}, "delivery-of-comment", "issue_comment"))
+    bad = host.post("github", signed({"action": "opened"}, "delivery-of-bad"))
+    large = host.post("github", signed(known | {"x": "x" * 100_000}, "delivery-of-large"))
+
+    assert {(one.status_code, one.content) for one in forged} == {(401, forged[0].content)}
+    assert {one.status_code for one in elsewhere} == {404}
+    assert missing.json() == {
+        "error_code": "unknown_repository",
+        "message": "the repository is not configured for this webhook",
+    }
+    assert [(one.status_code, one.content) for one in (ping, comment)] == [(204, b"")] * 2
+    assert (bad.status_code, bad.json()["error_code"], large.status_code) == (400, "invalid_payload", 413)
+    assert host.log(number) == []
+    shown = BARE.get(f"{host.root}/metrics", headers={"Authorization": "Bearer a-token-for-scraping"}).text
+    counted = {"invalid_signature", "unknown_repository", "ignored", "invalid_payload", "body_too_large"}
+    assert {name for name in counted if f'{{platform="github",result="{name}"}}' not in shown} == set()
+
+
+def test_a_newer_head_ends_the_run_of_an_older_one(host: Host, number: int) -> None:
+    """And an older change that arrives later starts nothing."""
+    branch = f"newer-{number}"
+    shas = [host.branch(branch), host.push(branch), host.push(branch)]
+    host.rules(rule(instructions="wait /for/ever"))
+    old = host.deliver("synchronize", shas[0], number=number, head=branch, at=10).json()["runs"][0]
+    host.api.reaches(old, "working")
+    host.rules(rule())
+    new = host.deliver("synchronize", shas[1], number=number, head=branch, at=20).json()["runs"][0]
+    late = host.deliver("synchronize", shas[2], number=number, head=branch, at=15)
+    ended, turn = host.api.ended(old), host.api.get(f"/external/runs/{old}").json()["turns"][0]
+
+    assert (ended["status"], turn["outcome"]) == ("failed", "cancelled")
+    assert turn["reason"].startswith(f"cancelled: superseded by {shas[1][:12]}, a newer head of pull request {number}")
+    assert (host.api.ended(new)["status"], late.status_code) == ("completed", 204)
+    assert [one["result"] for one in host.log(number)] == ["started", "started", "stale"]
+    assert host.service.admin("audit", "list", "--action", "run.cancel")["entries"][-1]["target"] == old
+
+
+def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Host, number: int) -> None:
+    """What is approved is one commit; nothing is pushed for a fork, neither to it nor to a branch here."""
+    ref, fork = f"refs/pull/{number}/head", {"fork": "yes", "number": number, "head": "main"}
+    sha = host.push(ref)
+    before = git("for-each-ref", "refs/heads", cwd=host.repository)
+    host.rules(rule(agent="teller"))
+    refused = host.deliver("opened", sha, **fork)
+    host.rules(rule(agent="teller", forks="without_secrets"))
+    bare = host.deliver("synchronize", sha, at=1, **fork).json()["runs"][0]
+    host.api.ended(bare)
+    host.rules(rule(agent="teller", forks="approve"))
+    first = host.deliver("synchronize", host.push(ref), at=2, **fork)
+    newest = host.push(ref)
+    second = host.deliver("synchronize", newest, at=3, **fork)
+    waiting = host.service.admin("trigger", "log", "--waiting")["deliveries"]
+    approved = host.service.admin("trigger", "approve", waiting[-1]["id"])["run_id"]
+    again = service_process.refused_start(host.service.data_dir, "trigger", "approve", waiting[-1]["id"])
+    turns_of = [
+        host.api.ended(one) and host.api.get(f"/external/runs/{one}").json()["turns"][0] for one in (bare, approved)
+    ]
+
+    assert (refused.status_code, first.json(), second.status_code) == (204, {"runs": [], "waiting": 1}, 202)
+    assert [(one["commit"], one["number"]) for one in waiting] == [(newest, number)]
+    assert again.returncode == 2
+    assert "does not wait" in again.stderr
+    assert json.loads(turns_of[1]["summary"]) == {"LENT": True}
+    assert (turns_of[1]["outcome"], turns_of[1]["commit"]) == ("completed", None)
+    assert turns_of[1]["reason"] == turns.NOT_PUSHED
+    assert git("for-each-ref", "refs/heads", cwd=host.repository) == before
+    results = [(one["result"], one["detail"].partition(" by ")[0]) for one in host.log(number)]
+    assert results == [
+        ("ignored", "teller: the head is in a fork"),
+        ("started", ""),
+        ("superseded", "superseded"),
+        ("started", "approved"),
+    ]
+
+
+def test_a_fork_s_head_without_secrets_has_none(host: Host, number: int) -> None:
+    """Nor does a commit run that the fork's owner put in its place."""
+    ref, fork = f"refs/pull/{number}/head", {"fork": "deleted", "number": number}
+    host.rules(rule(agent="teller", forks="without_secrets"))
+    run_id = host.deliver("opened", host.push(ref), at=1, **fork).json()["runs"][0]
+    host.api.ended(run_id)
+    moved = host.deliver("synchronize", "b" * 40, at=2, **fork).json()["runs"][0]
+    host.api.ended(moved)
+    told, refused = (host.api.get(f"/external/runs/{one}").json()["turns"][0] for one in (run_id, moved))
+
+    assert json.loads(told["summary"]) == {"LENT": False}
+    assert refused["outcome"] == "failed"
+    assert f"{ref} is no longer at {'b' * 40}" in refused["reason"]
+
+
+def test_two_that_feed_each_other_are_limited(host: Host, number: int) -> None:
+    """Another's bot that answers each push with a push: three runs a day here, and no more."""
+    host.rules(rule(bots=True))
+    branch = f"feed-{number}"
+    host.branch(branch)
+    answers = [
+        host.deliver("synchronize", host.push(branch), number=number, head=branch, at=at, sender="other[bot]")
+        for at in range(1, 6)
+    ]
+
+    assert [one.status_code for one in answers] == [202] * 3 + [204] * 2
+    assert [one["result"] for one in host.log(number)] == ["started"] * 3 + ["limited"] * 2
+
+
+def test_the_protected_branch_and_what_git_would_not_take_are_refused(host: Host, number: int) -> None:
+    """Before a run is there that could only fail."""
+    host.rules(rule())
+    answers = [
+        host.deliver("opened", "c" * 40, number=number, head=head, at=at) for at, head in enumerate(("main", "-x"))
+    ]
+
+    assert [one.status_code for one in answers] == [204, 204]
+    assert [one["detail"][:20] for one in host.log(number)] == ["the branch main is p", "a branch name may no"]
+
+
+def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, number: int) -> None:
+    """Its key for repeated deliveries counts; a repository's own secret takes the common one's place."""
+    host.rules(rule(), name="tools")
+    sha = git("rev-parse", "main", cwd=host.service.repositories["acme/web"])
+    key = {"Idempotency-Key": f"key-{number}-of-it", "X-Gitlab-Event-UUID": "e-1"}
+    merge_request = gitlab("update", sha, oldrev="d" * 40, number=number, head=f"mr-{number}")
+    answers = [host.post("gitlab", with_token(merge_request, key, token="of gitlab")) for _ in range(2)]
+    ended = host.api.ended(answers[0].json()["runs"][0])
+    host.rules(rule(), name="tools", webhook_secret_env="OTHER_SECRET")
+    other = gitlab("open", "e" * 40, number=number)
+    tokens = [
+        host.post("gitlab", with_token(other, {}, token=token)).status_code for token in ("of gitlab", "of other")
+    ]
+
+    assert [one.status_code for one in answers] == [202, 204]
+    assert (ended["status"], ended["repository"]["platform"]) == ("completed", "gitlab")
+    assert tokens == [404, 202]
+    assert host.service.admin("trigger", "list", "--org", "acme")["triggers"][-1]["agent"] == "scribe"
+
+
+def test_a_rule_for_an_agent_that_is_not_there_is_refused(host: Host) -> None:
+    """When it is written, not when the first pull request comes."""
+    with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
+        host.rules(rule(agent="nobody-here"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """An empty database of each kind."""
+    is_sqlite = request.param == "sqlite"
+    made = Database(f"sqlite:///{tmp_path / 'd.sqlite'}" if is_sqlite else request.getfixturevalue("postgres_url"))
+    made.migrate()
+    yield made
+    made.close()
+
+
+def tenants(database: Database, *slugs: str, active_runs: int = 1000, **settings: Any) -> Callable[..., list[str]]:
+    """Configure one repository for each organization; return what delivers to all of them."""
+    with database.write() as connection:
+        for slug in slugs:
+            owner = organizations.create(connection, name=slug, slug=slug, now=now_micros())
+            made = Repository(
+                "api", "github", "acme/api", "/srv/api.git", triggers=(TriggerRule(**rule(agent="reviewer")),)
+            )
+            repositories.put(connection, owner.id, made, now_micros())
+    whole = Settings(triggers=TriggerSettings(github_secret_env="S", **settings))
+    whole = whole.model_copy(update={"limits": whole.limits.model_copy(update={"active_runs": active_runs})})
+
+    def deliver(delivery: str, sha: str = "f" * 40, proven: str = "S", **given: Any) -> list[str]:
+        event = read("github", {"x-github-event": "pull_request"}, json.dumps(github("opened", sha, **given)).encode())
+        assert event is not None
+        receiver = Receiver(database, whole, now_micros)
+        return [one.result for one in receiver.receive(Delivery("github", delivery, event, frozenset({proven})))]
+
+    return deliver
+
+
+def test_processes_on_one_database_decide_once(database: Database) -> None:
+    """Sixteen at a time, for two organizations with the same repository: one run each."""
+    deliver = tenants(database, "acme", "other")
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(lambda _: deliver("the same"), range(16)))
+    with database.read() as connection:
+        entries = deliveries.latest(connection, 100)
+        trail = audit.latest(connection, 100, action="trigger")
+
+    assert sorted(map(tuple, results)) == sorted([("started", "started")] + [("duplicate", "duplicate")] * 15)
+    assert [(one.result, one.agent) for one in entries] == [("started", "reviewer")] * 2
+    assert {one.target for one in trail} == {one.run_id for one in entries}
+
+
+def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
+    """Too many runs at work, too many this hour, an organization that is not active, another secret."""
+    deliver = tenants(database, "acme", active_runs=1, repository_runs_an_hour=2)
+    given = [deliver(f"d{index}", f"{index}" * 40, number=index) for index in (1, 2)]
+    with database.write() as connection:
+        (first,) = deliveries.latest(connection, 1, result="started")
+        turns.cancel(connection, first.run_id or "", "done", now_micros())
+    given += [deliver(f"d{index}", f"{index}" * 40, number=index) for index in (3,)]
+    with database.write() as connection:
+        turns.cancel_all(connection, first.organization_id, "done", now_micros())
+    given.append(deliver("d4", "4" * 40, number=4))
+    with database.write() as connection:
+        organizations.change(connection, first.organization_id, active=False, entitlements=())
+        counted = runs.count(connection, runs.Filters(first.organization_id))
+    given.append(deliver("d5", "5" * 40, number=5))
+    with pytest.raises(UnknownRepositoryError):
+        deliver("d6", proven="T")
+
+    assert given == [["started"], ["refused"], ["started"], ["limited"], ["refused"]]
+    assert counted == 2
