@@ -47,8 +47,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "repository": ("repository add api --org acme --platform github --path acme/api",),
     "repository add": (
         "repository add api --org acme --platform github --path acme/api --protect 'release/*'",
-        "repository add api --org acme --platform github --path acme/api "
-        '--trigger \'{ agent = "claude", instructions = "Review it." }\'',
+        "repository add api --org acme --platform github --path acme/api --webhook-secret-env ACME_HOOK_SECRET",
     ),
     "repository remove": ("repository remove api --org acme",),
     "repository list": ("repository list --org acme --json",),
