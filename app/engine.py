@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from app.actions import Actions
+from app.actions.cancelling import Cancellations
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
@@ -115,9 +116,9 @@ class Engine:
         retention = Retention(cache, ledger, ring, settings.history, clock)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring)
-        chores = _chores(retention=retention, backfill=backfill, reread=reread, reconciliation=reconciliation)
         actor = f"{actor}:{_login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, actor, profile.read_only, settings.command_line)
+        chores = _chores(retention, backfill, reread, reconciliation, Cancellations(actions))
         pace = (poll.runs_s, poll.health_s, client.budget)
         polling = Polling(runs, health, cache, ledger, lease, ring, *pace, chores, state)
         return cls(
@@ -296,5 +297,5 @@ def _syncs(
     return runs, HealthSync(health, cache, ring, clock=clock, others_poll=others_poll)
 
 
-def _chores(**workers: Backfill | Reread | Retention | Reconciliation) -> dict[str, Work]:
-    return {name: worker.work for name, worker in workers.items()}
+def _chores(*workers: Backfill | Reread | Retention | Reconciliation | Cancellations) -> dict[str, Work]:
+    return {type(worker).__name__.lower(): worker.work for worker in workers}

@@ -1,15 +1,27 @@
 """Cancelling: whether a cancellation of unknown outcome took effect is found out by looking at the run."""
 
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
 from app.actions.actions import Actions
+from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError
 from app.api.requests import CancelRun, request_of
+from storage.ledger import LedgerRefusedError
 from storage.records import Action
+from storage.records.results import RunTurns, Turn
 
 CANCELLED = "cancelled"
+LOOK_S: Final = 2.0
+"""How often it is looked whether a cancellation is unknown."""
+SELDOM: Final = timedelta(hours=1)
+"""The longest time between two questions about the same one."""
 
 
 async def look(actions: Actions, action: Action) -> Action:
-    """Record what became of a cancellation of unknown outcome, where the run's last turn tells; return the action.
+    """Record what became of a cancellation of unknown outcome, where the run's turn tells; return the action.
 
     Raises:
         ActionRefusedError, LedgerRefusedError: It cannot be recorded.
@@ -19,10 +31,40 @@ async def look(actions: Actions, action: Action) -> Action:
     if action.state != "unknown" or action.resolution is not None or not isinstance(request, CancelRun):
         return action
     try:
-        last = (await actions.client.run_detail(request.run_id)).turns[-1]
-    except (ApiError, IndexError):
+        turn = _turn_of(action, await actions.client.run_detail(request.run_id))
+    except ApiError:
         return action
-    if last.outcome == CANCELLED:
+    if turn is None:
+        return action
+    if turn.outcome == CANCELLED:
         return await actions.resolve_created(action.action_id, request.run_id)
     # While it works, the request may still be on its way.
-    return action if last.outcome is None else await actions.resolve_not_created(action.action_id)
+    return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
+
+
+def _turn_of(action: Action, told: RunTurns) -> Turn | None:
+    """The turn that was to be cancelled: the last one, unless that was started later."""
+    sent_at = action.sending_at or action.created_at
+    begun = [turn for turn in told.turns if turn.started_at is None or turn.started_at <= sent_at]
+    turns = begun or told.turns
+    return turns[-1] if turns else None
+
+
+@dataclass(slots=True)
+class Cancellations:
+    """Looks in the background at the runs whose cancellation is unknown."""
+
+    actions: Actions
+    _next: dict[str, tuple[datetime, timedelta]] = field(default_factory=dict)
+    """By action: when its run is looked at again, and the pause after that."""
+
+    async def work(self) -> float:
+        """Look at the runs that are due; seconds until the next look."""
+        now = self.actions.clock()
+        for action in await self.actions.ledger.unresolved():
+            at, pause = self._next.get(action.action_id, (now, timedelta(seconds=LOOK_S)))
+            if action.kind == CancelRun.kind and at <= now and not self.actions.read_only:
+                self._next[action.action_id] = now + pause, min(2 * pause, SELDOM)
+                with suppress(ActionRefusedError, LedgerRefusedError):  # Another process was quicker.
+                    await look(self.actions, action)
+        return LOOK_S
