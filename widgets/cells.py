@@ -1,5 +1,6 @@
 """Text cut to terminal cells, with wide characters counted as the terminal counts them."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -26,6 +27,15 @@ def shorten(text: str, width: int, cut: Cut = "end") -> str:
         return _head(text, width - 1) + ELLIPSIS
     tail = (width - 1) * 2 // 3
     return _head(text, width - 1 - tail) + ELLIPSIS + _head(text[::-1], tail)[::-1]
+
+
+def joined(parts: Sequence[str], width: int) -> str:
+    """As many of the parts as fit, with dots between them; the first is always there, shortened in the middle."""
+    text = shorten(next(filter(None, parts), ""), max(1, width), "middle")
+    for part in list(filter(None, parts))[1:]:
+        if cell_len(f"{text} · {part}") <= width:
+            text = f"{text} · {part}"
+    return text
 
 
 def _head(text: str, width: int) -> str:

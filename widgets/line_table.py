@@ -15,7 +15,7 @@ from textual.strip import Strip
 
 from app.text import SafeText
 from widgets.badges import STYLES, Tone
-from widgets.cells import fit
+from widgets.cells import Cut, fit
 from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice, above, wrapped
 
@@ -51,6 +51,7 @@ class LineColumn:
     width: int
     gap: int = GAP
     """Cells behind it."""
+    cut: Cut = "end"
 
 
 class LineTable(CursorView, Generic[T]):
@@ -209,7 +210,8 @@ class LineTable(CursorView, Generic[T]):
         segments = [Segment(fit("▌" if is_cursor else "", MARK), background + self._colour("mark"))]
         for column in self._columns_for(width - MARK):
             text, tone = line[column.part]
-            segments.append(Segment(fit(text, column.width) + " " * column.gap, background + self._colour(tone)))
+            shown = fit(text, column.width, column.cut) + " " * column.gap
+            segments.append(Segment(shown, background + self._colour(tone)))
         return Strip(segments).extend_cell_length(width, background).crop(0, width)
 
     def _notice_line(self, y: int, width: int) -> Strip:

@@ -97,7 +97,7 @@ class TextSearch(Vertical):
                 self.post_message(self.Missed("Not found." if found is None else "From the other end on."))
         self._line.set_class(found is None, "-missed")
         if found is not None:
-            view.put_cursor(found)
+            view.show_match(found, pattern, step)
 
 
 def _pattern(text: str) -> Pattern[bytes]:

@@ -125,6 +125,11 @@ class TextView(CursorView):
         """
         raise NotImplementedError
 
+    def show_match(self, index: int, pattern: Pattern[bytes], step: int) -> None:
+        """Put the cursor on a match that `find` found in this direction."""
+        del pattern, step
+        self.put_cursor(index)
+
     # What all of them do
 
     @property

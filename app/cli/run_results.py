@@ -31,12 +31,15 @@ PAUSE_S: Final = 3.0
 LONGEST_LINE: Final = 1 << 16
 
 
-@click.command("view", cls=FactCommand)
+@click.command("view", cls=FactCommand, short_help="Show what a run did, turn by turn.")
 @click.argument("run_id")
 @click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N alone.")
 @async_command
 async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
-    """Show what a run did, turn by turn: its instructions, how it ended and why, its commit and summary."""
+    """Show what a run did, turn by turn: its instructions, how it ended and why, its commit and summary.
+
+    From the service's results or from git. The run's own fields and its timeline are `runs show`.
+    """
     async with opened(invocation, run_id) as (results, detail):
         told = had(await results.turns(detail))
     turns = [each for each in told.turns if turn in {None, each.number}]

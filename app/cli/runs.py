@@ -52,14 +52,14 @@ for command in (
     runs.add_command(command)
 
 
-@runs.command("show", cls=FactCommand, short_help="Show everything known about one run.")
+@runs.command("show", cls=FactCommand, short_help="Show one run: fields, timeline, what was sent from here.")
 @click.argument("run_id")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
 async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
-    """Show one run: its fields, its observed timeline, and the instructions sent from here.
+    """Show one run as the list has it: its fields, its observed timeline, and the instructions sent from here.
 
-    RUN_ID may be abbreviated, as long as it is unique.
+    What it did, turn by turn, is `runs view`. RUN_ID may be abbreviated, as long as it is unique.
     """
     async with invocation.engine(needs_token=not cached) as engine:
         asked_at = engine.clock()

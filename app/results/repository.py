@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -32,6 +33,10 @@ _REMEMBERED: Final = 50
 """Runs whose repositories were asked lately."""
 _MOST_REVIEWS: Final = 20
 _LARGEST_REVIEW: Final = 2 << 20
+
+
+class NoTurnError(GitError):
+    """The run has no such turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,12 @@ class RunRepositories:
             label = safe_text(repository.label)
             raise GitError(f'Nothing says where {label} is: add it under [repositories], as in "{label}" = "ADDRESS".')
         return Mirror(self._folder, address, self._git)
+
+    def is_configured(self, repository: Repository) -> bool:
+        """Whether it is known where a repository is."""
+        with suppress(GitError):
+            return bool(self.mirror(repository))
+        return False
 
     async def history(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> History:
         """Fetch what belongs to a run, and keep its turns' commits; `told`: the commits that the service tells of.
@@ -147,7 +158,10 @@ class RunRepositories:
         if turn is None:
             change = await history.mirror.change(history.base, history.head, history.base_name)
         else:
-            commits = next((each.commits for each in history.turns if each.turn.number == turn), ())
+            known = {each.turn.number: each.commits for each in history.turns}
+            if turn not in known:
+                raise NoTurnError(f"The run has no turn {turn}, as far as git tells; it has {len(known)}.")
+            commits = known[turn]
             if not commits:
                 raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
             base = next(iter(commits[0].parents), None)

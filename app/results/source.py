@@ -9,8 +9,9 @@ from app.api.errors import ApiError
 from app.config import Settings, mirrors_folder
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
-from app.results.repository import History, RunRepositories, written_reviews
+from app.results.repository import History, NoTurnError, RunRepositories, written_reviews
 from app.results.review import findings, is_told_by, reported
+from app.text import safe_text
 from storage.records import RunDetail
 from storage.records.results import Change, LogChunk, Review, RunTurns, Unavailable
 
@@ -58,11 +59,15 @@ class Results:
         self, detail: RunDetail, turn: int | None, told: RunTurns | Unavailable | None
     ) -> Change | Unavailable:
         run_id = detail.run.run_id
+        if told is None and (turn or self.repositories.is_configured(detail.run.repository)):
+            told = await self._ask(lambda service: service.turns(run_id))
+        known = {each.number for each in told.turns} if isinstance(told, RunTurns) else set()
+        if turn and known and turn not in known:
+            return Unavailable(f"The run {safe_text(run_id)} has no turn {turn}; it has {len(known)}.")
         try:
-            self.repositories.mirror(detail.run.repository)
-            if told is None:
-                told = await self._ask(lambda service: service.turns(run_id))
             return await self.repositories.change(detail, turn, commits_of(told))
+        except NoTurnError as error:
+            return Unavailable(str(error))
         except GitError as error:
             change = await self._ask(lambda service: service.diff(run_id, turn))
             if isinstance(change, Unavailable):
@@ -126,7 +131,7 @@ class Results:
             return Unavailable(error.message)
 
 
-def commits_of(told: RunTurns | Unavailable) -> dict[int, str]:
+def commits_of(told: RunTurns | Unavailable | None) -> dict[int, str]:
     """Each turn's commit, as far as the service tells it."""
     turns = told.turns if isinstance(told, RunTurns) else ()
     return {turn.number: turn.commit for turn in turns if turn.commit}

@@ -88,6 +88,21 @@ async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None
     assert await found.blob(run_detail(), change.files[0].new_blob or "") == b"x"
 
 
+@pytest.mark.parametrize("told", [None, NONE])
+@pytest.mark.parametrize("place", ["", "git"])
+async def test_a_turn_that_is_not_there_is_said_to_be_missing(tmp_path: Path, told: Any, place: str) -> None:
+    """And not that it changed nothing, or that a repository is not configured."""
+    origin = Origin(tmp_path / "host")
+    origin.commit("agent/x", {"code.py": b"x"}, mark="run_1 turn 1")
+    got = await results(tmp_path, Service(told), place and origin.url).change(run_detail(), 9)
+
+    assert isinstance(got, Unavailable)
+    assert place or told is None or "add it under [repositories]" in got.reason
+    assert bool(place or told is None) == got.reason.startswith(
+        ("The run has no turn 9", "The run run_1 has no turn 9")
+    )
+
+
 @pytest.mark.parametrize("answer", [NONE, UnreachableError("The service keeps no results.")])
 async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any) -> None:
     """Both reasons are told, in one breath."""

@@ -60,7 +60,7 @@ def rows_of(patch: bytes, step: int = 10**6) -> DiffRows:
 
 def shown(patch: bytes, *files: ChangedFile) -> DiffView:
     view = DiffView()
-    view.call_later(view.show, rows_of(patch), files, "main…head")
+    view.call_later(view.show, rows_of(patch), files, ("main…head",))
     return view
 
 
@@ -94,6 +94,32 @@ async def test_keys_go_from_file_to_file_and_from_hunk_to_hunk() -> None:
         assert "logo.png" in app.lines[2]
         await pilot.press("Z", "Z")
         assert view.total == 3 + 10 + 4
+
+
+@pytest.mark.parametrize(("begin", "step"), [(0, 1), (1, 1), (3, -1)])
+async def test_a_search_opens_a_folded_file(begin: int, step: int) -> None:
+    """From either side, and from its name on; the others stay folded."""
+    view = shown(PATCH)
+    async with staged(view, (80, 24)) as (app, pilot):
+        await pilot.press("Z")
+        assert view.total == 3, app.lines
+        pattern = re.compile(b"limit = 12|last")
+        found = view.find(pattern, begin, step)
+        assert found == 0
+        view.show_match(found, pattern, step)
+
+        assert (view.file, view.total) == (0, 13)
+        assert view.cursor == (4 if step > 0 else 9)
+
+
+async def test_the_head_tells_what_matters_most_in_the_room_there_is() -> None:
+    """A long name is cut in its middle, and what does not fit is left out, not cut."""
+    name = "src/" + "deep/" * 30 + "name.py"
+    patch = PATCH.replace(b"src/new.py", name.encode())
+    view = DiffView()
+    view.call_later(view.show, rows_of(patch), (), ("since merge base with main", "+4 -5", "a note " * 20, "from git"))
+    async with staged(view, (80, 24)) as (app, _):
+        assert re.search(r"1/3  src/.*….*name.py   since merge base with main · \+4 -5$", app.lines[0]), app.lines[0]
 
 
 async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:

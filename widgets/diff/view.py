@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from re import Pattern
 from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
 from storage.records.results import ChangedFile
+from widgets.cells import joined, shorten
 from widgets.diff.colours import Colours, Spans
-from widgets.diff.lines import GROUNDS, SIGNED, DiffLines
+from widgets.diff.lines import GROUNDS, LEAST_NAME, SIGNED, DiffLines
 from widgets.diff.rows import CONTEXT, NONE, DiffRows, FileRows, NoPatch
 from widgets.text_view import LONGEST, Piece, TextView, safe_line
 
@@ -54,7 +56,7 @@ class DiffView(TextView):
         super().__init__()
         self._rows = DiffRows(NoPatch())
         self._lines = DiffLines(NoPatch(), ())
-        self._about = ""
+        self._about: Sequence[str] = ()
         self._starts: list[int] = []
         """By file, the line of its name."""
         self._folded: set[int] = set()
@@ -65,8 +67,8 @@ class DiffView(TextView):
 
     # What it is told
 
-    def show(self, rows: DiffRows, files: Sequence[ChangedFile], about: str) -> None:
-        """Show a patch, with what is known of its files; `about` says between which commits it is."""
+    def show(self, rows: DiffRows, files: Sequence[ChangedFile], about: Sequence[str]) -> None:
+        """Show a patch, with what is known of its files; `about` says where it is from, what matters most first."""
         self._rows, self._about = rows, about
         self._lines = DiffLines(rows.patch, files)
         self._folded, self._asked, self._entered = set(), set(), NONE
@@ -225,15 +227,14 @@ class DiffView(TextView):
 
     def head(self) -> Sequence[Piece]:
         """Which file this is, and between which commits."""
+        width = self.scrollable_content_region.width
         if not self._starts:
-            return (Piece(f" {self._about}", "quiet"),)
+            return (Piece(f" {joined(self._about, width - 1)}", "quiet"),)
         file = self._place(self.scroll_offset.y)[0]
         place = f" {file + 1:,}/{max(self._lines.count, len(self._starts)):,}  "
-        return (
-            Piece(place, "quiet"),
-            Piece(safe_line(self._lines.path(file)), "accent"),
-            Piece(f"   {self._about}", "quiet"),
-        )
+        path = shorten(safe_line(self._lines.path(file)), max(LEAST_NAME, width // 2 - len(place)), "middle")
+        about = joined(self._about, width - len(place) - cell_len(path) - 3)
+        return (Piece(place, "quiet"), Piece(path, "accent"), Piece(f"   {about}", "quiet"))
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A file's name, a line, or an old line beside its new one."""
@@ -248,16 +249,36 @@ class DiffView(TextView):
         return self._unified(file, left, width, ground)
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line that is shown and matches."""
-        rows = self._rows
+        """The next line that matches; in a folded file, the line of its name."""
+        if step > 0 and begin and self._is_folded(begin - 1):
+            begin -= 1  # What it holds comes after its name.
         for index in range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1):
             file, row = self._place(index)
-            if row == HEADING:
-                continue
-            lines = {self._files[file].left[row], self._files[file].right[row]} - {NONE}
-            if any(pattern.search(rows.patch.line(line, LONGEST), 1) for line in lines):
+            if row != HEADING and self._matches(pattern, file, row):
+                return index
+            if self._is_folded(index) and self._match_in(pattern, file, step) is not None:
                 return index
         return None
+
+    def show_match(self, index: int, pattern: Pattern[bytes], step: int) -> None:
+        """Unfold the file of a match first."""
+        if self._is_folded(index):
+            file = self._place(index)[0]
+            self._unfold(file)
+            index = self._starts[file] + 1 + (self._match_in(pattern, file, step) or 0)
+        self.put_cursor(index)
+
+    def _is_folded(self, index: int) -> bool:
+        file, row = self._place(index)
+        return row == HEADING and file in self._folded
+
+    def _match_in(self, pattern: Pattern[bytes], file: int, step: int) -> int | None:
+        rows = range(len(self._files[file].left))[::step]
+        return next((row for row in rows if self._matches(pattern, file, row)), None)
+
+    def _matches(self, pattern: Pattern[bytes], file: int, row: int) -> bool:
+        lines = {self._files[file].left[row], self._files[file].right[row]} - {NONE}
+        return any(pattern.search(self._rows.patch.line(line, LONGEST), 1) for line in lines)
 
     @property
     def _files(self) -> list[FileRows]:

@@ -86,14 +86,14 @@ class RunBar(ClickableLine):
         turn = f"turn {self._turn} of {self._turns}" if self._turn else f"all {self._turns} turns"
         turn = turn if self._turns > 1 else ""
         width = self.size.width - 2
-        needed = sum(len(tab.key) + len(tab.title) + 4 for tab in self._tabs) + len(turn) + 8
+        needed = sum(len(tab.key) + len(tab.title) + 3 for tab in self._tabs) + len(turn) + 4
         yield Content(" "), None
         used = 0
         for tab in self._tabs:
             is_here = tab.name == self._current
             key, style = ("$accent bold", "bold underline") if is_here else (STYLES["quiet"], STYLES["quiet"])
-            title = tab.title if needed <= width else tab.brief
-            content = Content.assemble((f"{tab.key} ", key), (title, style), "  ")
+            head = [(f"{tab.key} ", key)] if needed <= width else []
+            content = Content.assemble(*head, (tab.title, style), "  ")
             used += content.cell_length
             yield content, self.Picked(tab.name)
         if turn:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual import on
 from textual.app import ComposeResult
 
-from app.console.run.subject import Part, unavailable
+from app.console.run.subject import Part, failure_told, unavailable
 from app.console.run.takeover import apply_sheet, checkout_sheet, look_at
 from app.console.session import CURE_S
 from app.results.diff import Patch
@@ -37,6 +37,7 @@ WIDE: Final = 100
 """Columns from which the files stand beside the diff."""
 COUNT: Final = 6
 BAR: Final = 5
+"""Cells for a file's added lines, and as many for those that it lost."""
 
 
 class FileItem:
@@ -65,10 +66,9 @@ class FileItem:
 
 
 def _columns(width: int) -> tuple[LineColumn, ...]:
-    name = max(8, width - 2 * (COUNT + 1) - 2 * (BAR + 1) - 1)
-    widths = (name, COUNT, COUNT, BAR, BAR)
-    titles = ("file", f"{'+':>{COUNT}}", f"{'-':>{COUNT}}", "", "")
-    return tuple(LineColumn(title, part, cells) for part, (title, cells) in enumerate(zip(titles, widths, strict=True)))
+    name = LineColumn("file", 0, max(8, width - 2 * (COUNT + 1) - 2 * BAR - 2), cut="middle")
+    counts = (LineColumn(f"{sign:>{COUNT}}", part, COUNT) for part, sign in enumerate("+-", 1))
+    return name, *counts, LineColumn("", 3, BAR, gap=0), LineColumn("", 4, BAR)
 
 
 class ChangesPart(Part):
@@ -79,7 +79,7 @@ class ChangesPart(Part):
     ChangesPart > LineTable { height: auto; max-height: 6; border-bottom: solid $panel; }
     ChangesPart.-wide { layout: horizontal; }
     ChangesPart.-wide > LineTable {
-        width: 34%; min-width: 44; max-width: 64; height: 1fr; max-height: 100%; border: none;
+        width: 40%; min-width: 48; max-width: 80; height: 1fr; max-height: 100%; border: none;
         border-right: solid $panel;
     }
     """
@@ -130,6 +130,15 @@ class ChangesPart(Part):
         """What is shown."""
         return self._change
 
+    def can(self, act: str) -> bool:
+        """Whether a key has something to act on."""
+        detail, change = self.subject.detail, self._change
+        if act == "check_out":
+            return detail is not None and self.results().repositories.is_configured(detail.run.repository)
+        if act in {"editor", "pager"}:
+            return change is not None and change.source == "git" and bool(change.files)
+        return act in self.acts and change is not None and bool(change.files)
+
     def look(self) -> None:
         """Read the change, unless what is shown is still it."""
         # What is being read line by line goes on.
@@ -156,7 +165,8 @@ class ChangesPart(Part):
         if wanted[:2] != self._shown[:2]:
             self._clear()
             self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
-        change = await self.results().change(detail, subject.turn)
+        with failure_told(self.view.say):
+            change = await self.results().change(detail, subject.turn)
         self._clear()
         self._shown = wanted
         if isinstance(change, Unavailable):
@@ -170,7 +180,8 @@ class ChangesPart(Part):
     def _clear(self) -> None:
         self._change, self._shown, self._is_whole = None, (), False
         self._files.display = False
-        self.view.show(DiffRows(Patch(b"")), (), "")
+        self.view.show(DiffRows(Patch(b"")), (), ())
+        self.refresh_bindings()
 
     async def _show(self, change: Change) -> None:
         most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
@@ -179,7 +190,8 @@ class ChangesPart(Part):
         rows = DiffRows(Patch(change.patch))
         rows.extend(FIRST)
         self.view.show(rows, change.files, self._about(change))
-        self.view.say(unavailable("Nothing was changed.", self._about(change)))
+        self.view.say(unavailable("Nothing was changed.", " · ".join(filter(None, self._about(change)))))
+        self.refresh_bindings()
         self._settle()
         while not rows.is_complete:
             await asyncio.to_thread(rows.extend, STEP)
@@ -188,15 +200,15 @@ class ChangesPart(Part):
         self._is_whole = True
         self._settle()
 
-    def _about(self, change: Change) -> str:
+    def _about(self, change: Change) -> tuple[str, ...]:
+        """Where the change is from, what matters most first."""
         added = sum(file.additions or 0 for file in change.files)
         removed = sum(file.deletions or 0 for file in change.files)
         whole = "whole run" if self.subject.turn is None else f"turn {self.subject.turn}"
         base = f"since {safe_text(change.base_name)}" if change.base_name else ""
-        head = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}"
+        ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
         source = "from git" if change.source == "git" else "from the service"
-        parts = (whole, f"+{added:,} -{removed:,}", base, safe_text(head), source, safe_text(change.note))
-        return " · ".join(part for part in parts if part)
+        return base, f"+{added:,} -{removed:,}", safe_text(change.note), source, whole, safe_text(ends)
 
     def _settle(self) -> None:
         """Put the cursor where a finding leads; where everything was read and that is not there, give it up."""

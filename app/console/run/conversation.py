@@ -63,7 +63,7 @@ class ConversationPart(Part):
     DEFAULT_CSS = """
     ConversationPart #run-talk { height: 1fr; }
     ConversationPart #run-turns { width: 1fr; padding: 0 1; }
-    ConversationPart #run-beside { width: 44; padding: 0 1; border-left: solid $panel; display: none; }
+    ConversationPart #run-beside { width: 46; padding: 0 1; border-left: solid $panel; display: none; }
     ConversationPart.-wide #run-beside { display: block; }
     ConversationPart ReplyBox {
         height: auto; max-height: 7; border: none; border-left: outer $panel; background: $surface; padding: 0 1;
@@ -139,7 +139,7 @@ class ConversationPart(Part):
         label = safe_text(view.detail.run.repository.label)
         lines += [Content.styled(label, facts.HEADING), figures_line(self.subject.figures)]
         if view.branch.total > 1:
-            note = f"{facts.counted(view.branch.total)} runs · ] older · [ newer"
+            note = f"{facts.counted(view.branch.total)} runs · ] older [ newer"
             lines += facts.heading("On this branch", note)
             lines += facts.branch(view, self.session.run_now(), width, "")
         return lines

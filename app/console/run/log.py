@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 
 from app.console.run.log_spool import LogSpool
-from app.console.run.subject import Part, unavailable
+from app.console.run.subject import Part, failure_told, unavailable
 from app.text import safe_text
 from app.times import span
 from storage.records.results import LogChunk, Unavailable
@@ -68,6 +68,10 @@ class LogPart(Part):
     def compose(self) -> ComposeResult:
         """The lines, below a search."""
         yield self._search
+
+    def can(self, act: str) -> bool:
+        """Whether there are lines to search in."""
+        return act in self.acts and bool(self._spool.count)
 
     def look(self) -> None:
         """Read, and go on reading while the turn works."""
@@ -137,7 +141,8 @@ class LogPart(Part):
         shown = self._shown
         if shown is None:
             return False
-        chunk = await self.results().log(*shown, offset=offset, wait_s=wait_s)
+        with failure_told(self._view.say):
+            chunk = await self.results().log(*shown, offset=offset, wait_s=wait_s)
         if self._shown != shown:
             return False
         if isinstance(chunk, Unavailable) and self._grown_at is not None:
@@ -168,8 +173,13 @@ class LogPart(Part):
             return 0  # Asked for before the view went elsewhere.
         if chunk.data or self._grown_at is None:
             self._grown_at = self.session.clock()
+        detail, is_last = self.subject.detail, self._shown == (self.subject.run_id, self.subject.last_turn)
+        if chunk.ended and not self._has_ended and is_last and detail is not None and not detail.is_final:
+            self.session.poll_soon()  # The list comes later than the log.
         self._whole, self._has_ended = chunk.size, chunk.ended
-        before = spool.put(chunk)
+        had_none, before = not spool.count, spool.put(chunk)
+        if had_none:
+            self.refresh_bindings()
         if not chunk.size:
             self._view.say(unavailable("The log is empty so far.", "Its first lines come up here."))
         self._view.changed(before=before, follow=follows and not before)

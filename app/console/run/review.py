@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
 
-from app.console.run.subject import Part, unavailable
+from app.console.run.subject import Part, failure_told, unavailable
 from app.text import safe_text
 from storage.records.results import Finding, Review, Unavailable
 from widgets.line_table import LineColumn, LineTable
@@ -86,6 +86,10 @@ class ReviewPart(Part):
         """Put the findings beside the text, or above it."""
         self.set_class(self.size.width >= WIDE, "-wide")
 
+    def can(self, act: str) -> bool:
+        """Whether there is a review to search in, or several."""
+        return act in self.acts and len(self._reviews) > ("file" in act)
+
     def look(self) -> None:
         """Read the reviews, unless what is shown are still they."""
         self.start(self._read, exclusive=True, group="review")
@@ -97,7 +101,8 @@ class ReviewPart(Part):
             return
         if wanted[:2] != self._shown[:2]:
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
-        reviews = await self.results().reviews(detail, subject.turn)
+        with failure_told(self._view.say):
+            reviews = await self.results().reviews(detail, subject.turn)
         if isinstance(reviews, Unavailable):
             self._show_none("The review is not to be had.", reviews.reason)
         else:
@@ -107,6 +112,7 @@ class ReviewPart(Part):
 
     def _show_none(self, title: str, reason: str) -> None:
         self._reviews, self._shown = (), ()
+        self.refresh_bindings()
         self._findings.display = False
         self._findings.show(())
         self._view.take(())
@@ -115,6 +121,7 @@ class ReviewPart(Part):
 
     def _show(self) -> None:
         review = self._reviews[self._number]
+        self.refresh_bindings()
         self._findings.display = bool(review.findings)
         self._findings.show([FindingItem(finding, number) for number, finding in enumerate(review.findings)])
         several = f"{self._number + 1}/{len(self._reviews)}  " if len(self._reviews) > 1 else ""

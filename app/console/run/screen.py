@@ -34,13 +34,15 @@ if TYPE_CHECKING:
     from storage.records import Action
 
 PARTS: Final = (
-    Tab("conversation", "F2", "Conversation", "Talk", "Talk"),
+    Tab("conversation", "F2", "Conversation", "Conversation", "Conversation"),
     Tab("review", "F3", "Review", "Review", "Review"),
     Tab("changes", "F4", "Changes", "Changes", "Changes"),
     Tab("log", "F5", "Log", "Log", "Log"),
     Tab("raw", "F6", "Raw", "Raw", "Raw"),
 )
 FIGURES_OF: Final = timedelta(days=30)
+ACTIVE_ONLY: Final = frozenset({"cancel", "follow"})
+"""What can be done with a run that goes on, and with no other."""
 
 _hidden = partial(Binding, show=False)
 
@@ -136,6 +138,12 @@ class RunScreen(BaseScreen):
         return self._subject.run_id
 
     @property
+    def _is_active(self) -> bool:
+        """Whether the run goes on, as far as is known."""
+        detail = self._subject.detail
+        return detail is None or not detail.is_final
+
+    @property
     def _part(self) -> Part:
         return self._parts[self._current]
 
@@ -152,12 +160,15 @@ class RunScreen(BaseScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""
+        name = str(parameters[0]) if parameters else ""
         if action == "run":
-            return self._run_actions.is_possible(str(parameters[0]))
+            return self._run_actions.is_possible(name) if name not in ACTIVE_ONLY or self._is_active else False
         if action == "part":
-            return str(parameters[0]) in self._part.acts
+            return self._part.can(name)
         if action == "turn":
             return self._subject.last_turn > 1
+        if action == "beside":
+            return self._branch.beside(self._subject.run_id, int(name)) is not None
         return super().check_action(action, parameters)
 
     async def action_run(self, name: str) -> None:
@@ -271,6 +282,7 @@ class RunScreen(BaseScreen):
         self._branch = view.branch if view is not None else Branch(0)
         await self._read_figures(engine)
         self._show_place()
+        self.refresh_bindings()
         self._conversation.paint()
         if self._current != "conversation":
             self._part.look()
@@ -294,6 +306,8 @@ class RunScreen(BaseScreen):
             return
         subject.turns = found if isinstance(found, RunTurns) else None
         subject.lacking = "" if isinstance(found, RunTurns) else found.reason
+        if self._is_active and subject.has_ended:
+            self.session.poll_soon()  # The list comes later than the turns.
         self._show_place()
         self._conversation.paint()
         self.refresh_bindings()

@@ -1,5 +1,6 @@
 """The run that is on show, and what every part of its screen has."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from widgets.frame.notice import Notice
 from widgets.runs.facts import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from app.console.session import Session
@@ -48,6 +49,11 @@ class Subject:
             return self.turns.turns[-1].number
         return max(1, self.view.detail.turns) if self.view is not None else 1
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its last turn is known to have ended."""
+        return self.turns is not None and bool(self.turns.turns) and self.turns.turns[-1].outcome is not None
+
     def other_turn(self, step: int) -> int | None:
         """The turn before or after the one that is looked at; the whole run comes before the first."""
         there = min(max(0, (self.turn or 0) + step), self.last_turn)
@@ -69,6 +75,10 @@ class Part(Container):
         self.acts: dict[str, Callable[[], object]] = {}
         """What keys do in it, by name."""
 
+    def can(self, act: str) -> bool:
+        """Whether what a key does in it can be done now."""
+        return act in self.acts
+
     @property
     def body(self) -> Widget:
         """What takes the focus."""
@@ -82,6 +92,16 @@ class Part(Container):
 
     def tick(self, now: "datetime") -> None:
         """Update the ages."""
+
+
+@contextmanager
+def failure_told(say: "Callable[[Notice], object]") -> "Iterator[None]":
+    """Say in place what fails, rather than that it is being read; the screen's notice says the rest."""
+    try:
+        yield
+    except Exception as error:
+        say(unavailable("It could not be read.", str(error)))
+        raise
 
 
 def unavailable(title: str, reason: str) -> Notice:

@@ -50,7 +50,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
         done = await apply(change, folder)
         return f"Applied {_files(done.files)} in {done.folder}. Look at it with git status."
 
-    return ConfirmSheet("Apply to a checkout", facts, _near(results, detail.run.repository), do)
+    return ConfirmSheet("Apply to a checkout", facts, near(results, detail.run.repository), do)
 
 
 def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
@@ -66,17 +66,22 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
         shares = f" It needs {done.shares} to stay." if done.shares else ""
         return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
 
-    return ConfirmSheet("Check the branch out", facts, _near(results, run.repository), do)
+    return ConfirmSheet("Check the branch out", facts, near(results, run.repository), do)
 
 
-def _near(results: "Results", repository: "Repository") -> Path:
+def near(results: "Results", repository: "Repository") -> Path:
     """The local checkout that is configured for a repository, else the working folder."""
     try:
         place = Path(results.repositories.mirror(repository).address).expanduser()
-    except (GitError, RuntimeError):
+        # A bare repository holds no files to apply anything to.
+        if (place / ".git").exists():
+            return place
+    except (GitError, RuntimeError, OSError):
+        pass
+    try:
         return Path.cwd()
-    # A bare repository holds no files to apply anything to.
-    return place if (place / ".git").exists() else Path.cwd()
+    except OSError:  # The working folder was deleted.
+        return Path(tempfile.gettempdir())
 
 
 def _files(count: int) -> str:

@@ -125,6 +125,9 @@ class NoRepositories:
     def mirror(self, repository: Repository) -> Any:
         raise GitError(NOTHING)
 
+    def is_configured(self, _: Repository) -> bool:
+        return False
+
 
 @dataclass
 class ScriptedResults:

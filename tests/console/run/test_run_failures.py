@@ -10,7 +10,7 @@ from textual.binding import Binding
 
 from app.config import RepositoryAddress
 from storage.errors import DiskFailedError
-from storage.records.results import Finding, Review
+from storage.records.results import Finding, Review, RunTurns
 from tests.console.conftest import MESSAGE, Disk, Scene, Staged
 from tests.console.run.conftest import PATCH, REVIEW, OnShow, ScriptedResults, change_of
 from tests.console.test_error_boundary import bindings_of
@@ -112,6 +112,32 @@ async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> Non
         await scene.press("greater_than_sign")
         view = scene.app.screen.query_one(DiffView)
         assert view.changed(view.file or 0).path == "src/sign_in.py"
+
+
+@pytest.mark.parametrize("key", ["f3", "f4", "f5"])
+async def test_a_part_that_cannot_be_read_says_so_in_its_place(run_on_show: OnShow, key: str) -> None:
+    """Not that it is being read; entered again, it is read."""
+    results = FailingResults()
+    async with run_on_show(results) as scene:
+        results.fails = True
+        await scene.press(key)
+        await scene.shows("It could not be read.")
+        assert "Reading the" not in scene.text
+
+        results.fails = False
+        await scene.press("f6", key)
+        await scene.shows(PARTS[key])
+
+
+async def test_the_end_of_the_log_is_the_end_of_the_run(run_on_show: OnShow) -> None:
+    """The list is asked at once: the head does not say for seconds that the run works."""
+    polled: list[str] = []
+    async with run_on_show(ScriptedResults(turns_=RunTurns("run", ()))) as scene:
+        scene.app.screen.session.poll_soon = lambda: polled.append("now")  # type: ignore[attr-defined]
+        await scene.press("f5")
+        assert not polled
+        await scene.press("escape", "g", "enter", "f5")
+        assert polled == ["now"]
 
 
 async def test_a_review_left_while_it_was_read_is_read_again(run_on_show: OnShow) -> None:

@@ -45,6 +45,8 @@ async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -
         for key in ("f2", "f3", "f4", "f5"):
             await scene.press(key)
             await scene.shows("add it under [repositories]")
+            offered = {each.binding.action for each in scene.app.screen.active_bindings.values() if each.enabled}
+            assert not {action for action in offered if action.startswith("part(")}
 
 
 async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnShow) -> None:
@@ -143,11 +145,13 @@ async def test_a_change_is_applied_where_a_person_says(run_on_show: OnShow, tmp_
 
 
 async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow) -> None:
-    """Through the ledger; a run that has ended is not cancelled."""
+    """Through the ledger; a run that has ended is neither cancelled nor followed."""
     async with run_on_show(ScriptedResults()) as scene:
+        offered = {each.binding.action for each in scene.app.screen.active_bindings.values() if each.enabled}
+        assert not {"run('cancel')", "run('follow')"} & offered
+        await scene.press("X", "escape", "g", "enter")
+        assert "follow" in scene.lines[-1]
         await scene.press("X")
-        assert "This run has ended: there is nothing to cancel." in scene.toasts
-        await scene.press("escape", "g", "enter", "X")
         assert "Its agent is ended" in " ".join(scene.text.split())
         assert not await scene.engine.ledger.actions(limit=1)
         await scene.press("enter")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.console.run.takeover import near
 from app.results.repository import History, RunRepositories
 from storage.records import Repository, RunDetail
 from tests.console.run.conftest import OnShow, ScriptedResults
@@ -23,6 +24,9 @@ class OneRepository:
 
     def mirror(self, _: Repository) -> Any:
         return self.real.mirror(RUN.run.repository)
+
+    def is_configured(self, _: Repository) -> bool:
+        return True
 
     async def history(self, _: RunDetail) -> History:
         return await self.real.history(RUN)
@@ -51,6 +55,17 @@ async def test_a_change_is_applied_to_a_checkout(run_on_show: OnShow, results: S
         assert f"Applied 2 files in {checkout}. Look at it with git status." in scene.toasts
         assert git(checkout, "status", "--porcelain") == b" M code.py\n?? new.txt\n"
         assert (checkout / "code.py").read_bytes() == b"def f():\n    return 2\n"
+
+
+def test_a_working_folder_that_is_gone_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another folder is offered; a person types theirs."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    results: Any = ScriptedResults()
+
+    assert near(results, RUN.run.repository).is_dir()
 
 
 async def test_a_branch_is_checked_out_beside_a_checkout(
