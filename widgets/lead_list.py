@@ -112,6 +112,11 @@ class LeadList(CursorView):
         self._sought = key
         self._lay_out()
 
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As high as its lines, where there is room."""
+        del container, viewport, width
+        return HEADER + self.total
+
     def on_resize(self) -> None:
         """Draw for the new width."""
         self._lay_out()
@@ -195,7 +200,7 @@ class LeadList(CursorView):
         else:
             self._stay(place)
         if len(before) != self.total or self._head != old:
-            self.refresh()
+            self.refresh(layout=len(before) != self.total)
         else:
             for line in self.visible_rows:
                 if before[line] != self._lines[line]:

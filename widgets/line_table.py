@@ -156,6 +156,10 @@ class LineTable(CursorView, Generic[T]):
         if self._cursor == self.total - 1:
             self.post_message(self.EndReached())
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """An empty table has nothing to open."""
+        return bool(self._items) if action == "choose" else super().check_action(action, parameters)
+
     def action_choose(self) -> None:
         """Open the item under the cursor."""
         if self._items:

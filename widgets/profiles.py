@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import sqrt
 from typing import ClassVar, Final, Literal
 
 from rich.cells import cell_len
@@ -16,6 +17,7 @@ from textual.widget import Widget
 from app.text import SafeText, safe_text
 from app.times import age
 from storage.records import PlatformHealth
+from storage.records.insights import Outcomes
 from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import fit, shorten
 from widgets.frame.freshness import PollTiming, freshness
@@ -24,6 +26,11 @@ from widgets.frame.header_bar import Vitals
 Part = tuple[str, str]
 """Text and its style."""
 _WORST_FIRST: Final[tuple[Tone, ...]] = ("bad", "warn", "wait", "good")
+ENOUGH: Final = 20
+"""Runs that must have ended before for their failures to say what is normal."""
+FEW: Final = 3
+SPREAD: Final = 2.0
+"""So many standard deviations above the expected number, failures are unusual."""
 NEEDS_A_LOOK: Final[frozenset[Tone]] = frozenset({"bad", "warn"})
 
 
@@ -42,6 +49,10 @@ class ProfileFacts:
     """Why our own files for it cannot be read; empty: they can."""
     note: Badge | None = None
     """Shown in place of its state, if the profile is not polled."""
+    today: Outcomes | None = None
+    """Of the runs of the last 24 hours."""
+    usual: Outcomes | None = None
+    """Of those of the month before: what is normal there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,7 @@ def worst(facts: ProfileFacts, criteria: Criteria) -> Badge:
         return Badge("✗", "our files are unusable", "bad")
     if facts.note is not None or facts.vitals is None:
         return facts.note or Badge("◌", "looking…", "wait")
-    found = sorted(_states(facts.vitals, criteria), key=lambda badge: _WORST_FIRST.index(badge.tone))
+    found = sorted(_states(facts, facts.vitals, criteria), key=lambda badge: _WORST_FIRST.index(badge.tone))
     return found[0] if found else Badge("✓", "all is well", "good")
 
 
@@ -95,7 +106,24 @@ def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
     return safe_text(" · ".join(word for word, is_said in words if is_said), limit=300)
 
 
-def _states(vitals: Vitals, criteria: Criteria) -> Iterator[Badge]:
+def unusual(today: Outcomes | None, usual: Outcomes | None) -> Badge | None:
+    """That clearly more runs fail than normally do there; None: they do not, or it cannot be told.
+
+    Where too few runs ended before, it is unusual that more than half of them fail.
+    """
+    if today is None or not today.failed:
+        return None
+    finished, before = today.failed + today.completed, 0 if usual is None else usual.failed + usual.completed
+    if usual is None or before < ENOUGH:
+        many = today.failed >= FEW and 2 * today.failed > finished
+        return Badge("✗", f"{today.failed:,} of {finished:,} failed in 24h", "warn") if many else None
+    expected = finished * usual.failed / before
+    if today.failed <= expected + SPREAD * sqrt(max(1.0, expected)):
+        return None
+    return Badge("✗", f"{today.failed:,} failed in 24h, usually {expected:,.0f}", "warn")
+
+
+def _states(facts: ProfileFacts, vitals: Vitals, criteria: Criteria) -> Iterator[Badge]:
     fresh = freshness(vitals.runs_link, criteria.timing, criteria.now, vitals.wait)
     if fresh.tone != "good":
         yield fresh
@@ -105,8 +133,8 @@ def _states(vitals: Vitals, criteria: Criteria) -> Iterator[Badge]:
             since = age(host.since, criteria.now)
             word = f"{safe_text(host.platform, limit=12)} {badge.word} {'just now' if since == 'now' else since}"
             yield Badge(badge.glyph, word, badge.tone)
-    if vitals.failed_today:
-        yield Badge("✗", f"{vitals.failed_today:,} failed in 24h", "warn")
+    if (more := unusual(facts.today, facts.usual)) is not None:
+        yield more
 
 
 def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> Part:

@@ -129,8 +129,16 @@ def _line(level: Level, hosts: Sequence[HostView]) -> str:
 
 def _detail(host: HostView) -> str:
     place = " ".join(part for part in (host.platform.host, host.platform.group) if part)
-    since = exact_ago(host.platform.since, host.now)
-    return f"{host.platform.platform}: {host.platform.status} since {since}{f', {place}' if place else ''}"
+    return f"{host.platform.platform}: {host.platform.status}{_since(host)}{f', {place}' if place else ''}"
+
+
+def _since(host: HostView) -> str:
+    platform = host.platform
+    if platform.since < platform.checked_at:
+        return f" since {exact_ago(platform.since, host.now)}"
+    # Seen once: that is no beginning.
+    before = platform.history[0].old if platform.history else None
+    return f", {before} when last asked" if before else ", since when is not known yet"
 
 
 def _checked_at(links: Sequence[LinkState]) -> datetime | None:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import ceil, floor, log10
 from typing import Any, ClassVar, Final, cast
 
+from textual import events
 from textual.app import RenderResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual_plotext import PlotextPlot
 
 from widgets.badges import STYLES, Badge, Tone
@@ -104,6 +107,74 @@ class Chart(PlotextPlot):
         monitor.xticks[0], monitor.xlabels[0] = [place for place, _ in named], [text for _, text in named]
 
 
+class OutcomesChart(Chart, can_focus=True):
+    """The outcomes, with a cursor on one hour or day while it has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "its runs", key_display="enter", tooltip="The runs of that time", id="leads.open"),
+    ]
+
+    @dataclass
+    class Highlighted(Message):
+        """The cursor moved, or came or went with the focus."""
+
+        index: int | None
+        """Of the outcome under it. None: there is no cursor."""
+
+    @dataclass
+    class Chosen(Message):
+        """An hour or a day was opened."""
+
+        index: int
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002 — Textual's word
+        super().__init__(draw_outcomes, id=id)
+        self._back = 0
+        """How far the cursor is from the last hour or day: it stays on what is now, not on a place."""
+
+    @property
+    def cursor(self) -> int | None:
+        """The outcome under the cursor; None: it has no focus."""
+        if self.view is None or not self.has_focus:
+            return None
+        return max(0, len(self.view.outcomes) - 1 - self._back)
+
+    def move(self, step: int) -> None:
+        """Move the cursor by hours or days."""
+        if self.view is not None:
+            self._back = min(max(0, self._back - step), len(self.view.outcomes) - 1)
+            self._moved()
+
+    def show(self, view: InsightsView) -> None:
+        """Show the figures."""
+        super().show(view)
+        self._moved()
+
+    def watch_has_focus(self, value: bool) -> None:  # noqa: FBT001 — Textual's signature
+        """Show or hide the cursor."""
+        super().watch_has_focus(value)
+        self._moved()
+
+    def action_choose(self) -> None:
+        """Open the hour or day under the cursor."""
+        if self.cursor is not None:
+            self.post_message(self.Chosen(self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to the clicked bar; a double click opens it."""
+        if self.view is not None and (room := self.size.width - self._axis_cells) > 0:
+            count = len(self.view.outcomes)
+            index = min(max(0, (event.x - self._axis_cells) * count // room), count - 1)
+            self._back = count - 1 - index
+            self._moved()
+            if event.chain > 1:
+                self.action_choose()
+
+    def _moved(self) -> None:
+        self.refresh()
+        self.post_message(self.Highlighted(self.cursor))
+
+
 def _stand_apart(ticks: Sequence[Tick], places: Sequence[int], more: int = 0) -> bool:
     reach = max(len(tick.text) for tick in ticks) + _LABEL_GAP + more
     return all(places[after.at] - places[before.at] >= reach for before, after in pairwise(ticks))
@@ -147,6 +218,7 @@ def columns(count: int, width: int) -> tuple[list[int], int]:
 
 _STACK: Final = (FAILED, COMPLETED, OTHERWISE, UNFINISHED)
 """From the bottom up: failures share a base line, so that they can be compared."""
+CURSOR: Final = Badge("┊", "cursor", "wait")
 _FOOT: Final = 1
 """Rows of the labels below a chart."""
 _LABELLED_FROM: Final = 5
@@ -179,6 +251,10 @@ def _bars(chart: Chart, view: InsightsView, top: float, rows: int, places: list[
             cells[UNKNOWN] += [(place + x, 0) for x in range(wide)]
         if each.failed and wide >= _LABELLED_FROM and foot < rows:
             chart.label(f"{each.failed} {FAILED.glyph}", place + wide // 2, foot, "bad")
+    if isinstance(chart, OutcomesChart) and (here := chart.cursor) is not None:
+        taken = {point for points in cells.values() for point in points}
+        middle = places[here] + wide // 2
+        cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
     for badge, points in cells.items():
         if points:
             xs, ys = zip(*points, strict=True)
@@ -188,16 +264,23 @@ def _bars(chart: Chart, view: InsightsView, top: float, rows: int, places: list[
 def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) -> None:
     """Draw how many runs are in progress at once: a line with the area below it filled."""
     rows = height - _FOOT
-    points = view.concurrency
-    top = ceiling(max(each.average for each in points))
+    points, is_fetched = view.concurrency, [view.is_fetched(each) for each in view.concurrency]
+    top = ceiling(max((each.average for each, known in zip(points, is_fetched, strict=True) if known), default=0))
     room = width - chart.axis(top, rows)
     scale = (room - 1) / max(1, len(points) - 1)
     xs = [index * scale for index in range(len(points))]
     chart.plt.xlim(0, room - 1)
     chart.plt.ylim(0, rows - 1)
-    chart.plt.plot(
-        xs, [each.average / top * (rows - 1) for each in points], marker="hd", color=chart.colour("busy"), fillx=True
-    )
+    for known, group in groupby(range(len(points)), key=is_fetched.__getitem__):
+        places = list(group)
+        if known:
+            heights = [points[at].average / top * (rows - 1) for at in places]
+            colour = chart.colour("busy")
+            chart.plt.plot([xs[at] for at in places], heights, marker="hd", color=colour, fillx=True)
+        else:
+            # No line: a zero would say that nothing was under way.
+            dots = sorted({round(xs[at]) for at in places})
+            chart.plt.scatter(dots, [0] * len(dots), marker=UNKNOWN.glyph, color=chart.colour(UNKNOWN.tone))
     chart.below(_ticks(view), [round(x) for x in xs])
 
 

@@ -71,6 +71,16 @@ class InsightsView:
         complete_since = self.coverage.complete_since
         return not self.coverage.whole and (complete_since is None or complete_since > each.start)
 
+    def is_fetched(self, each: Concurrency) -> bool:
+        """Whether every run of this time is held: otherwise a low number may only say that it was not fetched."""
+        ranges = self.coverage.ranges
+        # The newest range goes on to now.
+        return any(
+            (one.start is None or one.start <= each.start)
+            and (one is ranges[0] or (one.end is not None and one.end >= each.end))
+            for one in ranges
+        )
+
 
 COMPLETED: Final = Badge("█", "completed", "good")
 FAILED: Final = Badge("x", "failed", "bad")
@@ -79,6 +89,7 @@ OTHERWISE: Final = Badge("▒", "ended otherwise", "plain")
 UNKNOWN: Final = Badge("·", "not known", "quiet")
 """Each has a shape of its own; colour only repeats it."""
 NOTHING: Final = "-"
+NOT_FETCHED: Final = "not fetched"
 
 
 def share(part: float | None) -> str:
@@ -124,6 +135,13 @@ def known(view: InsightsView) -> str:
     if complete_since is None:
         return "partial: not fetched yet"
     return f"complete since {day(complete_since, view.at)} {complete_since.astimezone():%H:%M}, older is partial"
+
+
+def counted(each: Outcomes, view: InsightsView) -> str:
+    """What became of an hour's or a day's runs: `Fri 1 May: 12 runs, 2 failed`."""
+    runs = "1 run" if each.total == 1 else f"{each.total:,} runs"
+    partial = ", partial" if view.is_partial(each) else ""
+    return f"{started(each.start, view.step)}: {runs}, {each.failed:,} failed{partial}"
 
 
 def sampled(figures: tuple[RepositoryFigures, ...]) -> bool:

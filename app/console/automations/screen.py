@@ -96,9 +96,10 @@ class RulesScreen(BaseScreen):
         return next((r for r in found.rules if r.name == view.key), None) if view and found else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that have nothing to act on are shown as such."""
+        """Keys that have nothing to act on are shown as such; without any rule they are not offered."""
         if action == "rule":
-            return self.rule_actions.is_possible(str(parameters[0]), self.rule) or None
+            is_possible = self.rule_actions.is_possible(str(parameters[0]), self.rule)
+            return is_possible or (False if self.rule is None else None)
         return super().check_action(action, parameters)
 
     async def action_rule(self, name: str) -> None:

@@ -130,9 +130,9 @@ class InboxScreen(BaseScreen):
         self._table.say(self._nothing)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that have nothing to act on are dimmed."""
+        """Keys that have nothing to act on are not offered."""
         if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
-            return True if self._table.item is not None else None
+            return self._table.item is not None
         return super().check_action(action, parameters)
 
     # What its keys do

@@ -10,6 +10,7 @@ from typing import Final
 
 from app.atomic_file import replacing
 from app.text import csv_cell, json_escaped
+from storage.records.insights import Concurrency
 from widgets.insights.figures import InsightsView
 
 FORMATS: Final = (".csv", ".json")
@@ -72,7 +73,7 @@ def as_json(view: InsightsView) -> str:
             for each in view.repositories
         ],
         "concurrency": [
-            {"from": _time(each.start), "to": _time(each.end), "average": round(each.average, 4)}
+            {"from": _time(each.start), "to": _time(each.end), "average": _average(each, view)}
             for each in view.concurrency
         ],
     }
@@ -90,7 +91,12 @@ def _facts(view: InsightsView) -> Iterator[Fact]:
             yield "repositories", since, until, each.repository, measure, getattr(each, measure)
     for moment in view.concurrency:
         start, end = _time(moment.start) or "", _time(moment.end) or ""
-        yield "concurrency", start, end, "", "average", round(moment.average, 4)
+        yield "concurrency", start, end, "", "average", _average(moment, view)
+
+
+def _average(each: Concurrency, view: InsightsView) -> float | None:
+    """None: the runs of that time were not fetched."""
+    return round(each.average, 4) if view.is_fetched(each) else None
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -3,30 +3,40 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Horizontal, Vertical, VerticalScroll
+from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
-from app.console.insights.span import SPANS, InsightSpan, read_insights
+from app.console.insights.notices import ASKING, busiest, legend, nothing
+from app.console.insights.span import SPANS, read_insights
+from app.console.leads import runs_lead
 from app.console.session import Session
 from app.console.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
+from storage.records import RunFilter
+from storage.records.insights import Outcomes
 from widgets.activity.bar import Chip, ChipBar
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice, NoticePage
-from widgets.insights.charts import Chart, draw_concurrency, draw_outcomes
-from widgets.insights.figures import COMPLETED, FAILED, OTHERWISE, UNFINISHED, InsightsView, extent
-from widgets.insights.repositories import RepositoryChart
-from widgets.insights.tables import InsightTables
+from widgets.insights.charts import Chart, OutcomesChart, draw_concurrency
+from widgets.insights.figures import (
+    InsightsView,
+    counted,
+    extent,
+)
+from widgets.insights.repositories import repository_blocks
+from widgets.insights.tables import table_blocks
+from widgets.lead_list import LeadList
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -34,7 +44,6 @@ if TYPE_CHECKING:
 AT_MOST_EVERY: Final = timedelta(seconds=5)
 """However often runs change, figures of many runs are not made more often."""
 FIRST: Final = SPANS[1]
-ASKING: Final = Notice("◌", "Asking the service for its runs…", ("The figures come with its first answer.",), "busy")
 
 
 class InsightsScreen(BaseScreen):
@@ -45,29 +54,27 @@ class InsightsScreen(BaseScreen):
     #insight-bar { height: 1; padding: 0 1; }
     #insight-extent { width: 1fr; height: 1; text-align: right; text-wrap: nowrap; text-overflow: ellipsis; }
     InsightsScreen.-tall #insight-bar { margin-bottom: 1; }
-    #insights { height: 1fr; }
-    #insight-charts, #insight-tables {
-        padding: 0 1; scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $panel;
-    }
-    #insight-charts:focus, #insight-tables:focus { scrollbar-color: $primary 60%; }
+    #insights, #insight-charts, #insight-tables { height: 1fr; }
+    #insight-charts { padding: 0 1; }
     #insight-tables { display: none; padding: 0 2; }
-    #insights.-tables #insight-charts { display: none; }
+    #insights.-tables #insight-charts, #insights.-nothing #insight-charts { display: none; }
     #insights.-tables #insight-tables { display: block; }
-    #insights.-nothing #insight-charts, #insights.-nothing #insight-tables { display: none; }
-    #insight-nothing { display: none; }
+    #insights.-nothing #insight-tables, #insight-nothing { display: none; }
     #insights.-nothing #insight-nothing { display: block; }
-    #insight-over-time { height: auto; layout: vertical; }
-    InsightsScreen.-wide #insight-over-time { layout: horizontal; height: 17; }
+    #insight-over-time { height: 1fr; min-height: 9; }
     .insight-panel {
-        height: 14; border: round $panel; padding: 0 1; border-title-color: $foreground; border-title-style: bold;
-        background: $surface;
+        width: 1fr; height: 1fr; border: round $panel; padding: 0 1; background: $surface;
+        border-title-color: $foreground; border-title-style: bold; border-subtitle-color: $foreground 70%;
     }
-    InsightsScreen.-wide .insight-panel { width: 1fr; height: 17; }
-    InsightsScreen .insight-panel.-all { height: auto; width: 100%; }
-    .insight-panel > Static { height: 1; }
-    InsightTables { height: auto; }
+    .insight-panel:focus-within { border: round $primary 60%; }
+    .insight-panel > Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    .insight-panel.-all { height: auto; max-height: 50%; }
+    #insight-repositories-list { padding: 0; height: auto; max-height: 100%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "bar(-1)", "a day", key_display="← →", tooltip="Choose an hour or a day", id="insights.bar"),
+        Binding("right", "bar(1)", "later", show=False, id="insights.bar_later"),
+        Binding("j,down,k,up", "rows", "to the repositories", show=False, id="insights.rows"),
         *(
             Binding(
                 span.key, f"span('{span.name}')", span.name, tooltip=f"Show {span.title}", id=f"insights.{span.name}"
@@ -77,10 +84,6 @@ class InsightsScreen(BaseScreen):
         Binding("t", "tables", "tables", tooltip="The same numbers as tables, or the charts", id="insights.tables"),
         Binding("e", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
-        Binding("j,down", "scroll(1)", "down", show=False),
-        Binding("k,up", "scroll(-1)", "up", show=False),
-        Binding("pagedown,ctrl+d", "page(1)", "page down", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", "page up", show=False),
     ]
 
     def __init__(self, session: Session, engine: "Engine") -> None:
@@ -92,6 +95,9 @@ class InsightsScreen(BaseScreen):
         """What stands in place of figures; None: figures do."""
         self._is_stale = False
         """Runs changed since the figures were made."""
+        self._chart = OutcomesChart(id="insight-outcomes-chart")
+        self._rows = LeadList(id="insight-repositories-list")
+        self._tables = LeadList(id="insight-tables")
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -101,18 +107,17 @@ class InsightsScreen(BaseScreen):
             yield Static(id="insight-extent", markup=False)
         with Container(id="insights", classes="-nothing"):
             yield NoticePage(id="insight-nothing")
-            with VerticalScroll(id="insight-charts"):
-                with Container(id="insight-over-time"):
+            with Vertical(id="insight-charts"):
+                with Horizontal(id="insight-over-time"):
                     with Vertical(classes="insight-panel", id="insight-outcomes"):
                         yield Static(id="insight-legend", markup=False)
-                        yield Chart(draw_outcomes, id="insight-outcomes-chart")
+                        yield self._chart
                     with Vertical(classes="insight-panel", id="insight-concurrency"):
                         yield Static(id="insight-busiest", markup=False)
                         yield Chart(draw_concurrency, id="insight-concurrency-chart")
                 with Vertical(classes="insight-panel -all", id="insight-repositories"):
-                    yield RepositoryChart()
-            with VerticalScroll(id="insight-tables"):
-                yield InsightTables()
+                    yield self._rows
+            yield self._tables
 
     def on_mount(self) -> None:
         """Read the figures."""
@@ -159,7 +164,9 @@ class InsightsScreen(BaseScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that have nothing to act on are shown as such."""
         if action in {"export", "tables"}:
-            return True if self._view is not None and self._view.runs else None
+            return self._view is not None and bool(self._view.runs)
+        if action in {"bar", "rows"}:
+            return self._view is not None and bool(self._view.runs) and not self._shows_tables
         return super().check_action(action, parameters)
 
     # What its keys do
@@ -175,7 +182,18 @@ class InsightsScreen(BaseScreen):
     def action_tables(self) -> None:
         """Show tables in place of the charts, or the charts again."""
         self.query_one("#insights").toggle_class("-tables")
-        self._scroller.focus()
+        self._list.focus()
+        self.refresh_bindings()
+
+    def action_bar(self, step: int) -> None:
+        """Move the cursor in the outcomes; where it was among the repositories, it comes over first."""
+        if self._chart.has_focus:
+            self._chart.move(step)
+        self._chart.focus()
+
+    def action_rows(self) -> None:
+        """Move the cursor to the repositories."""
+        self._rows.focus()
 
     def action_export(self) -> None:
         """Ask where to, then write what is on show."""
@@ -203,13 +221,34 @@ class InsightsScreen(BaseScreen):
         self._engine.polling.poll_soon("runs")
         self._reader.ask()
 
-    def action_scroll(self, lines: int) -> None:
-        """Scroll by a line."""
-        self._scroller.scroll_relative(y=lines, animate=False)
+    @on(LeadList.Chosen)
+    def _row_chosen(self, message: LeadList.Chosen) -> None:
+        view, (kind, _, key) = self._view, message.key.partition(":")
+        if view is None:
+            return
+        if kind == "repo":
+            self.post_message(runs_lead(RunFilter(repositories=(key,)), view.since))
+        else:
+            self._open_outcome(next(each for each in view.outcomes if each.start.isoformat() == key))
 
-    def action_page(self, pages: int) -> None:
-        """Scroll by a page."""
-        self._scroller.scroll_relative(y=pages * max(1, self._scroller.size.height - 1), animate=False)
+    @on(OutcomesChart.Chosen)
+    def _bar_chosen(self, message: OutcomesChart.Chosen) -> None:
+        if self._view is not None:
+            self._open_outcome(self._view.outcomes[message.index])
+
+    @on(OutcomesChart.Highlighted)
+    def _bar_highlighted(self, message: OutcomesChart.Highlighted) -> None:
+        view, index = self._view, message.index
+        said = "" if view is None or index is None else counted(view.outcomes[index], view)
+        self.query_one("#insight-outcomes").border_subtitle = said
+        self.refresh_bindings()
+
+    @on(LeadList.Highlighted)
+    def _row_highlighted(self) -> None:
+        self.refresh_bindings()
+
+    def _open_outcome(self, each: Outcomes) -> None:
+        self.post_message(runs_lead(RunFilter(), each.start, None if each.end > self.session.run_now() else each.end))
 
     # How it does that
 
@@ -218,9 +257,12 @@ class InsightsScreen(BaseScreen):
         self.action_span(message.name)
 
     @property
-    def _scroller(self) -> VerticalScroll:
-        is_tables = self.query_one("#insights").has_class("-tables")
-        return self.query_one("#insight-tables" if is_tables else "#insight-charts", VerticalScroll)
+    def _shows_tables(self) -> bool:
+        return self.is_mounted and self.query_one("#insights").has_class("-tables")
+
+    @property
+    def _list(self) -> LeadList:
+        return self._tables if self._shows_tables else self._rows
 
     async def _read(self) -> None:
         span, now = self._span, self.session.run_now()
@@ -242,20 +284,20 @@ class InsightsScreen(BaseScreen):
         self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
         self.query_one("#insight-concurrency").border_title = "Runs at once"
         self.query_one("#insight-repositories").border_title = "Success and duration by repository"
-        self.query_one("#insight-legend", Static).update(_legend(view))
-        self.query_one("#insight-busiest", Static).update(_busiest(view))
+        self.query_one("#insight-legend", Static).update(legend(view))
+        self.query_one("#insight-busiest", Static).update(busiest(view))
         for chart in self.query(Chart):
             chart.show(view)
-        self.query_one(RepositoryChart).show(view)
-        self.query_one(InsightTables).show(view)
+        self._rows.show(partial(repository_blocks, view))
+        self._tables.show(partial(table_blocks, view))
         if is_first:
-            self._scroller.focus()
+            self._list.focus()
 
     def _nothing(self, view: InsightsView) -> Notice:
         if self.session.storage_trouble:
             return UNREADABLE
         if self._was_answered:
-            return _nothing(self._span, view)
+            return nothing(self._span, view)
         return link_notice(self.session.vitals.runs_link, self._engine.clock()) or ASKING
 
     def _say_extent(self, view: InsightsView) -> None:
@@ -284,34 +326,3 @@ class InsightsScreen(BaseScreen):
             for span in SPANS
         )
         self.query_one("#insight-spans", ChipBar).show(chips)
-
-
-def _legend(view: InsightsView) -> Content:
-    counts = [(FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished)]
-    if view.ended_otherwise:
-        counts.insert(2, (OTHERWISE, view.ended_otherwise))
-    return Content("   ").join(
-        Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}") for badge, count in counts
-    )
-
-
-def _busiest(view: InsightsView) -> Content:
-    busiest = max(view.concurrency, key=lambda each: each.average)
-    when = busiest.start.astimezone()
-    return Content.styled(
-        f"on average; most {busiest.average:,.1f} from {when:%a %H:%M}, now {view.concurrency[-1].average:,.1f}",
-        STYLES["quiet"],
-    )
-
-
-def _nothing(span: InsightSpan, view: InsightsView) -> Notice:
-    wider = next((each for each in SPANS if _hours(each) > _hours(span)), None)
-    what_now = f"{wider.key} looks at {wider.title}." if wider is not None else "What is older stands in Runs."
-    if view.is_complete:
-        return Notice("○", f"No run was created in {span.title}", (what_now,), "plain")
-    lines = ("The history of that time is not fetched completely yet,", "so there may have been some. " + what_now)
-    return Notice("◌", f"No run of {span.title} is known", lines, "warn")
-
-
-def _hours(span: InsightSpan) -> int:
-    return span.count * (24 if span.step == "day" else 1)

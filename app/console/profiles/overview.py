@@ -10,8 +10,10 @@ from app.config import Profile
 from app.console.profiles.engines import ProfileEngines
 from app.console.session import read_vitals
 from app.engine import Engine
+from app.times import INSTANT
 from storage.errors import StorageError
 from storage.records import LinkState
+from storage.records.insights import Outcomes
 from widgets.frame.header_bar import Vitals
 from widgets.profiles import ProfileFacts
 
@@ -19,6 +21,9 @@ GENTLE_S: Final = 60.0
 """Seconds between two looks at a profile that is not on show."""
 LONGEST_S: Final = 900.0
 """Seconds between two looks at one that fails, at the most."""
+MONTH: Final = timedelta(days=30)
+USUAL_FOR: Final = timedelta(hours=1)
+"""What is usual is counted again after so long: a month of many runs takes a moment."""
 
 
 class ProfileOverview:
@@ -30,6 +35,8 @@ class ProfileOverview:
         self._clock = clock
         self._not_before: dict[str, datetime] = {}
         """Until when a profile is left alone."""
+        self._usual: dict[str, tuple[datetime, Outcomes]] = {}
+        """Of the month before today, and when that was counted."""
         self.facts = {
             each.name: ProfileFacts(each.name, each.base_url, each.name == current, each.read_only)
             for each in profile_engines.profiles
@@ -60,11 +67,23 @@ class ProfileOverview:
         try:
             engine = await self._engines.engine(profile.name)
             vitals = await read_vitals(engine, Vitals(profile.name, profile.read_only), self._clock())
+            usual, today = await self._outcomes(engine)
         except StorageError as error:
             self.facts[profile.name] = replace(facts, problem=str(error))
             return None
-        self.facts[profile.name] = replace(facts, vitals=vitals, problem="")
+        self.facts[profile.name] = replace(facts, vitals=vitals, problem="", usual=usual, today=today)
         return engine
+
+    async def _outcomes(self, engine: Engine) -> tuple[Outcomes, Outcomes]:
+        """What became of the runs of the month before today, counted now and then, and of today's."""
+        now, name = self._clock() + await engine.cache.run_clock_ahead(), engine.profile.name
+        day = now - timedelta(days=1)
+        counted_at, usual = self._usual.get(name, (None, Outcomes(day, day)))
+        if counted_at is None or now - counted_at >= USUAL_FOR:
+            (usual,) = await engine.cache.outcomes((now - MONTH, day))
+            self._usual[name] = (now, usual)
+        (today,) = await engine.cache.outcomes((day, now + INSTANT))
+        return usual, today
 
     async def _ask(self, engine: Engine) -> bool:
         """Ask a profile's service, if it is due; whether it was asked."""

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
+from textual.widget import Widget
 from textual.widgets import Input
 
 from app.console.insights.screen import InsightsScreen
 from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
+from widgets.insights.charts import Chart
 
 STATUSES = ("completed",) * 8 + ("failed",)
 NAMES = (
@@ -46,6 +48,12 @@ async def show(scene: Scene, *keys: str) -> None:
     """The room with a month in it."""
     await a_month(scene)
     await scene.press("4", *keys)
+
+
+def count_of(glyph: str, scene: Scene, widget: Widget) -> int:
+    """How often a character stands in a widget."""
+    region = widget.region
+    return sum(line[region.x : region.right].count(glyph) for line in scene.lines[region.y : region.bottom])
 
 
 @pytest.fixture
@@ -101,8 +109,13 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
         await scene.press("4", "m")
 
         assert "complete since 21 Apr 22:00, older is partial" in scene.text
-        assert sum(line.count("·") for line in scene.lines[8:21]) == 19
+        outcomes, at_once = scene.app.screen.query(Chart).results(Chart)
+        assert count_of("·", scene, outcomes) == 19
+        # No line at zero, where nothing was fetched: two thirds of the month.
+        assert count_of("·", scene, at_once) >= 2 * count_of("▄", scene, at_once) > 0
         await scene.press("t", "G")
+        assert "Thu 02 Apr 00:00 not fetched" in " ".join(scene.text.split())
+        await scene.press("g")
         assert "(partial)" in scene.text
 
 
@@ -116,10 +129,40 @@ async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged, board: Bo
 
         assert "No run was created in the last 24 hours" in day
         assert "w looks at the last 7 days." in day
-        assert scene.app.screen.check_action("export", ()) is None
+        assert not scene.app.screen.check_action("export", ())
 
         await scene.press("w")
         assert "60 runs" in scene.text
+
+
+async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_board: Board) -> None:
+    """A repository's row to its runs, a day's bar to that day's; as charts and as numbers. Back is where one was."""
+    async with staged(WIDE) as scene:
+        await show(scene)
+        await scene.press("enter")
+        assert "repo:acme/api since:2026-04-25" in scene.text
+        assert "9 of 240" in scene.text
+
+        await scene.press("backspace", "left", "left", "left")
+        assert "Wed 29 Apr: 6 runs, 1 failed" in scene.text
+        await scene.press("enter")
+        assert "since:2026-04-29 -since:2026-04-30" in scene.text
+        assert "6 of 240" in scene.text
+
+        await scene.press("backspace", "t", "j", "enter")
+        assert "since:2026-04-30 -since:2026-05-01" in scene.text
+        await scene.press("backspace")
+        assert "▌ Thu 30 Apr" in scene.text
+
+
+async def test_before_the_first_run_it_says_what_will_stand_here(staged: Staged, empty_board: Board) -> None:
+    """And when: a new installation is not a room without purpose."""
+    async with staged(SMALL) as scene:
+        await scene.press("4")
+
+        await scene.shows(
+            "The service has no run yet", "how many were under way at once", "They begin with the first run"
+        )
 
 
 async def test_new_runs_are_counted_while_one_looks_but_not_at_every_ring(staged: Staged, board: Board) -> None:
