@@ -102,7 +102,7 @@ def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None,
         case Format.TABLE:
             output.text(_line(level, hosts))
             for host in hosts:
-                output.text(_detail(host))
+                output.text(detail(host))
             if ahead:
                 output.text(clocks_apart(ahead))
         case Format.NDJSON | Format.CSV:
@@ -127,7 +127,8 @@ def _line(level: Level, hosts: Sequence[HostView]) -> str:
     return f"RUNWARDEN {level.name} - {said or 'no code host is connected'}"
 
 
-def _detail(host: HostView) -> str:
+def detail(host: HostView) -> str:
+    """A host's line: its status, since when, and where it is."""
     place = " ".join(part for part in (host.platform.host, host.platform.group) if part)
     return f"{host.platform.platform}: {host.platform.status}{_since(host)}{f', {place}' if place else ''}"
 

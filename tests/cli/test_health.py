@@ -1,10 +1,14 @@
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from app.cli.health import Level, level_of
+from app.cli.health import HostView, Level, detail, level_of
+from storage.records import HealthChange, PlatformHealth
 from tests.cli.conftest import CommandLine
 from tests.fault_server import FaultServer, Respond
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def hosts(**statuses: str) -> Respond:
@@ -94,3 +98,19 @@ def test_rows_are_for_scripts_too(faulty: CommandLine, server: FaultServer) -> N
     server.script(hosts(github="ok"))
 
     assert faulty("health", "-o", "csv").out.splitlines()[0] == "platform,status,level,host,group,since"
+
+
+@pytest.mark.parametrize(
+    ("since", "old", "said"),
+    [
+        (timedelta(hours=-3), "degraded", "github: ok since 3h ago"),
+        (timedelta(0), None, "github: ok, since when is not known yet"),
+        (timedelta(0), "degraded", "github: ok, degraded when last asked"),
+    ],
+)
+def test_a_host_that_was_seen_once_has_no_beginning(since: timedelta, old: str | None, said: str) -> None:
+    """`since 0s ago` would be when it was asked, not when it began."""
+    history = (HealthChange("github", old, "ok", NOON),)
+    host = PlatformHealth("github", "ok", None, None, NOON + since, NOON, connected=True, history=history)
+
+    assert detail(HostView(host, Level.OK, NOON)) == said

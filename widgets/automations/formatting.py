@@ -127,6 +127,16 @@ def set_off_by(decision: Decision, now: datetime) -> SafeText:
     return safe_text({"at": f"its time, {at}", "asked": f"by hand, {at}"}.get(kind, decision.occurrence.identity))
 
 
+def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:
+    """The runs that decisions made, or were set off by, with the newest decision on each, newest first."""
+    found: dict[str, Decision] = {}
+    for decision in journal:
+        for run_id in (decision.result_id, decision.occurrence.facts.get("run.id")):
+            if run_id:
+                found.setdefault(run_id, decision)
+    return found
+
+
 def request_of(decision: Decision) -> tuple[SafeText, tuple[SafeText, ...]]:
     """Path and body of what a decision would send, as it was kept for approval."""
     if decision.request_json is None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -15,13 +16,17 @@ from app.console.automations.loaders import JOURNAL, Automations, RulesFile, rea
 from app.console.automations.rule_actions import RULE_BINDINGS, RuleActions
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
+from app.console.inbox.sheets import ChoiceSheet
+from app.console.messages import OpenRun
 from app.console.session import Session
 from app.console.troubles import UNREADABLE, storage_notice
 from app.events import Event, StateChangedElsewhere
 from app.rules.rule import Rule
 from app.text import safe_text
+from app.times import ago
 from storage.errors import StorageError
-from widgets.automations.formatting import RuleView
+from storage.records.decision import Decision
+from widgets.automations.formatting import OUTCOMES, RuleView, runs_of
 from widgets.automations.table import RulePane, RuleTable, StatusLine
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
@@ -264,6 +269,7 @@ class RuleScreen(RulesScreen):
         Binding(
             "escape,backspace", "back", "back", key_display="esc", tooltip="To the automations", id="automations.back"
         ),
+        Binding("enter", "runs", "its runs", key_display="enter", tooltip="Of its decisions", id="automations.runs"),
     ]
 
     def __init__(self, session: Session, file: RulesFile, view: RuleView) -> None:
@@ -291,6 +297,30 @@ class RuleScreen(RulesScreen):
         self.query_one(RulePane).show(self._view, self.session.clock())
         self.run_worker(self.read_more, exclusive=True, group="more")
 
+    async def action_runs(self) -> None:
+        """Open a run that a decision of the journal made, or was set off by; of several, ask which."""
+        engine = await self.session.opened()
+        found = runs_of(await engine.usable_state().journal(self._view.key, limit=JOURNAL))
+        held = await engine.cache.details(tuple(found))
+        choices = [(_decision_line(found[key], key, self.session.clock()), key) for key in found if key in held]
+        if len(choices) > 1:
+            self.app.push_screen(ChoiceSheet("Open a decision's run", choices), self._open_run)
+        elif choices:
+            self._open_run(choices[0][1])
+        else:
+            self.session.notify("No decision in its journal is about a run that is held here.")
+
+    def _open_run(self, run_id: str | None) -> None:
+        if run_id is not None:
+            self.post_message(OpenRun(run_id))
+
     def action_back(self) -> None:
         """Go back to the automations."""
         self.dismiss()
+
+
+def _decision_line(decision: Decision, run_id: str, now: datetime) -> Content:
+    badge = OUTCOMES[decision.outcome]
+    how = "made" if decision.result_id == run_id else "by"
+    said = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
+    return Content.assemble((badge.text, badge.style), said)

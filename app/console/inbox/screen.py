@@ -1,6 +1,6 @@
 """The Inbox tab: what waits for a person, until it is dealt with. Looking at it changes nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 
@@ -8,15 +8,18 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base_screen import INBOX, BaseScreen
 from app.console.inbox.sheets import ChoiceSheet, snoozes
+from app.console.leads import runs_lead
 from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.text import safe_text
+from storage.records import RunFilter
 from storage.records.inbox import InboxEntry, InboxItem
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice
@@ -206,21 +209,38 @@ class InboxScreen(BaseScreen):
         self.refresh_bindings()
 
     @on(LineTable.Chosen)
-    def _open(self) -> None:
+    async def _open(self) -> None:
         if (item := self._item) is None:
             return
         runs = [entry for entry in item.entries if entry.run_id]
         if len(runs) > 1:
-            choices = [(_run_line(run, self.session.clock()), run.run_id) for run in runs]
-            self.app.push_screen(ChoiceSheet("Open", choices), self._open_run)
+            now = self.session.clock()
+            choices: list[tuple[Content, Message]] = [(_run_line(run, now), OpenRun(run.run_id)) for run in runs]
+            choices += await self._listed(item, runs)
+            self.app.push_screen(ChoiceSheet("Open", choices), self._go)
         elif runs:
-            self._open_run(runs[0].run_id)
+            self._go(OpenRun(runs[0].run_id))
         else:
-            self.post_message(GoToTab(TABS_OF.get(item.kind, "automations"), item.subject))
+            self._go(GoToTab(TABS_OF.get(item.kind, "automations"), item.subject))
 
-    def _open_run(self, run_id: str | None) -> None:
-        if run_id is not None:
-            self.post_message(OpenRun(run_id))
+    def _go(self, lead: Message | None) -> None:
+        if lead is not None:
+            self.post_message(lead)
+
+    async def _listed(self, item: InboxItem, runs: Sequence[InboxEntry]) -> list[tuple[Content, Message]]:
+        """The way to all of them in the list of runs; nothing, where no query finds them."""
+        if item.kind == "stuck":
+            return [(Content("all that are stuck, in the list"), GoToTab("runs", "is:stuck"))]
+        engine = self.session.engine
+        if item.kind != "failed" or engine is None:
+            return []
+        held = (await engine.cache.details(tuple(entry.run_id for entry in runs))).values()
+        created = [detail.run.created_at for detail in held if detail.run.created_at is not None]
+        labels = tuple(sorted({detail.run.repository.label for detail in held}))
+        if not created:
+            return []
+        lead = runs_lead(RunFilter(statuses=("failed",), repositories=labels), min(created))
+        return [(Content("all that failed there since the first of them, in the list"), lead)]
 
     # How it does that
 

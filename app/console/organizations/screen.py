@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
+from app.console.messages import GoToTab
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -77,7 +78,8 @@ class OrganizationsScreen(BaseScreen):
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="org.resolve"),
         Binding("enter", "open", "details", key_display="enter", id="org.open"),
-        Binding("escape", "close", "back to the list", id="org.close"),
+        Binding("enter", "its_action", "its action", key_display="enter", tooltip="In Activity", id="org.action"),
+        Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
         Binding("slash", "search", "search", key_display="/", tooltip="By address, name, slug or id", id="org.find"),
         Binding("o", "sort", "sort", tooltip="By newest, name or state", id="org.sort"),
@@ -143,9 +145,9 @@ class OrganizationsScreen(BaseScreen):
             return True if self._unknown else None
         if action == "clear":
             return self.is_mounted and bool(self._words)
-        if action in {"open", "close"}:
+        if action in {"open", "close", "its_action"}:
             is_alone = self.is_mounted and self.query_one("#organizations").has_class("-alone")
-            return is_alone if action == "close" else selected is not None and not is_alone
+            return selected is not None and not is_alone if action == "open" else is_alone
         if action == "copy_id":
             return True if selected is not None else None
         return super().check_action(action, parameters)
@@ -199,6 +201,11 @@ class OrganizationsScreen(BaseScreen):
             self.query_one("#organizations").add_class("-alone")
             self.query_one(OrganizationPane).focus()
             self.refresh_bindings()
+
+    def action_its_action(self) -> None:
+        """Show the write that created it, or tried to."""
+        if self._selected is not None:
+            self.post_message(GoToTab("activity", self._selected.key))
 
     def action_close(self) -> None:
         """Show the table again."""

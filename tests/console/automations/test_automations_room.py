@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
 from app.console.messages import GoToTab
 from app.events import StateChangedElsewhere
+from storage.records import RunFilter, RunSort
 from tests.console.automations.conftest import (
     ONE,
     RECIPES,
@@ -69,6 +70,24 @@ async def test_without_automations_the_tab_says_how_to_make_one(staged: Staged, 
     async with staged(toasts=True) as scene:
         await scene.press("5", "n")
         assert "runwarden config init" in " ".join(scene.toasts)
+
+
+async def test_a_decision_leads_to_its_run(staged: Staged, configured: Configured) -> None:
+    """What set it off or what it made: one at once, of several it asks which; and back to the rule."""
+    async with staged(changed=configured(ONE)) as scene:
+        first, second = [row.run_id for row in await scene.engine.cache.rows(RunFilter(), RunSort(), offset=0, limit=2)]
+        await scene.press("5", "enter", "enter")
+        assert "No decision in its journal is about a run" in " ".join(scene.toasts)
+
+        await decided(scene, "second chance", "done", made=second, run_id="run_gone")
+        await scene.press("enter")
+        assert scene.app.screen.focused_run_id == second  # type: ignore[attr-defined]
+        await scene.press("backspace")
+        await decided(scene, "second chance", "skipped", ago_m=0.5, run_id=first)
+        await scene.press("enter")
+        assert f"by {first}" in scene.text
+        await scene.press("enter")
+        assert scene.app.screen.focused_run_id == first  # type: ignore[attr-defined]
 
 
 async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Configured) -> None:

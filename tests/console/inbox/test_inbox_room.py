@@ -135,6 +135,8 @@ async def test_enter_leads_to_what_it_is_about(staged: Staged, kind: str, mode: 
         await scene.press("enter")
 
         assert scene.app.current_mode == mode
+        if mode == "health":
+            assert "▌ gitlab" in scene.text
         if mode == "activity":
             held = scene.app.screen.query_one(LineTable).item
             assert held is not None
@@ -155,6 +157,9 @@ async def test_enter_opens_the_run_or_asks_which(staged: Staged, board: Board) -
         await scene.press("enter", "1")
         assert isinstance(scene.app.screen, RunScreen)
         assert scene.app.screen.focused_run_id == "run_new"
+        await scene.press("backspace", "enter", "end", "enter")
+        assert "status:failed repo:acme/web since:" in scene.text
+        assert "2 of 61" in scene.text
 
 
 async def test_the_header_leads_to_it(staged: Staged) -> None:
