@@ -13,7 +13,7 @@ async def test_the_console_works_by_key_and_by_mouse(web: Web, browser: Chromium
         blank = await page.evaluate("document.querySelectorAll('canvas').length")
         seen = len(page.drawn)
         await page.press("2")
-        await page.until_drawn("Between this console and the service", after=seen)
+        await page.until_drawn("our link", after=seen)
         seen = len(page.drawn)
         await page.click(50, 32)
         await page.until_drawn("agent/dark-mode", after=seen)

@@ -14,6 +14,8 @@ from widgets.lead_list import Block, Piece, Pieces
 P50: Final = "●"
 P95: Final = "▲"
 _WIDE: Final = 100
+_WITH_TIMES: Final = 63
+"""From this width on there is room for the durations."""
 _SHORTEST_S: Final = 1.0
 _LONGEST_NAME: Final = 32
 
@@ -62,7 +64,7 @@ def _widths(width: int) -> tuple[int, int, int]:
 def _head(scale: _Scale, width: int) -> Pieces:
     name, bar, line = _widths(width)
     text = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}  "
-    text += f"{P50 + ' p50':>8} {P95 + ' p95':>8}"
+    text += f"{P50 + ' p50':>8} {P95 + ' p95':>8}" if width >= _WITH_TIMES else ""
     if line:
         text += "   " + fit(f"{span(scale.shortest_s)} to {span(scale.longest_s)}, logarithmic", line)
     return ((text, "quiet"),)
@@ -83,8 +85,9 @@ def _line(each: RepositoryFigures, scale: _Scale, width: int) -> Pieces:
         (" " * (bar - full - empty), "quiet"),
         (f" {share(success):>4}", "strong"),
         (f" {each.failed:>6,}", FAILED.tone if each.failed else "quiet"),
-        (f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}", "plain"),
     ]
+    if width >= _WITH_TIMES:
+        parts.append((f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}", "plain"))
     return (*parts, ("   ", "quiet"), *_durations(each, scale, line)) if line else tuple(parts)
 
 

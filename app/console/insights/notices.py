@@ -10,19 +10,19 @@ from widgets.frame.notice import Notice
 from widgets.insights.figures import COMPLETED, FAILED, NOT_FETCHED, OTHERWISE, UNFINISHED, UNKNOWN, InsightsView
 
 WHAT_COMES: Final = (
-    "Here will stand what became of the runs of each hour or day, how many were under way at once,",
-    "and how often the runs of each repository succeed and how long they take.",
+    "Here will stand what became of the runs of each hour or day, how many were under way at once, and how often the"
+    " runs of each repository succeed and how long they take."
 )
 ASKING: Final = Notice(
     "◌",
     "Asking the service for its runs…",
-    (*WHAT_COMES, "The newest come with its first answer, older days as they are fetched."),
+    (WHAT_COMES, "", "The newest come with its first answer, older days as they are fetched."),
     "busy",
 )
 NO_RUN_YET: Final = Notice(
     "○",
     "The service has no run yet",
-    (*WHAT_COMES, "They begin with the first run, which n in Runs starts, and follow every later one."),
+    (WHAT_COMES, "", "It begins with the first run: n in Runs starts one."),
     "plain",
 )
 

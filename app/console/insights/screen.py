@@ -61,7 +61,7 @@ class InsightsScreen(BaseScreen):
     #insights.-tables #insight-tables { display: block; }
     #insights.-nothing #insight-tables, #insight-nothing { display: none; }
     #insights.-nothing #insight-nothing { display: block; }
-    #insight-over-time { height: 1fr; min-height: 9; }
+    #insight-over-time { height: 1fr; min-height: 8; }
     .insight-panel {
         width: 1fr; height: 1fr; border: round $panel; padding: 0 1; background: $surface;
         border-title-color: $foreground; border-title-style: bold; border-subtitle-color: $foreground 70%;

@@ -89,7 +89,7 @@ async def test_the_strip_is_in_every_room_and_a_click_on_a_run_opens_it(staged: 
 
         assert "run_go2" in scene.text
         await scene.press("escape")
-        assert "Code hosts" in scene.text
+        assert "code hosts" in scene.text
 
         del board.runs["run_go2"]
         await scene.sync()

@@ -92,7 +92,7 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
             await left.cache.count(RunFilter())
 
         await scene.press("2")
-        await scene.shows("Code hosts", "github")
+        await scene.shows("code host", "github")
         assert "gitlab" not in scene.text
 
         await scene.press("1", "ctrl+o", *"prod", "enter")
