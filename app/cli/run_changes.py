@@ -112,7 +112,7 @@ async def diff(
 @TURN_OPTION
 @async_command
 async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
-    """Print the review that a run wrote: the Markdown files that it added or changed, see `results.reviews`."""
+    """Print what a run found: its agent's findings, and the Markdown that it added or changed (`results.reviews`)."""
     async with opened(invocation, run_id) as (results, detail):
         reviews = had(await results.reviews(detail, turn))
     output = invocation.output

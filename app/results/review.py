@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from storage.records.results import Finding, ReportedFinding, Review, Severity
+from storage.records.results import SEVERITIES, Finding, ReportedFinding, Review, Severity
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING: Final = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
@@ -35,11 +35,14 @@ def findings(text: str) -> tuple[Finding, ...]:
 
 
 def reported(turn: int, found: Sequence[ReportedFinding]) -> Review:
-    """A review that says what an agent reported, by file."""
+    """A review that says what an agent reported, by file: those with the heaviest findings come first."""
+    heaviest: dict[str, int] = {}
+    for one in found:
+        heaviest[one.path] = min(_rank(one), heaviest.get(one.path, len(SEVERITIES)))
     lines = [f"# Findings of turn {turn}"]
     items: list[Finding] = []
     path = None
-    for one in sorted(found, key=lambda each: each.path):
+    for one in sorted(found, key=lambda each: (heaviest[each.path], each.path, _rank(each), each.line or 0)):
         if one.path != path:
             path = one.path
             lines += ["", f"## {_in_code(path)}", ""]
@@ -50,12 +53,16 @@ def reported(turn: int, found: Sequence[ReportedFinding]) -> Review:
     return Review(f"findings of turn {turn}", "\n".join(lines), tuple(items), "service")
 
 
+def _rank(finding: ReportedFinding) -> int:
+    return len(SEVERITIES) if finding.severity is None else SEVERITIES.index(finding.severity)
+
+
 def _item(one: ReportedFinding) -> Iterator[str]:
     rule = f" {_in_code(one.rule)}" if one.rule else ""
     place = f" line {one.line}" if one.line else ""
     yield f"- **{one.severity or 'finding'}**{rule}{place}: {' '.join(one.title.split())}"
-    for line in one.message.splitlines():
-        yield f"  {line}"
+    if one.message:
+        yield from ("", *(f"  {line}" for line in one.message.splitlines()))
     if one.suggestion:
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", one.suggestion)), default=0))
         yield from ("", *(f"  {line}" for line in (fence, *one.suggestion.split("\n"), fence)), "")

@@ -153,6 +153,6 @@ async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(t
         ("b`.py", None, None, "- **finding** `r`: y # z"),
     ]
     assert lines[6:] == [
-        *("## ``b`.py``", "", "- **finding** `r`: y # z", "  why", "  so"),
+        *("## ``b`.py``", "", "- **finding** `r`: y # z", "", "  why", "  so"),
         *("", "  ````", "  ```", "  code", "  ````", ""),
     ]
