@@ -14,7 +14,7 @@ export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSOR
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check container-check bench install lock pictures snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check container-check bench install lock pictures recording snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ install: .venv/.dev ## Set up .venv for development
 
 pictures: .venv/.dev ## Make the README's pictures from the tests' accepted ones
 	@$(BIN)/python docs/pictures.py docs/pictures
+
+recording: .venv/.dev ## Record the README's moving picture on the demo, and two pictures (needs rsvg-convert, ffmpeg, gifsicle)
+	@PYTHONPATH=. TERM=xterm-256color COLORTERM=truecolor $(BIN)/python docs/recording.py
 
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
 	@$(BIN)/python -m pytest tests/console --snapshot-update

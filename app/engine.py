@@ -1,26 +1,25 @@
 """One profile at work, without a screen: the same object for console, command line and bot."""
 
 import asyncio
-import getpass
 import logging
 import os
-import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from app.actions import Actions
 from app.actions.cancelling import Cancellations
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
-from app.config import CACHE_FILE, LEDGER_FILE, STATE_FILE, PollSettings, Profile, Settings, data_folder
+from app.config import CACHE_FILE, STATE_FILE, PollSettings, Profile, Settings, data_folder
 from app.events import Announce, Doorbell, StorageFailed
+from app.files import author_of, login, settled_ledger
 from app.polling import POLLER, Polling
 from app.reconcile.reconciliation import Reconciliation
 from app.results.service import ServiceExtension
@@ -37,13 +36,10 @@ from storage.cache import Cache
 from storage.errors import StorageError
 from storage.lease import Lease
 from storage.ledger import Ledger
-from storage.records import Author, Surface
+from storage.records import Author
 from storage.state import State
 
 log = logging.getLogger(__name__)
-
-SURFACES: Final[Mapping[str, Surface]] = {"console": "console"}
-"""Of those who act by hand; the rest are commands."""
 
 
 def utc_now() -> datetime:
@@ -92,7 +88,7 @@ class Engine:
         Raises:
             StorageError: A file cannot be used; the message names the cure.
         """
-        opened = await _open(settings, profile, _author(actor), clock)
+        opened = await _open(settings, profile, author_of(actor), clock)
         return cls._of(settings, profile, opened, Doorbell(*([announce] if announce else [])), actor, clock)
 
     @classmethod
@@ -116,7 +112,7 @@ class Engine:
         retention = Retention(cache, ledger, ring, settings.history, clock)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring)
-        actor = f"{actor}:{_login()}"
+        actor = f"{actor}:{login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, actor, profile.read_only, settings.command_line)
         chores = _chores(retention, backfill, reread, reconciliation, Cancellations(actions))
         pace = (poll.runs_s, poll.health_s, client.budget)
@@ -220,7 +216,7 @@ async def _open(settings: Settings, profile: Profile, author: Author, clock: Cal
     async with AsyncExitStack() as stack:
         cache = await Cache.open(folder / CACHE_FILE, clock=clock)
         stack.push_async_callback(cache.close)
-        ledger = await _open_ledger(folder, author, clock)
+        ledger = await settled_ledger(folder, author, clock)
         stack.push_async_callback(ledger.close)
         state = await _open_state(folder, clock)
         if isinstance(state, State):
@@ -241,43 +237,12 @@ async def _open_state(folder: Path, clock: Callable[[], datetime]) -> State | St
         return error
 
 
-async def open_ledger(settings: Settings, profile: Profile, *, actor: str) -> Ledger:
-    """Open the profile's ledger alone: what was written can be told though the cache cannot be opened.
-
-    Raises:
-        StorageError: It cannot be read.
-    """
-    return await _open_ledger(data_folder(settings, profile), _author(actor), utc_now)
-
-
-async def _open_ledger(folder: Path, author: Author, clock: Callable[[], datetime]) -> Ledger:
-    """A ledger in which everything that dead processes left is settled."""
-    async with AsyncExitStack() as stack:
-        ledger = await Ledger.open(folder / LEDGER_FILE, author=author, clock=clock)
-        stack.push_async_callback(ledger.close)
-        await ledger.adopt_orphans()
-        stack.pop_all()
-    return ledger
-
-
 async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:
     try:
         # A keyring or a token command may take its time.
         return await asyncio.to_thread(resolve, profile.token, os.environ), None
     except TokenError as error:
         return None, error
-
-
-def _author(actor: str) -> Author:
-    surface = "automation" if actor.startswith("bot:") else SURFACES.get(actor, "command")
-    return Author(_login(), socket.gethostname(), surface)
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return str(os.getuid())  # A container's user without an entry in passwd.
 
 
 def _syncs(

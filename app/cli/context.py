@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from app.config import Choice, Profile, Settings
     from app.engine import Engine
     from app.events import Event
+    from app.files import ProfileFiles
     from storage.ledger import Ledger
     from storage.state import State
 
@@ -163,14 +164,30 @@ class Invocation:
         settings = self.settings()
         engine = await Engine.open(settings, self.profile(settings), actor="cli", announce=self._hear)
         try:
-            if engine.cache.set_aside is not None:
-                self.output.note(str(engine.cache.set_aside))
-            self._warn_of(engine.ledger)
+            self._note_problems(engine)
             if needs_token and engine.token_problem is not None:
                 raise engine.token_problem
             yield engine
         finally:
             await self._close(engine)
+
+    @asynccontextmanager
+    async def files(self) -> "AsyncIterator[ProfileFiles]":
+        """The cache and the ledger alone, which are open much sooner than an engine; raises as `engine`."""
+        from app.files import ProfileFiles
+
+        settings = self.settings()
+        files = await ProfileFiles.open(settings, self.profile(settings), actor="cli")
+        try:
+            self._note_problems(files)
+            yield files
+        finally:
+            await self._close(files)
+
+    def _note_problems(self, opened: "Engine | ProfileFiles") -> None:
+        if opened.cache.set_aside is not None:
+            self.output.note(str(opened.cache.set_aside))
+        self._warn_of(opened.ledger)
 
     def _hear(self, event: "Event") -> None:
         from app.events import StorageFailed
@@ -178,9 +195,9 @@ class Invocation:
         if isinstance(event, StorageFailed):
             self.warn(event.message)
 
-    async def _close(self, engine: "Engine") -> None:
+    async def _close(self, opened: "Engine | ProfileFiles") -> None:
         try:
-            await engine.close()
+            await opened.close()
         except Exception as error:  # noqa: BLE001 — the command's work is done: its result must not be lost with this
             self.warn(f"Closing failed: {error!r}")
 
@@ -201,7 +218,7 @@ class Invocation:
             ConfigError: The configuration cannot be used.
             StorageError: The ledger cannot be opened.
         """
-        from app.engine import open_ledger
+        from app.files import open_ledger
 
         settings = self.settings()
         async with await open_ledger(settings, self.profile(settings), actor="cli") as ledger:

@@ -14,6 +14,7 @@ from storage.records import INVITATION_LIFETIME, Action, ActionKind, Run, RunDet
 
 if TYPE_CHECKING:
     from app.engine import Engine
+    from app.files import ProfileFiles
 
 RESULT_KEYS: Final[Mapping[ActionKind, str]] = {
     "run.start": "run",
@@ -176,7 +177,7 @@ class RunView:
 
 
 async def views(
-    engine: "Engine", runs: Sequence[Run], continued: Mapping[str, str] | None = None
+    engine: "Engine | ProfileFiles", runs: Sequence[Run], continued: Mapping[str, str] | None = None
 ) -> tuple[RunView, ...]:
     """These runs with what the cache and the ledger know of them; `continued` is as of `continued_from`."""
     ahead = await engine.cache.run_clock_ahead()
@@ -191,7 +192,7 @@ async def views(
     )
 
 
-async def continued_from(engine: "Engine") -> dict[str, str]:
+async def continued_from(engine: "Engine | ProfileFiles") -> dict[str, str]:
     """By run: the one whose conversation it goes on with, where the service gave it another id."""
     actions = await engine.ledger.actions(kinds={"run.continue"}, states={"confirmed"}, limit=10_000)
     return {

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -23,6 +23,7 @@ from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageG
 
 if TYPE_CHECKING:
     from app.engine import Engine
+    from app.files import ProfileFiles
 
 DEFAULT_LIMIT: Final = 50
 CACHED_HINT: Final = "Show earlier results with --cached."
@@ -114,7 +115,7 @@ def run_filter(
     return asked
 
 
-async def _by_service_clock(engine: "Engine", filters: dict[str, Any]) -> RunFilter:
+async def _by_service_clock(engine: "Engine | ProfileFiles", filters: dict[str, Any]) -> RunFilter:
     """The filter that the options describe, by the clock that the runs' times are of, as far as it is known."""
     return run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
 
@@ -160,7 +161,7 @@ async def list_runs(
         raise failed("usage", "--limit and --all contradict each other: keep one of them.")
     most = None if everything else limit or DEFAULT_LIMIT
     rows = invocation.begin_rows("runs", COLUMNS)
-    async with invocation.engine(needs_token=not cached) as engine:
+    async with invocation.files() if cached else invocation.engine(needs_token=True) as engine:
         listing = _RunList(engine, await _by_service_clock(engine, filters), most, is_cached=cached)
         await listing.print(rows)
         more, remark = await listing.more(), await listing.remark(rows.count)
@@ -182,7 +183,7 @@ async def export(
     """Write every run that matches, as NDJSON unless --output says otherwise."""
     run_filter(**filters)  # A mistake is told before anything is opened.
     invocation.asked_format = invocation.asked_format or Format.NDJSON
-    async with invocation.engine(needs_token=not cached) as engine:
+    async with invocation.files() if cached else invocation.engine(needs_token=True) as engine:
         listing = _RunList(engine, await _by_service_clock(engine, filters), limit, is_cached=cached)
         with invocation.exporting(out, "runs", COLUMNS) as rows:
             await listing.print(rows)
@@ -194,7 +195,8 @@ async def export(
 class _RunList:
     """One listing, from the service or from the cache, and what may be said of it."""
 
-    engine: "Engine"
+    engine: "Engine | ProfileFiles"
+    """An engine, unless the cache alone is asked."""
     condition: RunFilter
     limit: int | None
     is_cached: bool
@@ -248,7 +250,7 @@ class _RunList:
 
     async def _fetched(self) -> AsyncIterator[Sequence[Run]]:
         try:
-            async for page in self.engine.listing.pages(self.condition, limit=self.limit):
+            async for page in cast("Engine", self.engine).listing.pages(self.condition, limit=self.limit):
                 self.dropped += page.dropped
                 yield page.runs
         except ApiError as error:

@@ -44,7 +44,7 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
             status = world.service.process.wait()
             log = world.log.read_text(errors="replace")
             raise DemoError(f"The demo's service ended by itself, with status {status}.", log)
-        with _team_at_work(world):
+        with team_at_work(world):
             return show(settings, profile)
     return 0  # A demo without a console ends by a signal, after everything was taken down.
 
@@ -57,7 +57,7 @@ async def _execute(settings: Settings, profile: Profile) -> None:
 
 
 @contextmanager
-def _team_at_work(world: World) -> Iterator[None]:
+def team_at_work(world: World) -> Iterator[None]:
     """Have runs start, a code host fail and rules decide, in a process of their own, for as long as this lasts."""
     command = [sys.executable, "-P", "-m", "app.demo.live", str(world.folder)]
     with (world.folder / "live.log").open("ab") as log:

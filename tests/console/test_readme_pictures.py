@@ -1,5 +1,6 @@
 """What README and docs show is what the tests of the console accepted."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES = runpy.run_path(str(DOCS / "pictures.py"))
+RECORDED = {"demo.gif", "review.svg", "changes.svg"}
+DELAYS = re.compile(rb"\x21\xf9\x04.(..).\x00", re.DOTALL)
 
 
 @pytest.mark.parametrize("name", sorted(PICTURES["SCENES"]))
@@ -19,5 +22,19 @@ def test_every_picture_is_shown_somewhere() -> None:
     """None lies there for nobody."""
     told = "".join(path.read_text("utf-8") for path in (DOCS.parent / "README.md", *DOCS.glob("*.md")))
 
-    assert {path.stem for path in (DOCS / "pictures").iterdir()} == set(PICTURES["SCENES"])
-    assert all(f"pictures/{name}.svg" in told for name in PICTURES["SCENES"])
+    there = {path.name for path in (DOCS / "pictures").iterdir()}
+    assert there == {f"{name}.svg" for name in PICTURES["SCENES"]} | RECORDED
+    assert all(f"pictures/{name}" in told for name in there)
+
+
+def test_what_was_recorded_is_small_and_fetches_nothing() -> None:
+    """`make recording` takes it on the demo: 20 to 40 seconds below a megabyte, pictures without fonts from elsewhere."""
+    moving = (DOCS / "pictures" / "demo.gif").read_bytes()
+    # Each frame's delay, in hundredths of a second, stands in its graphic control extension.
+    seconds = sum(int.from_bytes(found, "little") for found in DELAYS.findall(moving)) / 100
+
+    assert moving.startswith(b"GIF89a")
+    assert len(moving) < 1_000_000
+    assert 20 <= seconds <= 40
+    for name in RECORDED - {"demo.gif"}:
+        assert "url(http" not in (DOCS / "pictures" / name).read_text("utf-8")

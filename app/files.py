@@ -1,0 +1,84 @@
+"""A profile's files without the service: quick to open, for commands that only read what is on this machine."""
+
+import getpass
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Self
+
+from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
+from storage.cache import Cache
+from storage.ledger import Ledger
+from storage.records import Author, Surface
+from storage.values import utc_now
+
+SURFACES: Final[Mapping[str, Surface]] = {"console": "console"}
+"""Of those who act by hand; the rest are commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFiles:
+    """A profile's cache and ledger; what reads them takes an engine as well, which has the same."""
+
+    settings: Settings
+    cache: Cache
+    ledger: Ledger
+    clock: Callable[[], datetime]
+
+    @classmethod
+    async def open(cls, settings: Settings, profile: Profile, *, actor: str) -> Self:
+        """Open both.
+
+        Raises:
+            StorageError: One cannot be used; the message names the cure.
+        """
+        folder = data_folder(settings, profile)
+        async with AsyncExitStack() as stack:
+            cache = await Cache.open(folder / CACHE_FILE, clock=utc_now)
+            stack.push_async_callback(cache.close)
+            ledger = await settled_ledger(folder, author_of(actor), utc_now)
+            stack.pop_all()
+        return cls(settings, cache, ledger, utc_now)
+
+    async def close(self) -> None:
+        """Close both."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.cache.close)
+            await self.ledger.close()
+
+
+async def open_ledger(settings: Settings, profile: Profile, *, actor: str) -> Ledger:
+    """Open the profile's ledger alone: what was written can be told though the cache cannot be opened.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    return await settled_ledger(data_folder(settings, profile), author_of(actor), utc_now)
+
+
+async def settled_ledger(folder: Path, author: Author, clock: Callable[[], datetime]) -> Ledger:
+    """A ledger in which everything that dead processes left is settled."""
+    async with AsyncExitStack() as stack:
+        ledger = await Ledger.open(folder / LEDGER_FILE, author=author, clock=clock)
+        stack.push_async_callback(ledger.close)
+        await ledger.adopt_orphans()
+        stack.pop_all()
+    return ledger
+
+
+def author_of(actor: str) -> Author:
+    """Who acts: the login and the machine of this process."""
+    surface = "automation" if actor.startswith("bot:") else SURFACES.get(actor, "command")
+    return Author(login(), socket.gethostname(), surface)
+
+
+def login() -> str:
+    """The name of who runs this process."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())  # A container's user without an entry in passwd.
