@@ -28,7 +28,7 @@ def test_every_picture_is_shown_somewhere() -> None:
 
 
 def test_what_was_recorded_is_small_and_fetches_nothing() -> None:
-    """`make recording` takes it on the demo: 20 to 40 seconds below a megabyte, pictures without fonts from elsewhere."""
+    """By `make recording`, on the demo: 20 to 40 seconds below a megabyte; pictures need no fonts from elsewhere."""
     moving = (DOCS / "pictures" / "demo.gif").read_bytes()
     # Each frame's delay, in hundredths of a second, stands in its graphic control extension.
     seconds = sum(int.from_bytes(found, "little") for found in DELAYS.findall(moving)) / 100
