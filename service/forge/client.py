@@ -121,6 +121,9 @@ class Forge(Protocol):
     def pull_requests(self, branch: str) -> list[PullRequest]:
         """Return those of a branch of this repository, in whatever state, newest first."""
 
+    def pull_request(self, number: int) -> PullRequest:
+        """Return one by its number, also one from a fork."""
+
     def open(self, proposal: Proposal) -> PullRequest:
         """Open a pull request; where the branch has an open one, return that."""
 

@@ -63,6 +63,10 @@ class GitHub:
         # A head that GitHub cannot read is a filter that it ignores.
         return [_pull_request(one) for one in found if self._is_of(one, branch)]
 
+    def pull_request(self, number: int) -> PullRequest:
+        """Return one by its number."""
+        return _pull_request(self._http.document("GET", f"{self._repository}/pulls/{number}"))
+
     def open(self, proposal: Proposal) -> PullRequest:
         """Open a pull request; where the branch has an open one, return that."""
         document = {"title": proposal.title, "head": proposal.branch, "base": proposal.base, "body": proposal.body}

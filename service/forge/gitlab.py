@@ -48,6 +48,10 @@ class GitLab:
         own = (one for one in found if one.get("source_project_id") == one.get("target_project_id"))
         return [_merge_request(one) for one in own]
 
+    def pull_request(self, number: int) -> PullRequest:
+        """Return one by its number."""
+        return _merge_request(self._http.document("GET", f"{self._project}/merge_requests/{number}"))
+
     def open(self, proposal: Proposal) -> PullRequest:
         """Open a merge request; where the branch has an open one, return that."""
         document = {

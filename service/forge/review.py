@@ -11,10 +11,11 @@ from typing import Final
 
 from service.findings.document import IdentifiedFinding
 from service.forge import review_text
-from service.forge.client import Forge, ForgeError, Review, ReviewComment, Thread
+from service.forge.client import Forge, ForgeError, PullRequest, Review, ReviewComment, Thread
 from service.forge.handlers import Subject
 from service.forge.review_text import Marks
 from service.store.postings import Posted
+from service.store.runs import Run
 
 _MOST_COMMENTS: Final = 50
 """That one push adds; more are listed in the review's text."""
@@ -42,25 +43,29 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     """Post what a turn found to the pull request of its branch, or to the one whose head it looked at."""
     posting, run = subject.posting, subject.run
     commit = str(posting.wanted["commit"])
-    if head := _HEAD.fullmatch(run.head_ref or ""):
-        number, url = int(head[1]), None
-    else:
-        found = forge.pull_requests(run.branch)
-        current = next((one for one in found if one.state == "open"), None)
-        if current is None and found:
-            return Posted(found[0].url, f"pull request {found[0].number} is {found[0].state}, and was not reviewed")
-        if current is None:
-            raise ForgeError(f"the branch {run.branch} has no pull request yet", status=_NOT_FOUND)
-        if current.head != commit:
-            text = f"pull request {current.number} is at {current.head}, and {commit} was reviewed"
-            if posting.attempts > _PATIENCE:
-                return Posted(current.url, text)
-            raise ForgeError(text, status=_CONFLICT)
-        number, url = current.number, current.url
+    current = _pull_request(forge, run)
+    if current.state != "open":
+        return Posted(current.url, f"pull request {current.number} is {current.state}, and was not reviewed")
+    if current.head != commit:
+        text = f"pull request {current.number} is at {current.head}, and {commit} was reviewed"
+        if posting.attempts > _PATIENCE:
+            return Posted(current.url, text)
+        raise ForgeError(text, status=_CONFLICT)
     named = f"[{run.id}]({subject.run_url})" if subject.run_url else f"`{run.id}`"
-    found_there = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
-    bring_up_to_date(forge, number, Report(run.agent, commit, found_there, f"Run {named}, turn {posting.number}."))
-    return Posted(url)
+    found = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
+    report = Report(run.agent, commit, found, f"Run {named}, turn {posting.number}.")
+    bring_up_to_date(forge, current.number, report)
+    return Posted(current.url)
+
+
+def _pull_request(forge: Forge, run: Run) -> PullRequest:
+    """The one whose head the run looked at, or that of its branch, an open one first."""
+    if head := _HEAD.fullmatch(run.head_ref or ""):
+        return forge.pull_request(int(head[1]))
+    found = forge.pull_requests(run.branch)
+    if not found:
+        raise ForgeError(f"the branch {run.branch} has no pull request yet", status=_NOT_FOUND)
+    return next((one for one in found if one.state == "open"), found[0])
 
 
 def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:
