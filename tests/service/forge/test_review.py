@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -205,6 +205,7 @@ def test_foreign_text_is_shown_and_does_nothing(foreign: str, shown: str) -> Non
     assert inert(foreign) == shown
 
 
+@example("a | b\n--|--\n`x | <b> `")
 @given(st.text(alphabet="`\\<>[]()!|~-:&;\n bi@#/", max_size=60))
 def test_no_foreign_text_becomes_html_or_a_link(text: str) -> None:
     """Whatever it is made of, in tables, lists and code that does not end."""
