@@ -18,6 +18,22 @@ FINAL_SQL: Final = f"VALUES {_SPEC_FINAL} UNION ALL SELECT status FROM statuses 
 ACTIVE_SQL: Final = "is_final = 0"
 """Spelt as in the index `runs_active`: only then does SQLite see that the index answers it."""
 
+STUCK_SQL: Final = "id IN (SELECT run FROM stuck)"
+
+
+def severity_sql(is_final: str = "is_final", is_stuck: str = STUCK_SQL) -> str:
+    """How urgent a run is, the lowest first: failed; stuck or of an unknown status; working; queued; ended; completed.
+
+    Kept in a column of its own, since only what is stored can be an order's index.
+    """
+    return f"""CASE
+        WHEN status = 'failed' THEN 0 WHEN status = 'completed' THEN 5 WHEN {is_final} THEN 4 WHEN {is_stuck} THEN 1
+        WHEN status = 'working' THEN 2 WHEN status = 'queued' THEN 3 ELSE 1 END"""
+
+
+RANK: Final = f"UPDATE runs SET severity = {severity_sql()} WHERE id = ?"
+"""Brings a run's severity up to date."""
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -37,7 +53,7 @@ def where(condition: RunFilter) -> Where:
         Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL})", ()) if condition.active else None,
         # The plus keeps SQLite from sorting all that the index of statuses finds: nearly every run has ended.
         Where(f"+status IN ({FINAL_SQL})", ()) if condition.ended else None,
-        Where("id IN (SELECT run FROM stuck)", ()) if condition.stuck else None,
+        Where(STUCK_SQL, ()) if condition.stuck else None,
         _matching("repository", condition.repositories),
         _negated(_matching("repository", condition.not_repositories)),
         _matching("branch", condition.branches),
@@ -112,12 +128,12 @@ _ASCENDING: Final[dict[SortColumn, tuple[tuple[str, bool], ...]]] = {
     "started": (("created_us", True), ("run_id", True)),
     "updated": (("updated_us", True), ("id", True)),
     "took": (("took_us", True), ("id", True)),
-    "status": (("status", True), ("created_us", False), ("run_id", False)),
+    "status": (("severity", True), ("created_us", False), ("run_id", False)),
     "repository": (("repository", True), ("created_us", False), ("run_id", False)),
     "branch": (("branch", True), ("created_us", False), ("run_id", False)),
     "run": (("run_id", True),),
 }
-"""The ascending order: columns, and whether each rises. Runs with equal text are newest first.
+"""The ascending order: columns, and whether each rises. By status is by severity. Runs that are equal are newest first.
 
 Equal durations and times of an update are told apart by `id`: `run_id` would make half of the index.
 

@@ -24,6 +24,7 @@ CREATE TABLE runs (
     active_since_us INTEGER NOT NULL,
     worked_us INTEGER NOT NULL,
     took_us INTEGER NOT NULL,
+    severity INTEGER NOT NULL,
     search TEXT NOT NULL
 ) STRICT;
 -- All that is read and written of a run that has not changed.
@@ -57,7 +58,7 @@ CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since
 
 _ORDERS: Final = {
     "updated": "updated_us DESC, id DESC, status",
-    "status": "status, created_us DESC, run_id DESC",
+    "status": "severity, created_us DESC, run_id DESC, status",
     # Wider indexes, not more: the same orders, and the figures of a million runs without reading the table.
     "repository": "repository, created_us DESC, run_id DESC, status, took_us",
     "branch": "branch, created_us DESC, run_id DESC",

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, Self, TypeVar
 from zlib import adler32, crc32
 
-from storage.cache.run_sql import search_text
+from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.statuses import final_statuses
 from storage.cache.turns import FIRST_SINCE_SQL, UNKNOWN_US, Turns, took_sql
 from storage.database import immediate
@@ -33,7 +33,7 @@ _OUT_OF_SIGHT: Final = 0
 _ADD: Final = f"""
 INSERT INTO runs (
     id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
-    first_status, first_at_us, active_since_us, worked_us, took_us, search
+    first_status, first_at_us, active_since_us, worked_us, took_us, severity, search
 )
 WITH
     new (id, asked_us, is_final, run_id, status, branch, repository, created_us, updated_us, search)
@@ -41,7 +41,8 @@ WITH
     begun AS (SELECT *, {FIRST_SINCE_SQL} AS active_since_us, 0 AS worked_us FROM new)
 SELECT
     id, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us, 'current',
-    status, iif(updated_us = {NO_TIME_US}, asked_us, updated_us), active_since_us, worked_us, {took_sql()}, search
+    status, iif(updated_us = {NO_TIME_US}, asked_us, updated_us), active_since_us, worked_us, {took_sql()},
+    {severity_sql(is_stuck="0")}, search
 FROM begun
 """
 _KEEP_BODIES: Final = "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES {rows}"
@@ -230,6 +231,7 @@ class _Merging:
             " WHERE id = ?",
             [(*self._changed_row(found, held[number], asked_us), number) for number, found in columns.items()],
         )
+        self.connection.executemany(RANK, [(number,) for number, *_ in moves])
         self._keep(list(changed.items()), asked_us)
         self.counts.subtract(old for _, old, _, _ in moves)
         self.counts.update(new for _, _, new, _ in moves)

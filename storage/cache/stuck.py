@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from storage.cache.learnt import run_clock_ahead
-from storage.cache.run_sql import FINAL_SQL, where
+from storage.cache.run_sql import FINAL_SQL, RANK, where
 from storage.cache.schema import make_index
 from storage.database import immediate
 from storage.records import RunFilter
@@ -87,6 +87,7 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
             "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)",
             [(s.run, s.active_since_us, p95_us.get(s.repository, 0)) for s in stuck.values() if s.run not in flagged],
         )
+        connection.executemany(RANK, [(run,) for run in flagged.keys() ^ stuck.keys()])
     gone = {flagged[run] for run in flagged.keys() - stuck.keys()}
     return frozenset(gone | {stuck[run].run_id for run in stuck.keys() - flagged.keys()})
 

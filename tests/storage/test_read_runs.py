@@ -182,7 +182,7 @@ def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[st
         "started": lambda run: stamp(run.created_at),
         "updated": lambda run: stamp(run.updated_at),
         "took": lambda run: spans[run.run_id].key,
-        "status": lambda run: run.status.encode(),
+        "status": lambda run: ("failed", "paused", "working", "queued", "completed").index(run.status),
         "repository": lambda run: run.repository.label.encode(),
         "branch": lambda run: run.branch_name.encode(),
         "run": lambda run: run.run_id,

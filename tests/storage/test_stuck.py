@@ -134,3 +134,22 @@ async def test_the_stuck_are_a_filter(cache: Cache) -> None:
     assert await cache.count(stuck) == 2
     assert await cache.status_counts(stuck) == {"working": 1, "queued": 1}
     assert await cache.index_of("run_0004", stuck, RunSort()) is None
+
+
+async def test_sorted_by_status_the_worst_comes_first(cache: Cache) -> None:
+    """Failed, then stuck or of an unknown status, working, queued, other ends, completed; as of their last change."""
+    statuses = {1: "completed", 2: "queued", 3: "working", 4: "working", 5: "failed", 6: "paused", 7: "cancelled"}
+    runs = [make_run(n, status) for n, status in statuses.items()]
+    runs[3] = replace(runs[3], created_at=NOON - 9 * HOUR, updated_at=NOON - 9 * HOUR)
+    await seen(cache, NOON + 20 * MINUTE, *runs)
+    await cache.learn_final("cancelled")
+
+    async def order() -> list[str]:
+        rows = await cache.rows(RunFilter(), RunSort("status", descending=False), offset=0, limit=9)
+        return [row.run_id[-1] for row in rows]
+
+    assert await order() == ["5", "6", "4", "3", "2", "7", "1"]
+
+    await seen(cache, NOON + 21 * MINUTE, replace(runs[3], status="queued"), replace(runs[4], status="completed"))
+
+    assert await order() == ["6", "4", "3", "2", "7", "5", "1"]
