@@ -11,8 +11,8 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 MAX_DURATION: Final = timedelta(days=36_500)
 INSTANT: Final = timedelta(microseconds=1)
 """The smallest difference between two times."""
-DATED_AFTER: Final = timedelta(days=30)
-"""From this age on, a date is shown instead of a number of days."""
+DATED_AFTER: Final = timedelta(days=1)
+"""From this age on, a moment is shown instead of an age: half of a list would read `1d ago`."""
 
 
 def parse_duration(text: str) -> timedelta:
@@ -104,13 +104,13 @@ def exact_ago(then: datetime | None, now: datetime) -> str:
 
 
 def started(then: datetime | None, now: datetime) -> str:
-    """When something started, in at most eight cells: `4m ago`, then `12 Apr`, then `Apr 2025`; `-` if unknown."""
+    """When something started, in at most twelve cells: `4m ago`, `12 Apr 07:38`, `12 Apr 2025`; `-` if unknown."""
     if then is None:
         return "-"
     if now - then < DATED_AFTER:
         return ago(then, now).removeprefix("just ")
     local, today = then.astimezone(), now.astimezone()
-    return f"{local.day} {local:%b}" if local.year == today.year else f"{local:%b %Y}"
+    return f"{local.day} {local:%b %H:%M}" if local.year == today.year else f"{local.day} {local:%b %Y}"
 
 
 def span(seconds: float, *, pads_hours: bool = True) -> str:

@@ -38,10 +38,11 @@ def before(**by: float) -> datetime:
         (ago(before(days=400), NOON), "400d ago"),
         (ago(before(seconds=-30), NOON), "just now"),
         (ago(before(minutes=-5), NOON), "in 5m"),
-        # From 30 days on a date, with the year once it is another one.
-        (started(before(days=29), NOON), "29d ago"),
-        (started(before(days=31), NOON), "3 Apr"),
-        (started(before(days=200), NOON), "Oct 2025"),
+        # From a day on the moment, in local time; once it is another year, that instead of the hour.
+        (started(before(hours=23, minutes=59), NOON), "23h ago"),
+        (started(before(hours=28), NOON), "3 May 08:00"),
+        (started(before(days=200), NOON), "16 Oct 2025"),
+        (started(before(minutes=-5), NOON), "in 5m"),
         (started(None, NOON), "-"),
         # Seconds alone, then the two largest units.
         (span(0), "0s"),
@@ -64,7 +65,7 @@ def test_times_as_words(words: str, text: str) -> None:
 @given(st.integers(min_value=0, max_value=100 * 365 * 24 * 3600))
 def test_starts_fit_their_column(seconds: int) -> None:
     """No age in a hundred years is wider than the column."""
-    assert cell_len(started(before(seconds=seconds), NOON)) <= 8
+    assert cell_len(started(before(seconds=seconds), NOON)) <= 12
 
 
 @given(st.text(max_size=60), st.integers(min_value=0, max_value=40), st.sampled_from(["end", "middle"]))

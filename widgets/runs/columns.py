@@ -44,10 +44,10 @@ class Column:
 
 COLUMNS: Final = (
     Column("status", 12, "status", frozen=True),
-    Column("repository", 18, "repository", grows=2, most=44, cut="middle", frozen=True),
+    Column("repository", 16, "repository", grows=2, most=44, cut="middle", frozen=True),
     Column("branch", 20, "branch", grows=3, most=60),
-    Column("started", 9, "started"),
-    Column("updated", 9, "updated"),
+    Column("started", 12, "started"),
+    Column("updated", 12, "updated"),
     Column("took", 7, "took"),
     Column("run", 14, "run", grows=2, most=40, cut="middle"),
     Column("turns", 5),

@@ -79,13 +79,14 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
     """The observed periods, drawn to scale."""
     seen = periods(view.detail, as_of)
     begin = seen[0].start
-    whole_s = max(1.0, max((_end_s(period, begin) for period in seen), default=1.0))
+    took_s = max(_end_s(period, begin) for period in seen)
+    whole_s = max(1.0, took_s)
     times = max(len(clock_time(period.start, now)) for period in seen) + 1
     room = width - LABEL - times - SPAN - 1
     bar = min(BAR_MOST, room) if room >= BAR_LEAST else 0
     lines = [_line(period, now, times, _bar_place(period, begin, whole_s, bar)) for period in seen]
     if len(seen) > 1:
-        lines.append(_whole(seen, times, whole_s, bar))
+        lines.append(_whole(seen, times, took_s, bar))
     return lines
 
 
@@ -126,11 +127,11 @@ def _bar(period: Period, cells: int) -> str:
     return fill * cells + ("▸" if period.goes_on else "")
 
 
-def _whole(seen: tuple[Period, ...], times: int, whole_s: float, bar: int) -> Content:
+def _whole(seen: tuple[Period, ...], times: int, took_s: float, bar: int) -> Content:
     ended = "so far" if seen[-1].goes_on else "in all"
     scale = f"└{'─' * max(0, bar - 2)}┘" if bar else ""
     return Content.assemble(
-        (f"{ended:<{LABEL + times}}", QUIET), (f"{span(whole_s):>{SPAN - 1}} ", "bold"), (scale, QUIET)
+        (f"{ended:<{LABEL + times}}", QUIET), (f"{span(took_s):>{SPAN - 1}} ", "bold"), (scale, QUIET)
     )
 
 

@@ -142,6 +142,13 @@ def test_a_timeline_is_drawn_to_scale() -> None:
     assert whole.startswith("in all")
 
 
+def test_what_took_no_second_is_not_said_to_have_taken_one() -> None:
+    """The scale has a least length, the number has none."""
+    seen = view((None, "queued", 0.01), ("queued", "failed", 0), created=0.01)
+
+    assert [line.plain.split()[2:3] for line in timeline(seen, NOON, NOON, 80)][-1] == ["0s"]
+
+
 @given(
     st.lists(st.floats(0, 5000), min_size=1, max_size=6).map(lambda m: sorted(m, reverse=True)), st.integers(20, 160)
 )
