@@ -178,6 +178,10 @@ class BaseScreen(Screen[None]):
     def _inbox_clicked(self) -> None:
         self.post_message(GoToTab(INBOX))
 
+    @on(HeaderBar.CountClicked)
+    def _count_clicked(self, message: HeaderBar.CountClicked) -> None:
+        self.post_message(GoToTab("runs", message.query))
+
     @on(FollowStrip.BatchPicked)
     def _batch_picked(self, message: FollowStrip.BatchPicked) -> None:
         self.open_batch(message.key)

@@ -114,4 +114,5 @@ async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, 
 
         await engine.cache.extend_coverage(None, scene.clock(), scene.clock())
         await engine.runs.record(None)
-        await scene.shows("runs · complete")
+        await scene.shows("[All 60]")
+        assert "complete" not in scene.text

@@ -44,7 +44,7 @@ async def test_a_click_beside_a_sheet_closes_it(staged: Staged) -> None:
 
             assert len(scene.app.screen_stack) == 1, keys
         await scene.press("1")
-        assert "60 · all" in scene.text
+        assert "All 60]" in scene.text
 
 
 async def test_a_click_beside_a_command_runs_nothing(staged: Staged, tmp_path: Path) -> None:

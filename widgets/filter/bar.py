@@ -1,6 +1,5 @@
-"""The filter above the runs: views, counts and extent on one line; the query and its facets on the other."""
+"""The filter above the runs: views with their counts and what is missing; below, the query and its facets."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from rich.cells import cell_len
@@ -12,7 +11,7 @@ from textual.widgets import Static
 
 from app.text import SafeText
 from widgets.badges import STYLES, Tone
-from widgets.filter.chips import Facet, FacetBar, StatusCounts, ViewBar
+from widgets.filter.chips import Facet, FacetBar, ViewBar
 from widgets.filter.extent import ExtentLine
 from widgets.filter.search import FindSpans, SearchInput, Suggestion, SuggestionList
 
@@ -38,12 +37,10 @@ class FilterBar(Vertical):
         """Two lines from left to right, then the suggestions."""
         with Horizontal():
             yield ViewBar()
-            yield StatusCounts(words=True, id="counts")
             yield Static(markup=False, id="extent")
         with Horizontal():
             yield SearchInput(self._understand)
             yield FacetBar()
-            yield StatusCounts(words=False, id="counts-brief")
             yield Static(markup=False, id="remark")
         yield SuggestionList()
 
@@ -61,11 +58,6 @@ class FilterBar(Vertical):
         """Show how many runs are shown, of how many, and what is missing."""
         self._extent = extent
         self._update()
-
-    def count(self, counts: Mapping[str, int], shown: frozenset[str], final: frozenset[str]) -> None:
-        """Show the number of runs by status, which of them the filter lets through, and which are final."""
-        for widget in self.query(StatusCounts):
-            widget.show(counts, shown, final)
 
     def facets(self, facets: tuple[Facet, ...]) -> None:
         """Show the facets."""
@@ -136,7 +128,5 @@ class FilterBar(Vertical):
 
     @property
     def _room(self) -> int:
-        """Cells beside the views and the counts."""
-        counts = self.query_one("#counts", StatusCounts)
-        taken = counts.width if counts.display else 0
-        return self.size.width - 2 * MARGIN - self.views.full_width - taken - 1
+        """Cells beside the views."""
+        return self.size.width - 2 * MARGIN - self.views.full_width - 1

@@ -1,4 +1,4 @@
-"""How many runs are held, and what is missing: a line that claims no more than is known."""
+"""How many runs match, and what is missing: a line that claims no more than is known, and no more than matters."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -68,37 +68,27 @@ class ExtentLine:
     progress: BackfillProgress = IDLE
     history: timedelta = timedelta(0)
     """How far back what is missing is fetched."""
+    is_limited: bool = True
+    """Runs may be missing that the query could find: only then does it matter what is here."""
+    has_counts: bool = False
+    """A tab shows how many match already."""
 
     def variants(self, *, wide: bool) -> tuple[Content, ...]:
         """The line in full, then ever shorter; each with what could not be kept."""
         if not self.extent.held and not self.extent.coverage.ranges:
             return (Content(),)
         dropped = self.extent.coverage.dropped
-        tail: Variant = ((f" · {dropped:,} without an id", "quiet"),) if dropped else ()
-        texts = (_content((*variant, *tail)) for variant in (self._wide() if wide else self._narrow()))
+        tail: Variant = ((f"{dropped:,} without an id", "quiet"),) if dropped else ()
+        said = self._progress() or tuple(map(_line, (*(self._complete() if wide else ()), *self._complete_in_brief())))
+        texts = (_joined(_line(self._of), each, tail) for each in said or ((),))
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
-
-    def _wide(self) -> Iterator[Variant]:
-        if moving := self._progress():
-            yield from ((_quiet(f"{self._of}{self._runs} · "), *variant) for variant in moving)
-        else:
-            yield from (_line(f"{self._of}{text}") for text in self._complete())
-        yield from self._narrow()
-
-    def _narrow(self) -> Iterator[Variant]:
-        if moving := self._progress():
-            yield from ((_quiet(f"{self._of} · "), *variant) for variant in moving)
-        else:
-            yield from (_line(f"{self._of}{text}") for text in self._complete_in_brief())
 
     @property
     def _of(self) -> str:
         extent, so_far = self.extent, "" if self.extent.is_counted else "+"
-        return f"{extent.matching:,}{so_far} of {extent.held:,}" if extent.is_filtered else f"{extent.held:,}"
-
-    @property
-    def _runs(self) -> str:
-        return "" if self.extent.is_filtered else " runs"
+        if not extent.is_filtered or self.has_counts:
+            return ""
+        return f"{extent.matching:,}{so_far} of {extent.held:,}"
 
     def _progress(self) -> Sequence[Variant]:
         """How the fetching of what is missing goes; nothing while it does not."""
@@ -128,29 +118,28 @@ class ExtentLine:
         return (newest - since) / self.history
 
     def _complete(self) -> Iterator[str]:
-        coverage, runs = self.extent.coverage, self._runs
-        since, until = self._since, self._until
-        if since is None:
-            yield f"{runs} · history not complete yet"
-        elif coverage.whole:
-            yield f"{runs} · complete" + (f" until {until}" if until else "")
+        coverage, since, until = self.extent.coverage, self._since, self._until
+        if coverage.whole or not self.is_limited:
+            yield from (f"complete until {until}",) if until else ()
+        elif since is None:
+            yield "history not complete yet"
         elif until:
-            yield f"{runs} · complete from {since} to {until}"
+            yield f"complete from {since} to {until}"
         else:
             if coverage.gaps[0].after is not None:
-                yield f"{runs} · gap {_between(coverage.gaps[0], self.now)}"
-            yield f"{runs} · complete since {since}"
+                yield f"gap {_between(coverage.gaps[0], self.now)}"
+            yield f"complete since {since}"
 
     def _complete_in_brief(self) -> Iterator[str]:
         since, until = self._since, self._until
-        if since is None:
-            yield " · partial"
-        elif self.extent.coverage.whole:
-            yield f" · all until {until}" if until else " · all"
+        if self.extent.coverage.whole or not self.is_limited:
+            yield from (f"all until {until}",) if until else ()
+        elif since is None:
+            yield "partial"
         else:
             if until:
-                yield f" · complete {since} to {until}"
-            yield f" · {since} to {until}" if until else f" · since {since}"
+                yield f"complete {since} to {until}"
+            yield f"{since} to {until}" if until else f"since {since}"
 
     @property
     def _since(self) -> str | None:
@@ -205,5 +194,8 @@ def _line(text: str) -> Variant:
     return (_quiet(text),)
 
 
-def _content(parts: Variant) -> Content:
+def _joined(*groups: Variant) -> Content:
+    """What there is to say, one thing after the other."""
+    filled = [group for group in groups if any(text for text, _ in group)]
+    parts = [part for number, group in enumerate(filled) for part in (*((_quiet(" · "),) if number else ()), *group)]
     return Content.assemble(*((text, STYLES[tone]) for text, tone in parts))

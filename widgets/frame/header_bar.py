@@ -1,11 +1,13 @@
 """The line at the top: the profile, how fresh its facts are, its run counts, and its code hosts' health."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from textual import events
 from textual.content import Content
 from textual.message import Message
@@ -26,6 +28,9 @@ FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
 """Replaces the link's state: nothing on the screen can change."""
 SPACE: Final = 3
 """Cells between the groups."""
+
+COUNTED: Final = ("status:working", "status:queued", "status:failed since:24h")
+"""What is counted, as lines of the query language."""
 
 Part = tuple[str, str]
 """Text and its style."""
@@ -93,6 +98,12 @@ class HeaderBar(Widget):
         """The number of unknown outcomes was clicked."""
 
     @dataclass
+    class CountClicked(Message):
+        """A number of runs was clicked."""
+
+        query: str
+
+    @dataclass
     class InboxClicked(Message):
         """The number of what waits in the inbox was clicked."""
 
@@ -107,11 +118,13 @@ class HeaderBar(Widget):
         self._shown: Content | None = None
         self._name_end = 0
         """The cell where the profile's name ends."""
-        self._waiting: list[tuple[range, type[Message]]] = []
+        self._waiting: list[tuple[range, Callable[[], Message]]] = []
         """Where the numbers of what waits for a person stand, and what a click there announces.
 
         The click makes the message: one made while the screen ticks counts as the screen's, and goes no further.
         """
+        self._counted: list[tuple[range, Callable[[], Message]]] = []
+        """The same for the numbers of runs."""
 
     def show(self, vitals: Vitals) -> None:
         """Show new facts."""
@@ -130,8 +143,9 @@ class HeaderBar(Widget):
         return self._shown
 
     def on_click(self, event: events.Click) -> None:
-        """Announce a click on the profile's name, or on the number of something that waits for a person."""
-        if clicked := next((clicked for cells, clicked in self._waiting if event.x in cells), None):
+        """Announce a click on the profile's name or on a number."""
+        numbers = (*self._waiting, *self._counted)
+        if clicked := next((clicked for cells, clicked in numbers if event.x in cells), None):
             self.post_message(clicked())
         elif self._vitals.can_switch and event.x < self._name_end:
             self.post_message(self.ProfileClicked())
@@ -145,6 +159,7 @@ class HeaderBar(Widget):
             if _width(left) + _width(right) + 2 + SPACE <= width:
                 break
         room = width - _width(left) - _width(right) - 2
+        self._counted = list(self._placed_counts(right, width - 1 - _width(right)))
         return Content.assemble(" ", *left, " " * max(1, room), *right, " ")
 
     def _left(self, now: datetime, brevity: Brevity) -> list[Part]:
@@ -186,6 +201,14 @@ class HeaderBar(Widget):
         hosts = self._hosts(now, brevity) if brevity < Brevity.COUNTS else []
         gap = " " * (2 if brevity < Brevity.GLYPHS else 1)
         return [*_spaced(counts, gap), (" " * SPACE if counts and hosts else "", ""), *_spaced(hosts, gap)]
+
+    def _placed_counts(self, right: list[Part], x: int) -> Iterator[tuple[range, Callable[[], Message]]]:
+        counted = iter(COUNTED if self._vitals.known else ())
+        for text, _ in right:
+            # Between two numbers are gaps.
+            if text.strip() and (query := next(counted, None)):
+                yield range(x, x + cell_len(text)), partial(self.CountClicked, query)
+            x += cell_len(text)
 
     def _counts(self, brevity: Brevity) -> list[Part]:
         if brevity is Brevity.FULL:

@@ -233,14 +233,16 @@ class OlderRuns:
         )
         return tuple(map(safe_text, texts))
 
-    def line(self) -> ExtentLine | None:
-        """How much is held and how the fetching goes; None: not known yet."""
+    def line(self, *, has_counts: bool = False) -> ExtentLine | None:
+        """What is missing and how the fetching goes; None: not known yet."""
         if self.extent is None:
             return None
+        is_limited = not self.extent.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
         # While the link fails nothing is as of now, however young.
         fresh_from = now if session.as_of else now - timedelta(seconds=session.patience.late_after_s)
-        return ExtentLine(self.extent, now, fresh_from, self.progress, timedelta(days=session.settings.history.days))
+        history = timedelta(days=session.settings.history.days)
+        return ExtentLine(self.extent, now, fresh_from, self.progress, history, is_limited, has_counts)
 
     def nothing_here(self) -> Notice:
         """Why there are no rows, for while there are none."""

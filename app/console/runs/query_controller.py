@@ -134,11 +134,6 @@ class QueryController:
         else:
             self.show(TableQuery(sort=self.now.sort))
 
-    def toggle_status(self, status: str) -> None:
-        """Show this status only; if that is so already, any status."""
-        is_alone = self.condition.statuses == (status,)
-        self.set_terms({"status", "is"}, () if is_alone else listed("status", (status,)))
-
     def _show_branch_of_run(self) -> None:
         row = self._row()
         if row is not None:

@@ -15,20 +15,20 @@ from textual.widgets import Input
 from app.console.base_screen import BaseScreen
 from app.console.messages import OpenRun
 from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
+from app.console.runs.filter_display import FilterDisplay
 from app.console.runs.loaders import PaneLoader
 from app.console.runs.older_runs import OLDER_BINDINGS, OlderRuns
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
-from app.console.runs.query_controller import QUERY_BINDINGS, QueryController, facets, problem_texts
+from app.console.runs.query_controller import QUERY_BINDINGS, QueryController
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import CURE_S, Session
 from app.console.troubles import UNREADABLE
-from app.text import safe_text
 from storage.records import RunWindow
 from widgets.filter.bar import FilterBar
-from widgets.filter.chips import SheetRequested, StatusCounts, ViewBar
+from widgets.filter.chips import SheetRequested, ViewBar
 from widgets.filter.extent import Extent
 from widgets.filter.search import SearchInput
 from widgets.frame.notice import Notice
@@ -86,14 +86,11 @@ class RunsScreen(BaseScreen):
         )
         self.pane = RunPane(session.run_now)
         self.table_loader = TableLoader(
-            context,
-            self.table,
-            lambda: self.query_controller.now,
-            show_extent=self._show_extent,
-            show_counts=self.bar.count,
+            context, self.table, lambda: self.query_controller.now, show_extent=self._show_extent
         )
         self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
+        self.filter_display = FilterDisplay(context, self.bar, self.table, self.query_controller, self.bulk_actions)
         self._possible: frozenset[str] = frozenset()
         """What of the older runs the keys offer."""
         self.pane_loader = PaneLoader(context, self.pane, self.older_runs.explanation, self.table_loader.figures)
@@ -219,10 +216,6 @@ class RunsScreen(BaseScreen):
     def _on_sheet_requested(self, message: SheetRequested) -> None:
         self.query_controller.do(message.name)
 
-    @on(StatusCounts.Clicked)
-    def _on_count_clicked(self, message: StatusCounts.Clicked) -> None:
-        self.query_controller.toggle_status(message.status)
-
     # What its keys do
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -287,27 +280,12 @@ class RunsScreen(BaseScreen):
         self._show_query()
 
     def _show_query(self) -> None:
-        query, controller = self.query_controller.now, self.query_controller
-        condition = controller.condition
-        if query.cursor is None:
-            self.bar.line.put(query.line, 0)
-        self.table.highlight(SearchHighlight.of(condition))
-        self.table.sorted_by(query.sort)
-        titles = tuple(safe_text(view.name, limit=30) for view in controller.views)
-        self.bar.views.show(titles, controller.view_index, is_changed=query.is_changed)
-        self.bar.facets(facets(query.line, condition))
-        self._show_remark()
+        self.table.highlight(SearchHighlight.of(self.query_controller.condition))
+        self.filter_display.show_query(is_wide=self.app.size.width >= WIDE)
 
     @on(RunTable.Marked)
     def _show_remark(self) -> None:
-        """Show what is wrong with the line, otherwise how many runs are marked."""
-        problems = self.query_controller.now.query(self.session.run_now()).problems
-        if problems:
-            self.bar.remark(*problem_texts(problems[0]), tone="bad")
-        elif self.table.marks:
-            self.bar.remark(self.bulk_actions.summary(is_wide=self.app.size.width >= WIDE), tone="busy")
-        else:
-            self.bar.remark()
+        self.filter_display.show_remark(is_wide=self.app.size.width >= WIDE)
 
     def _show_pane(self, shown: bool) -> None:  # noqa: FBT001 — one thing to say
         # A class, not `display`: that would bring it back while there is no run at all.
@@ -320,10 +298,12 @@ class RunsScreen(BaseScreen):
 
     def _show_extent(self, extent: Extent) -> None:
         self.older_runs.extent = extent
+        self.filter_display.counts.take(extent)
+        self.filter_display.show_views()
         self._show_what_is_missing()
 
     def _show_what_is_missing(self) -> None:
-        if (line := self.older_runs.line()) is None:
+        if (line := self.older_runs.line(has_counts=self.filter_display.has_count)) is None:
             return
         self.bar.show(line)
         self.table.end_with(self.older_runs.tail())

@@ -1,7 +1,7 @@
 """Reading the rows of the runs table: the window on show, again whenever runs or the query changed."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask
@@ -32,13 +32,11 @@ class TableLoader:
         query: Callable[[], TableQuery],
         *,
         show_extent: Callable[[Extent], None],
-        show_counts: Callable[[Mapping[str, int], frozenset[str], frozenset[str]], None],
     ) -> None:
         self._session = context.session
         self._table = table
         self._query = query
         self._show_extent = show_extent
-        self._show_counts = show_counts
         self._is_new = False
         """The query changed since the last reading began."""
         self._is_stale = False
@@ -131,7 +129,9 @@ class TableLoader:
             self._table.show(await cache.window(request), request)
         self.figures.look()
         if is_new or is_stale:
-            await self._read_numbers(cache, condition)
+            # The rows first: showing the numbers may lay out the screen again.
+            await self._painted()
+            self._show_extent(await read_extent(cache, self._table.count, condition))
         if is_stale:
             self._table.mark_stuck(await cache.stuck())
 
@@ -155,14 +155,6 @@ class TableLoader:
         if len(rows) == last:
             self._show_extent(await read_extent(cache, len(rows), condition, is_counted=False))
             table.counted(await cache.count(condition))
-
-    async def _read_numbers(self, cache: "Cache", condition: RunFilter) -> None:
-        # The rows first: showing the numbers may lay out the screen again.
-        await self._painted()
-        self._show_extent(await read_extent(cache, self._table.count, condition))
-        counts, finals = await cache.status_counts(condition), await cache.final_statuses()
-        shown = frozenset(status for status in counts if condition.lets_status_through(status, finals))
-        self._show_counts(counts, shown, finals)
 
     async def _painted(self) -> None:
         # A console that closes takes the table away before the reading for it has ended.

@@ -72,7 +72,7 @@ async def test_a_run_that_fails_is_told_once_and_found(walked: Walked, service: 
         await polls(hand.scene)
 
         await hand.do("] ]", "Failed 24h ")
-        await hand.see("5 of 60")
+        await hand.see("[Failed 24h 5]")
         await hand.open("fix/login-timeout")
         await hand.see(run_id, "Timeline", "working", "failed")
         assert len([title for title in told if title.startswith("Run failed")]) == 1

@@ -46,7 +46,7 @@ async def test_a_profile_that_cannot_be_closed_properly_is_left_all_the_same(
         scene.engine.polling.is_poller = True
         monkeypatch.setattr(Lease, "release", busy)
         await scene.press("ctrl+o", *"stag", "enter")
-        await scene.shows("acme-staging ▾ read-only", "3 · all")
+        await scene.shows("acme-staging ▾ read-only", "All 3]")
 
         assert "The lease is held up." in said(scene)
         await scene.press("2", "1")
@@ -81,7 +81,7 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
     async with fleet_staged() as scene:
         left = scene.engine
         await scene.press("ctrl+o", *"stag", "enter")
-        await scene.shows("acme-staging ▾ read-only", "3 · all")
+        await scene.shows("acme-staging ▾ read-only", "All 3]")
 
         assert scene.app.session.engine is not None
         assert scene.app.session.engine.profile.base_url == staging.base_url
@@ -96,7 +96,7 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
         assert "gitlab" not in scene.text
 
         await scene.press("1", "ctrl+o", *"prod", "enter")
-        await scene.shows("acme-prod ▾", "60 · all")
+        await scene.shows("acme-prod ▾", "All 60]")
 
         assert scene.app.session.engine.token_problem is None
 
@@ -131,7 +131,7 @@ async def test_every_profile_says_its_worst(fleet_staged: FleetStaged) -> None:
         assert "service unreachable" in scene.text
 
         await scene.press("G", "k", "enter")
-        await scene.shows("acme-staging ▾ read-only", "3 · all")
+        await scene.shows("acme-staging ▾ read-only", "All 3]")
 
 
 async def test_looking_is_gentle(several: Settings, board: Board, staging: Board) -> None:

@@ -24,35 +24,41 @@ WHOLE = Coverage((CoverageRange(None, before(minutes=1)),), NOON, before(days=20
 
 
 def said(
-    coverage: Coverage, *, wide: bool = True, progress: BackfillProgress | None = None, **fields: object
+    coverage: Coverage,
+    *,
+    wide: bool = True,
+    progress: BackfillProgress | None = None,
+    is_limited: bool = True,
+    has_counts: bool = False,
+    **fields: object,
 ) -> list[str]:
     """Every way to say it, the longest first."""
     extent = replace(Extent(1_700, 1_700, coverage, is_filtered=False), **fields)  # type: ignore[arg-type]
-    line = ExtentLine(extent, NOON, FRESH, progress or BackfillProgress())
+    line = ExtentLine(extent, NOON, FRESH, progress or BackfillProgress(), is_limited=is_limited, has_counts=has_counts)
     return [variant.plain for variant in line.variants(wide=wide)]
 
 
 @pytest.mark.parametrize(
     ("coverage", "wide", "narrow"),
     [
-        (WHOLE, "1,700 runs · complete", "1,700 · all"),
-        (replace(WHOLE, dropped=2), "1,700 runs · complete · 2 without an id", "1,700 · all · 2 without an id"),
+        (WHOLE, "", ""),
+        (replace(WHOLE, dropped=2), "2 without an id", "2 without an id"),
         # Nothing is known of what came since the last answer that reached down to here.
         (
             replace(WHOLE, as_of=before(minutes=20)),
-            "1,700 runs · complete until 11:40:00",
-            "1,700 · all until 11:40:00",
+            "complete until 11:40:00",
+            "all until 11:40:00",
         ),
-        (replace(WHOLE, as_of=None), "1,700 runs · complete until 11:59:00", "1,700 · all until 11:59:00"),
-        (Coverage((EARLIER,), NOON), "1,700 runs · complete since 25 Apr 12:00", "1,700 · since 25 Apr 12:00"),
-        (Coverage((TODAY,), NOON), "1,700 runs · complete since 10:00:00", "1,700 · since 10:00:00"),
+        (replace(WHOLE, as_of=None), "complete until 11:59:00", "all until 11:59:00"),
+        (Coverage((EARLIER,), NOON), "complete since 25 Apr 12:00", "since 25 Apr 12:00"),
+        (Coverage((TODAY,), NOON), "complete since 10:00:00", "since 10:00:00"),
         (
             Coverage((EARLIER,), before(days=1)),
-            "1,700 runs · complete from 25 Apr 12:00 to 3 May 12:00",
-            "1,700 · complete 25 Apr 12:00 to 3 May 12:00",
+            "complete from 25 Apr 12:00 to 3 May 12:00",
+            "complete 25 Apr 12:00 to 3 May 12:00",
         ),
-        (Coverage((TODAY, BEGINNING), NOON), "1,700 runs · gap 07:00:00 to 10:00:00", "1,700 · since 10:00:00"),
-        (Coverage(), "1,700 runs · history not complete yet", "1,700 · partial"),
+        (Coverage((TODAY, BEGINNING), NOON), "gap 07:00:00 to 10:00:00", "since 10:00:00"),
+        (Coverage(), "history not complete yet", "partial"),
     ],
 )
 def test_no_more_is_claimed_than_is_known(coverage: Coverage, wide: str, narrow: str) -> None:
@@ -61,10 +67,17 @@ def test_no_more_is_claimed_than_is_known(coverage: Coverage, wide: str, narrow:
     assert said(coverage, wide=False)[0] == narrow
 
 
+def test_what_limits_no_answer_is_not_said() -> None:
+    """A query within what is held; but that nothing is known since the last answer concerns every query."""
+    assert said(Coverage((TODAY,), NOON), is_limited=False) == [""]
+    assert said(Coverage((EARLIER,), before(days=1)), is_limited=False)[0] == "complete until 3 May 12:00"
+
+
 def test_what_matches_is_told_from_what_is_held() -> None:
-    """A search that is still going on has found at least so many."""
-    assert said(WHOLE, matching=12, is_filtered=True)[0] == "12 of 1,700 · complete"
-    assert said(WHOLE, matching=12, is_filtered=True, is_counted=False)[0] == "12+ of 1,700 · complete"
+    """A search that is still going on has found at least so many; what a tab says is not said twice."""
+    assert said(WHOLE, matching=12, is_filtered=True, has_counts=True) == [""]
+    assert said(WHOLE, matching=12, is_filtered=True)[0] == "12 of 1,700"
+    assert said(WHOLE, matching=12, is_filtered=True, is_counted=False)[0] == "12+ of 1,700"
 
 
 @pytest.mark.parametrize(
@@ -72,13 +85,13 @@ def test_what_matches_is_told_from_what_is_held() -> None:
     [
         (
             BackfillProgress("running", 3_000, 10_000, seconds_left=130.0),
-            ["1,700 runs · fetching ██░░░░░░  30%  2m left", "1,700 · fetching ██░░░░░░  30%  2m left"],
+            ["fetching ██░░░░░░  30%  2m left", "██░░░░░░  30%  2m left"],
         ),
-        (BackfillProgress("running", 9_999, 10_000), ["1,700 runs · fetching ███████░  99%"]),
-        (BackfillProgress("running", 50), ["1,700 runs · fetching what is missing"]),
+        (BackfillProgress("running", 9_999, 10_000), ["fetching ███████░  99%"]),
+        (BackfillProgress("running", 50), ["fetching what is missing"]),
         (
             BackfillProgress("waiting", until=NOON + timedelta(seconds=72), why="rate_limited"),
-            ["1,700 runs · waiting until 12:01:12: rate limit"],
+            ["waiting until 12:01:12: rate limit"],
         ),
     ],
 )
@@ -95,19 +108,19 @@ def test_where_the_runs_cannot_be_counted_the_bar_shows_how_far_back_it_is() -> 
     def first(days: float) -> str:
         return ExtentLine(extent, NOON, FRESH, running, timedelta(days=days)).variants(wide=True)[0].plain
 
-    assert first(30) == "50 runs · fetching █░░░░░░░  20%"
-    assert first(3) == "50 runs · fetching what is missing"
+    assert first(30) == "fetching █░░░░░░░  20%"
+    assert first(3) == "fetching what is missing"
 
 
 def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
     """The shorter texts keep the pause."""
     texts = said(Coverage((TODAY,), NOON), is_paused=True)
 
-    assert texts[0] == "1,700 runs · since 10:00:00 · paused, P resumes"
+    assert texts[0] == "since 10:00:00 · paused, P resumes"
     assert all("paused" in text for text in texts)
-    assert said(WHOLE, is_paused=True)[0] == "1,700 runs · complete"
+    assert said(WHOLE, is_paused=True)[0] == ""
     asked = BackfillProgress("running", 50)
-    assert said(Coverage((TODAY,), NOON), is_paused=True, progress=asked)[0] == "1,700 runs · fetching what is missing"
+    assert said(Coverage((TODAY,), NOON), is_paused=True, progress=asked)[0] == "fetching what is missing"
 
 
 def test_every_line_fits_beside_the_views_of_a_small_terminal() -> None:

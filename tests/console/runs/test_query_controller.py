@@ -91,16 +91,6 @@ def test_what_is_typed_counts_as_far_as_it_goes_and_is_written_out_at_the_end(he
     assert held.line == "stauts:fa"
 
 
-def test_a_status_alone_is_toggled(held: Held) -> None:
-    """A second click asks for all again; the rest of the line stays."""
-    held.query.set_line("api status:working")
-    held.query.toggle_status("failed")
-    assert held.line == "api status:failed"
-
-    held.query.toggle_status("failed")
-    assert held.line == "api"
-
-
 @pytest.mark.parametrize(
     ("name", "sheet", "result", "line"),
     [

@@ -57,24 +57,28 @@ async def test_what_is_typed_is_completed_from_the_cache(staged: Staged) -> None
         assert "▸ " not in scene.lines[5]
 
 
-async def test_the_counts_follow_the_filter_and_filter_themselves(staged: Staged) -> None:
-    """Numbers by status of what else is asked for; a click on one asks for it, a second one for all again."""
+async def test_every_count_leads_to_its_list(staged: Staged) -> None:
+    """Tabs and the first line count; a click shows those runs, from any tab."""
     async with staged() as scene:
+        assert "[All 60] · Active 4 · Failed 24h 4 · Stuck 1 [+]" in scene.lines[3]
+        assert " of 60" not in scene.text
+
         await scene.press("slash")
         await type_in(scene, "dark-mode")
         await scene.press("enter")
-        assert "○ 1 queued   ✓ 9 completed" in scene.lines[3]
+        assert "[All• 60]" in scene.lines[3]
+        assert "10 of 60" in scene.lines[3]
 
-        x = scene.lines[3].index("✓ 9") + 1
-        await scene.pilot.click(offset=(x, 3))
+        await scene.pilot.click(offset=(scene.lines[0].index("○ 1 queued"), 0))
         await scene.settle()
-        assert line(scene) == "dark-mode status:completed"
-        assert "9 of 60" in scene.text
-        assert "○ 1 queued   ✓ 9 completed" in scene.lines[3]
+        assert line(scene) == "status:queued"
+        assert len(scene.rows) == 1
 
-        await scene.pilot.click(offset=(x, 3))
+        await scene.press("2")
+        await scene.pilot.click(offset=(scene.lines[0].index("failed 24h"), 0))
         await scene.settle()
-        assert line(scene) == "dark-mode"
+        assert "[Failed 24h 4]" in scene.lines[3]
+        assert len(scene.rows) == 4
 
 
 async def test_a_repository_is_found_by_a_few_letters(staged: Staged) -> None:
@@ -185,7 +189,7 @@ async def test_views_of_the_configuration_are_tabs(board: Board, staged: Staged)
             again = Scene(pilot, scene.engine, scene.clock)
             await again.settle()
             bar = again.lines[2]
-            assert "[All]" in bar
+            assert "[All 60]" in bar
             assert "…+" in bar
             assert "[+]" in bar
 

@@ -13,8 +13,6 @@ from tests.console.runs.conftest import Desk, a_run
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from widgets.filter.bar import Extent
 
 
@@ -25,15 +23,8 @@ class Held:
         self.desk = desk
         self.query = TableQuery()
         self.extents: list[Extent] = []
-        self.counts: list[tuple[Mapping[str, int], frozenset[str]]] = []
         self.table = RunTable(desk.clock)
-        self.loader = TableLoader(
-            desk.context,
-            self.table,
-            lambda: self.query,
-            show_extent=self.extents.append,
-            show_counts=lambda counts, shown, _: self.counts.append((counts, shown)),
-        )
+        self.loader = TableLoader(desk.context, self.table, lambda: self.query, show_extent=self.extents.append)
 
 
 @pytest.fixture
@@ -48,7 +39,6 @@ async def test_the_rows_come_with_their_numbers(held: Held) -> None:
 
     assert held.table.total == 4
     assert [(extent.matching, extent.held) for extent in held.extents] == [(4, 4)]
-    assert held.counts == [({"completed": 2, "failed": 1, "working": 1}, frozenset({"completed", "failed", "working"}))]
 
 
 async def test_a_reader_who_moves_gets_rows_and_no_numbers(held: Held) -> None:

@@ -1,0 +1,114 @@
+"""What stands above the runs table: the views with their numbers of runs, the line, and what is missing."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app.console.coalesced_task import CoalescedTask
+from app.console.runs.query_controller import QueryController, facets, problem_texts
+from app.console.runs.views import ALL
+from app.query import parse
+from app.text import safe_text
+from storage.records import RunFilter
+from widgets.filter.chips import ViewTab
+
+if TYPE_CHECKING:
+    from app.console.runs.bulk_actions import BulkActions
+    from app.console.runs.screen_context import ScreenContext
+    from widgets.filter.bar import FilterBar
+    from widgets.filter.extent import Extent
+    from widgets.runs.table import RunTable
+
+
+def is_cheap(condition: RunFilter) -> bool:
+    """Whether an index that is there anyway counts these runs: no number may cost a search of a million runs."""
+    return not (condition.is_scan or condition.branches or condition.not_branches)
+
+
+class ViewCounts:
+    """How many runs are in each view: counted in the background, never guessed."""
+
+    def __init__(self, context: "ScreenContext", query: QueryController, changed: Callable[[], None]) -> None:
+        """Know nothing yet; `changed` is called once something else is known."""
+        self._session = context.session
+        self._query = query
+        self._changed = changed
+        self._counts: dict[str, int] = {}
+        """By the line of the view."""
+        self._latest = CoalescedTask(self._read, context.start)
+
+    def of(self, line: str) -> int | None:
+        """The number of runs in the view with this line; None: not known."""
+        return self._counts.get(line)
+
+    def take(self, extent: "Extent") -> None:
+        """What was counted for the table itself is known at once; the rest is counted now."""
+        self._counts[ALL.query] = extent.held
+        query = self._query.now
+        if not query.is_changed:
+            self._counts.pop(query.view.query, None)
+            if extent.is_counted:
+                self._counts[query.view.query] = extent.matching
+        self._latest.ask()
+
+    async def _read(self) -> None:
+        if (engine := self._session.engine) is None:
+            return
+        now, found = self._session.run_now(), dict[str, int]()
+        for line in dict.fromkeys(view.query for view in self._query.views):
+            if is_cheap(condition := parse(line, now).filter):
+                found[line] = await engine.cache.count(condition)
+            elif line == self._query.now.view.query and line in self._counts:
+                found[line] = self._counts[line]
+        if found != self._counts:
+            self._counts = found
+            self._changed()
+
+
+class FilterDisplay:
+    """Keeps the filter bar true to the query, and the table to what the query looks for."""
+
+    def __init__(
+        self,
+        context: "ScreenContext",
+        bar: "FilterBar",
+        table: "RunTable",
+        query: QueryController,
+        bulk_actions: "BulkActions",
+    ) -> None:
+        self._session = context.session
+        self._bar = bar
+        self._table = table
+        self._query = query
+        self._bulk_actions = bulk_actions
+        self.counts = ViewCounts(context, query, self.show_views)
+
+    def show_query(self, *, is_wide: bool) -> None:
+        """Show the line, the order and the views as they are now."""
+        now, condition = self._query.now, self._query.condition
+        if now.cursor is None:
+            self._bar.line.put(now.line, 0)
+        self._table.sorted_by(now.sort)
+        self.show_views()
+        self._bar.facets(facets(now.line, condition))
+        self.show_remark(is_wide=is_wide)
+
+    def show_views(self) -> None:
+        """Show the views with the numbers that are known."""
+        views, now = self._query.views, self._query.now
+        tabs = tuple(ViewTab(safe_text(view.name, limit=30), self.counts.of(view.query)) for view in views)
+        self._bar.views.show(tabs, self._query.view_index, is_changed=now.is_changed)
+
+    def show_remark(self, *, is_wide: bool) -> None:
+        """Show what is wrong with the line, otherwise how many runs are marked."""
+        problems = self._query.now.query(self._session.run_now()).problems
+        if problems:
+            self._bar.remark(*problem_texts(problems[0]), tone="bad")
+        elif self._table.marks:
+            self._bar.remark(self._bulk_actions.summary(is_wide=is_wide), tone="busy")
+        else:
+            self._bar.remark()
+
+    @property
+    def has_count(self) -> bool:
+        """Whether a tab says how many runs the query matches."""
+        return not self._query.now.is_changed and self.counts.of(self._query.now.view.query) is not None
