@@ -1,4 +1,4 @@
-"""What the console remembers of its user, whatever the profile: the theme, and what was chosen in the palette."""
+"""What the console remembers of its user, whatever the profile: theme, split, and what was chosen in the palette."""
 
 import asyncio
 import json
@@ -28,6 +28,8 @@ class UserPreferences:
     """What was chosen in the palette, the last one first."""
     tour: int = 0
     """How many steps of the tour were taken, or all of them where it was left."""
+    split: str = ""
+    """How much room the run under the cursor has beside the runs. Empty: as usual."""
 
     def theme_over(self, configured: str) -> str:
         """The theme to begin with."""
@@ -63,6 +65,7 @@ def _change(path: Path, change: Callable[[UserPreferences], UserPreferences]) ->
                     "configured": after.configured,
                     "recent": after.recent,
                     "tour": after.tour,
+                    "split": after.split,
                 }
                 with replacing(path) as file:
                     json.dump(document, file, indent=1)
@@ -77,7 +80,11 @@ def _read(path: Path) -> UserPreferences:
             return UserPreferences()
         recent = tuple(str(name) for name in document["recent"])
         return UserPreferences(
-            str(document["theme"]), str(document["configured"]), recent, int(document.get("tour", 0))
+            str(document["theme"]),
+            str(document["configured"]),
+            recent,
+            int(document.get("tour", 0)),
+            str(document.get("split", "")),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return UserPreferences()

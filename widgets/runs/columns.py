@@ -35,6 +35,8 @@ class Column:
     """Stays in view while the others scroll sideways."""
     title: str = ""
     """Empty: its key."""
+    least: int = 0
+    """Its minimum in cells where something stands beside the table; 0: `width`."""
 
     @property
     def name(self) -> str:
@@ -44,12 +46,12 @@ class Column:
 
 COLUMNS: Final = (
     Column("status", 12, "status", frozen=True),
-    Column("repository", 16, "repository", grows=2, most=44, cut="middle", frozen=True),
-    Column("branch", 20, "branch", grows=3, most=60),
+    Column("repository", 16, "repository", grows=2, most=44, cut="middle", frozen=True, least=12),
+    Column("branch", 20, "branch", grows=3, most=60, least=14),
     Column("started", 12, "started"),
     Column("updated", 12, "updated"),
     Column("took", 7, "took"),
-    Column("run", 14, "run", grows=2, most=40, cut="middle"),
+    Column("run", 14, "run", grows=2, most=40, cut="middle", least=8),
     Column("turns", 5),
     Column("lines", 13, title="± lines"),
     Column("pull", 12, title="pull request"),
@@ -97,7 +99,7 @@ class Layout:
 def lay_out(view_width: int, columns: Sequence[Column]) -> Layout:
     """Lay out the columns: those that fit fill the view to its last cell, the others follow to its right."""
     fitting = _fitting(view_width, columns)
-    widths = _grown(fitting, view_width - _needed(fitting)) + [c.width for c in columns[len(fitting) :]]
+    widths = _grown(fitting, view_width - needed(fitting)) + [c.width for c in columns[len(fitting) :]]
     placed: list[PlacedColumn] = []
     x = GUTTER
     for column, width in zip(columns, widths, strict=True):
@@ -119,13 +121,19 @@ def _to_the_last_stop(layout: Layout, view_width: int) -> Layout:
     return replace(layout, placed=(*layout.placed[:-1], wider), width=stop + view_width)
 
 
-def _needed(columns: Sequence[Column]) -> int:
+def squeezed(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns as narrow as they may be where something stands beside the table."""
+    return tuple(replace(column, width=column.least or column.width) for column in columns)
+
+
+def needed(columns: Sequence[Column]) -> int:
+    """Cells of these columns at their minimum."""
     return GUTTER + sum(c.width for c in columns) + GAP * max(0, len(columns) - 1) + AIR
 
 
 def _fitting(view_width: int, columns: Sequence[Column]) -> Sequence[Column]:
     count = len(columns)
-    while count > 1 and _needed(columns[:count]) > view_width:
+    while count > 1 and needed(columns[:count]) > view_width:
         count -= 1
     return columns[:count]
 
@@ -201,4 +209,39 @@ class ColumnChoice:
     def _column(self, key: ColumnKey) -> Column:
         column = _BY_KEY[key]
         width = self.widths.get(key)
-        return column if width is None else replace(column, width=width, grows=0, most=width)
+        return column if width is None else replace(column, width=width, grows=0, most=width, least=0)
+
+
+class ArrangedColumns:
+    """The chosen columns, laid out for a view."""
+
+    def __init__(self, choice: ColumnChoice) -> None:
+        self.choice = choice
+        self.is_squeezed = False
+        """Whether they are as narrow as they may be, for something beside the table."""
+        self.fit(0)
+
+    def fit(self, width: int) -> None:
+        """Lay out the columns for a view of this width."""
+        columns = self.choice.columns
+        self.width = width
+        self.layout = lay_out(width, squeezed(columns) if self.is_squeezed else columns)
+
+    @property
+    def least_width(self) -> int:
+        """Cells that all of them need at least."""
+        return needed(squeezed(self.choice.columns))
+
+    def width_of(self, key: ColumnKey) -> int:
+        """The drawn width of a column; for a hidden one, its minimum."""
+        shown = ((placed.column.key, placed.width) for placed in self.layout.placed)
+        return next((width for column, width in shown if column == key), _BY_KEY[key].width)
+
+    def stop_beyond(self, x: int, direction: int) -> int | None:
+        """Where scrolling sideways from this cell stops next; None: there is nothing further."""
+        later = [stop for stop in self.layout.stops if (stop > x if direction > 0 else stop < x)]
+        return (later[0] if direction > 0 else later[-1]) if later else None
+
+    def line_x(self, x: int, scroll_x: int) -> int:
+        """The cell on the line of all columns that is at this cell of a view that is scrolled so far."""
+        return x if x < self.layout.frozen_width else x + scroll_x

@@ -8,6 +8,7 @@ from typing import Final
 
 from textual.message import Message
 
+from app.text import SafeText
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from widgets.cursor_view import CursorView
 
@@ -72,8 +73,8 @@ class RunRows(CursorView, can_focus=True):
         """Runs that arrived above the view."""
         self._is_other = False
         """Whether the next rows are those of another query."""
-        self._has_tail = False
-        """Whether a line of its own follows the last run; the cursor can stand on it."""
+        self._tail: tuple[SafeText, ...] = ()
+        """What a line of its own below the last run says; the cursor can stand on it."""
 
     @property
     def count(self) -> int:
@@ -93,7 +94,7 @@ class RunRows(CursorView, can_focus=True):
     @property
     def is_at_tail(self) -> bool:
         """Whether the cursor is on the line that follows the last run."""
-        return self._has_tail and self._cursor == self._window.total
+        return bool(self._tail) and self._cursor == self._window.total
 
     @property
     def is_at_gap(self) -> bool:
@@ -111,7 +112,7 @@ class RunRows(CursorView, can_focus=True):
         follows = is_sought or self._cursor in self.visible_rows
         # Asking for the same rows again would bring the same rows again.
         self._window, self._asked = window, (request.offset, request.limit)
-        self.total = window.total + self._has_tail
+        self.total = window.total + bool(self._tail)
         self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before)
         self._resize_to(self.total)
         if self._is_other:
@@ -136,15 +137,19 @@ class RunRows(CursorView, can_focus=True):
         self._count_rows()
         self._request_rows()
 
-    def has_tail(self, has_tail: bool) -> None:  # noqa: FBT001 — one thing to say
-        """Let a line of its own follow the last run, or not."""
-        if has_tail != self._has_tail:
-            self._has_tail = has_tail
+    def end_with(self, tail: tuple[SafeText, ...]) -> None:
+        """Show the first of these texts that fits on a line below the last run; without texts no such line."""
+        before, self._tail = self._tail, tail
+        if bool(before) != bool(tail):
             self._count_rows()
             self.put_cursor(self._cursor)
+        elif before != tail:
+            self.repaint_row(self._window.total)
+        for index, _ in self._window.gaps:
+            self.repaint_row(index)
 
     def _count_rows(self) -> None:
-        self.total = self._window.total + self._has_tail
+        self.total = self._window.total + bool(self._tail)
         self._resize_to(self.total)
         self.refresh()
 

@@ -18,12 +18,12 @@ from storage.records.query import SortColumn
 from storage.records.run import NO_FIGURES, RunFigures
 from widgets.cursor_view import HEADER
 from widgets.frame.notice import Notice
-from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey, lay_out
+from widgets.runs.columns import ArrangedColumns, ColumnChoice, ColumnKey
 from widgets.runs.marks import RunMarks
 from widgets.runs.renderer import COMPONENTS, RowState, TableRenderer, unseen_note
 from widgets.runs.row_cells import RowTimes, SearchHighlight, row_cells, row_times
 from widgets.runs.rows import FreezeFrame, RunRows
-from widgets.runs.title_drag import TitlePointer, title_at
+from widgets.runs.title_drag import TitleDrag, TitlePointer, title_at
 
 
 class RunTable(RunRows):
@@ -96,14 +96,12 @@ class RunTable(RunRows):
         super().__init__(clock, freeze, self.resize_to, id=id)
         self._confirmed_for = confirmed_for
         self._gap_texts = gap_texts
-        self._choice = choice or ColumnChoice()
-        self._lay_out(0)
+        self._columns = ArrangedColumns(choice or ColumnChoice())
         self._sort = RunSort()
         self._sought = SearchHighlight()
         self._stuck: frozenset[str] = frozenset()
         self._marks = RunMarks()
         self._notice: Notice | None = None
-        self._tail: tuple[SafeText, ...] = ()
         self._painted: dict[int, RowTimes] = {}
         self._renderer: TableRenderer | None = None
         self._pointer = TitlePointer()
@@ -124,15 +122,6 @@ class RunTable(RunRows):
             if not self.count:
                 self.refresh()
 
-    def end_with(self, tail: tuple[SafeText, ...]) -> None:
-        """Show the first of these texts that fits on a line below the last run; without texts no such line."""
-        before, self._tail = self._tail, tail
-        self.has_tail(bool(tail))
-        if before and tail and before != tail:
-            self.repaint_row(self._window.total)
-        for index, _ in self._window.gaps:
-            self.repaint_row(index)
-
     def sorted_by(self, sort: RunSort) -> None:
         """Show the order of the rows."""
         if sort != self._sort:
@@ -141,10 +130,22 @@ class RunTable(RunRows):
 
     def take_columns(self, choice: ColumnChoice) -> None:
         """Change the columns, their order and widths."""
-        if choice != self._choice:
-            self._choice = choice
+        if choice != self._columns.choice:
+            self._columns.choice = choice
             self.resize_to(self.total)
             self.refresh()
+
+    def squeeze(self, squeezed: bool) -> None:  # noqa: FBT001 — one thing to say
+        """Make the columns as narrow as they may be, for something beside the table, or not."""
+        if squeezed != self._columns.is_squeezed:
+            self._columns.is_squeezed = squeezed
+            self.resize_to(self.total)
+            self.refresh()
+
+    @property
+    def least_width(self) -> int:
+        """Cells that all columns and the scroll bar need."""
+        return self._columns.least_width + self.styles.scrollbar_size_vertical
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
         """Mark the runs that take far longer than usual."""
@@ -183,12 +184,11 @@ class RunTable(RunRows):
     @property
     def choice(self) -> ColumnChoice:
         """The shown columns."""
-        return self._choice
+        return self._columns.choice
 
     def width_of(self, key: ColumnKey) -> int:
         """The drawn width of a column; for a hidden one, its minimum."""
-        columns = (*((placed.column, placed.width) for placed in self._layout.placed), *((c, c.width) for c in COLUMNS))
-        return next(width for column, width in columns if column.key == key)
+        return self._columns.width_of(key)
 
     def is_stuck(self, run_id: str) -> bool:
         """Whether the run takes far longer than usual."""
@@ -201,10 +201,8 @@ class RunTable(RunRows):
 
     def action_sideways(self, columns: int) -> None:
         """Scroll sideways to the next stop."""
-        here, stops = self.scroll_offset.x, self._layout.stops
-        later = [stop for stop in stops if (stop > here if columns > 0 else stop < here)]
-        if later:
-            self.scroll_to(x=later[0] if columns > 0 else later[-1], animate=False, force=True)
+        if (stop := self._columns.stop_beyond(self.scroll_offset.x, columns)) is not None:
+            self.scroll_to(x=stop, animate=False, force=True)
 
     def action_choose(self) -> None:
         """Open the run under the cursor, or ask for the runs that its line stands for."""
@@ -232,21 +230,20 @@ class RunTable(RunRows):
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Begin to drag a title or its edge."""
         is_title = event.y < HEADER and event.button == 1
-        title = title_at(self._layout, self._choice, self._line_x(event.x)) if is_title else None
-        if self._pointer.press(title):
+        if self._pointer.press(self._title(event) if is_title else None):
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Move or resize the dragged column."""
-        if (choice := self._pointer.drag(self._line_x(event.x))) is not None:
+        if (choice := self._pointer.drag(self._columns.line_x(event.x, self.scroll_offset.x))) is not None:
             self.take_columns(choice)
 
     def on_mouse_up(self) -> None:
         """End the drag."""
         if (before := self._pointer.release()) is not None:
             self.release_mouse()
-            if self._choice != before:
-                self.post_message(self.Arranged(self._choice))
+            if self._columns.choice != before:
+                self.post_message(self.Arranged(self._columns.choice))
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, open it on a double click, or sort by the column; shift and ctrl mark."""
@@ -274,27 +271,24 @@ class RunTable(RunRows):
         if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
             self.action_first()
             return
-        found = title_at(self._layout, self._choice, self._line_x(event.x))
+        found = self._title(event)
         if found is None or self._pointer.has_dragged:
             return
         column = found.place.column
         if not found.is_edge and column.sort is not None:
             self.post_message(self.SortRequested(column.sort))
-        elif found.is_edge and event.chain > 1 and self._choice.width(column.key) is not None:
-            self.take_columns(self._choice.sized(column.key, None))
-            self.post_message(self.Arranged(self._choice))
+        elif found.is_edge and event.chain > 1 and self._columns.choice.width(column.key) is not None:
+            self.take_columns(self._columns.choice.sized(column.key, None))
+            self.post_message(self.Arranged(self._columns.choice))
 
-    def _line_x(self, x: int) -> int:
-        return x if x < self._layout.frozen_width else x + self.scroll_offset.x
+    def _title(self, event: events.MouseEvent) -> TitleDrag | None:
+        line_x = self._columns.line_x(event.x, self.scroll_offset.x)
+        return title_at(self._columns.layout, self._columns.choice, line_x)
 
     def resize_to(self, total: int) -> None:
         """Lay out the columns, and make room for this many rows."""
-        self._lay_out(self.scrollable_content_region.width)
-        self.virtual_size = Size(self._layout.width, total + HEADER)
-
-    def _lay_out(self, width: int) -> None:
-        self._laid_out_for = width
-        self._layout = lay_out(width, self._choice.columns)
+        self._columns.fit(self.scrollable_content_region.width)
+        self.virtual_size = Size(self._columns.layout.width, total + HEADER)
 
     def rows_came_into_view(self) -> None:
         """Forget the times of rows that left the view."""
@@ -317,11 +311,11 @@ class RunTable(RunRows):
         renderer = self._renderer = self._renderer or TableRenderer.of(self)
         view = self.scrollable_content_region.size
         scroll_x = self.scroll_offset.x
-        if view.width != self._laid_out_for:
+        if view.width != self._columns.width:
             # The first frame is painted before on_resize: its columns would jump with the second.
-            self._lay_out(view.width)
+            self._columns.fit(view.width)
         if y < HEADER:
-            return renderer.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
+            return renderer.header(self._columns.layout, self._sort, self._unseen, view.width, scroll_x)
         index = self.scroll_offset.y + y - HEADER
         gap, at_cursor = self._window.gap(index), index == self._cursor
         if texts := self._gap_texts(gap) if gap else self._tail if index == self._window.total else ():
@@ -332,12 +326,12 @@ class RunTable(RunRows):
             return renderer.blank(view.width)
         row = self._window.row(index)
         if row is None:
-            return renderer.placeholder(self._layout, view.width, at_cursor=at_cursor)
+            return renderer.placeholder(self._columns.layout, view.width, at_cursor=at_cursor)
         times = self._painted[index] = self._times(row)
         figures, is_stuck = self._figures.get(row.run_id, NO_FIGURES), row.run_id in self._stuck
-        line = row_cells(row, self._layout, times, self._sought, figures, stuck=is_stuck)
+        line = row_cells(row, self._columns.layout, times, self._sought, figures, stuck=is_stuck)
         state = RowState(at_cursor, row.run_id in self._marks, self.has_focus)
-        return renderer.row(line, self._layout, view.width, scroll_x, state)
+        return renderer.row(line, self._columns.layout, view.width, scroll_x, state)
 
     def _times(self, row: RunRow) -> RowTimes:
         return row_times(row, self._now, self._as_of, self._confirmed_for)

@@ -92,6 +92,24 @@ class FilterDisplay:
         self._bar.facets(facets(now.line, condition))
         self.show_remark(is_wide=is_wide)
 
+    def typed(self) -> None:
+        """Take the line as it stands, and offer what could come next."""
+        # At once, not after a pause in typing: the next key gives up a search that is still going on.
+        line = self._bar.line
+        if line.has_focus:
+            self._query.type(line.value, line.cursor_position)
+            self._bar.offer(self._query.offers(line.value, line.cursor_position))
+
+    def left(self, *, is_cleared: bool) -> None:
+        """Go back to the table, with the line as it stands or as the view has it."""
+        value, cursor = self._bar.line.value, self._bar.line.cursor_position
+        self._table.focus()
+        self._bar.offer(())
+        if is_cleared:
+            self._query.reset_line()
+        else:
+            self._query.leave(value, cursor)
+
     def show_views(self) -> None:
         """Show the views with the numbers that are known."""
         views, now = self._query.views, self._query.now

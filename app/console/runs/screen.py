@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.binding import Binding, BindingType
@@ -12,6 +12,7 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Input
 
+from app.console import user_preferences
 from app.console.base_screen import BaseScreen
 from app.console.messages import OpenRun
 from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
@@ -22,6 +23,7 @@ from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QUERY_BINDINGS, QueryController
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
+from app.console.runs.split import SPLIT_BINDINGS, WIDE, SplitSize, SplitView
 from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import CURE_S, Session
@@ -32,17 +34,13 @@ from widgets.filter.chips import SheetRequested, ViewBar
 from widgets.filter.extent import Extent
 from widgets.filter.search import SearchInput
 from widgets.frame.notice import Notice
+from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import RunPane
 from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.events import Event
-
-WIDE: Final = 120
-"""From this width on the run stands beside the table."""
-TALL: Final = 32
-"""From this height on it has room below."""
 
 _hidden = partial(Binding, show=False)
 
@@ -56,10 +54,17 @@ class RunsScreen(BaseScreen):
         *QUERY_BINDINGS,
         *BULK_BINDINGS,
         *OLDER_BINDINGS,
+        *SPLIT_BINDINGS,
         _hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
         _hidden("v", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         _hidden("d", "pane", "detail on/off", id="runs.pane"),
-        _hidden("escape", "clear", "clear", tooltip="The fetching, then marks, the line, the view", id="runs.clear"),
+        _hidden(
+            "escape",
+            "clear",
+            "clear",
+            tooltip="The whole, the fetching, marks, the line, the view",
+            id="runs.clear",
+        ),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -85,6 +90,7 @@ class RunsScreen(BaseScreen):
             gap_texts=self.older_runs.texts,
         )
         self.pane = RunPane(session.run_now)
+        self.split = SplitView(self.table, self.pane, user_preferences.read(session.settings).split, self._keep_split)
         self.table_loader = TableLoader(
             context, self.table, lambda: self.query_controller.now, show_extent=self._show_extent
         )
@@ -107,6 +113,7 @@ class RunsScreen(BaseScreen):
         self.session.engine_changed.subscribe(self, self.table_loader.engine_changed)
         self.table.focus()
         self._show_pane(self.preferences.now.detail)
+        self.split.fit(self.app.size)
         self._show_query()
         first, query = self.session.first, self.query_controller
         if first is not None:
@@ -154,8 +161,7 @@ class RunsScreen(BaseScreen):
 
     def on_resize(self, event: events.Resize) -> None:
         """Put the run beside the table, below it, or on two lines."""
-        wide, tall = event.size.width >= WIDE, event.size.height >= TALL
-        self.pane.shape("column" if wide or tall else "strip")
+        self.split.fit(event.size)
 
     # What it hears from the table
 
@@ -177,7 +183,7 @@ class RunsScreen(BaseScreen):
 
     @on(RunTable.Arranged)
     def _on_arranged(self, message: RunTable.Arranged) -> None:
-        self.preferences.keep_columns(message.choice)
+        self._keep_columns(message.choice)
 
     @on(RunTable.SortRequested)
     def _on_sort_requested(self, message: RunTable.SortRequested) -> None:
@@ -191,22 +197,12 @@ class RunsScreen(BaseScreen):
 
     @on(Input.Changed, "SearchInput")
     def _on_typed(self) -> None:
-        # At once, not after a pause in typing: the next key gives up a search that is still going on.
-        line, query = self.bar.line, self.query_controller
-        if line.has_focus:
-            query.type(line.value, line.cursor_position)
-            self.bar.offer(query.offers(line.value, line.cursor_position))
+        self.filter_display.typed()
 
     @on(SearchInput.Left)
     @on(SearchInput.Cleared)
     def _on_left(self, message: SearchInput.Left | SearchInput.Cleared) -> None:
-        value, cursor = self.bar.line.value, self.bar.line.cursor_position
-        self.table.focus()
-        self.bar.offer(())
-        if isinstance(message, SearchInput.Cleared):
-            self.query_controller.reset_line()
-        else:
-            self.query_controller.leave(value, cursor)
+        self.filter_display.left(is_cleared=isinstance(message, SearchInput.Cleared))
 
     @on(ViewBar.Picked)
     def _on_view_picked(self, message: ViewBar.Picked) -> None:
@@ -252,7 +248,22 @@ class RunsScreen(BaseScreen):
 
         table = self.table
         sheet = ColumnPicker(table.choice, self.query_controller.now.sort, table.width_of, table.take_columns)
-        self.app.push_screen(sheet, self.preferences.keep_columns)
+        self.app.push_screen(sheet, self._keep_columns)
+
+    def _keep_columns(self, choice: ColumnChoice | None) -> None:
+        self.preferences.keep_columns(choice)
+        self.split.refit()
+
+    def action_split(self, by: int) -> None:
+        """Give the run more room, up to the whole screen, or less."""
+        if not self.preferences.now.detail:
+            self.action_pane()
+        else:
+            self.split.step(by)
+
+    def _keep_split(self, size: SplitSize) -> None:
+        change = partial(replace, split=size)
+        self.run_worker(partial(user_preferences.keep, self.session.settings, change), group="split")
 
     def action_raw(self) -> None:
         """Switch between the facts and the JSON as received."""
@@ -265,7 +276,10 @@ class RunsScreen(BaseScreen):
         self.preferences.change(lambda known: replace(known, detail=shown))
 
     def action_clear(self) -> None:
-        """Stop fetching; else take away the marks; else the changes to the line; else the view."""
+        """Leave the whole screen; else stop fetching; else take away marks, changes to the line, or the view."""
+        if self.split.is_whole:
+            self.split.take("normal")
+            return
         if self.older_runs.stop():
             return
         if self.table.marks:

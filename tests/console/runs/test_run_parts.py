@@ -5,9 +5,11 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.geometry import Size
 
+from app.console.runs.split import place
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, Took, Transition
-from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice, lay_out
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ArrangedColumns, ColumnChoice, lay_out
 from widgets.runs.facts import RunView, fields
 from widgets.runs.marks import RunMarks
 from widgets.runs.timeline import timeline
@@ -123,6 +125,23 @@ def test_a_continued_run_says_in_how_many_turns_it_worked() -> None:
 
     assert took(once) == ["took 40m00s"]
     assert took(twice) == ["took 9m00s so far, in 2 turns"]
+
+
+def test_a_wider_screen_never_shows_fewer_columns() -> None:
+    """The run stands beside the table only where that hides none of its columns, whatever was chosen."""
+    for choice in (ColumnChoice(), ColumnChoice(COLUMN_KEYS), ColumnChoice(DEFAULT_COLUMNS).sized("branch", 40)):
+        columns = ArrangedColumns(choice)
+        for size in ("small", "normal"):
+            shown = []
+            for width in range(60, 201):
+                pane = place(size, Size(width, 40), columns.least_width + 1)
+                columns.is_squeezed = pane.where == "beside"
+                room = width - 1 - (pane.cells if columns.is_squeezed else 0)
+                columns.fit(room)
+                shown.append(sum(placed.end <= room for placed in columns.layout.placed))
+
+            assert shown == sorted(shown)
+            assert shown[-1] >= len(DEFAULT_COLUMNS)
 
 
 def test_a_timeline_is_drawn_to_scale() -> None:

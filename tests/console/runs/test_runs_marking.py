@@ -61,17 +61,17 @@ async def test_marks_by_mouse(staged: Staged) -> None:
 async def test_columns_are_chosen_moved_and_stretched_by_keys(staged: Staged) -> None:
     """Enter keeps it for next time."""
     async with staged((140, 40)) as scene:
-        assert titles(scene) == ["status", "repository", "branch", "started", "took"]
+        assert titles(scene) == ["status", "repository", "branch", "started"]
 
         await scene.press("C", *"jjjjjj", "space", "shift+up", "shift+up", "shift+up", "shift+up", "enter")
-        assert titles(scene) == ["status", "repository", "updated", "branch", "started", "took"]
+        assert titles(scene) == ["status", "repository", "updated", "branch", "started"]
         assert scene.app.screen.preferences.now.columns.shown[2] == "updated"
 
         await scene.press("C", "j", "greater_than_sign", "greater_than_sign", "enter")
         assert scene.table.choice.width("repository") is not None
 
         await scene.press("C", "0", "enter")
-        assert titles(scene) == ["status", "repository", "branch", "started", "took"]
+        assert titles(scene) == ["status", "repository", "branch", "started"]
 
 
 async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
@@ -90,7 +90,7 @@ async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
         await pilot.hover("RunTable", offset=(edge + 6, 0))
         await pilot.mouse_up("RunTable", offset=(edge + 6, 0))
         await scene.settle()
-        assert scene.app.screen.preferences.now.columns.width("started") == 15
+        assert scene.app.screen.preferences.now.columns.width("started") == 18
 
         edge = placed(scene)["started"].end
         await pilot.click("RunTable", offset=(edge, 0), times=2)

@@ -1,0 +1,116 @@
+"""How the table and the pane of the run under its cursor share the screen."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from textual.binding import Binding
+from textual.geometry import Size
+from textual.widget import Widget
+
+from widgets.runs.pane import RunPane
+from widgets.runs.table import RunTable
+
+SplitSize = Literal["small", "normal", "half", "whole"]
+SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
+"""Of the pane, the smallest first; `whole` leaves no room for the table."""
+
+WIDE: Final = 120
+"""From this width on the run may stand beside the table."""
+TALL: Final = 32
+"""From this height on it has room below."""
+LEAST: Final = 40
+"""The fewest cells of a pane beside the table."""
+MOST: Final = 76
+"""The most, unless a person wants more."""
+SHARE: Final = 0.35
+BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
+"""Lines of a pane below the table."""
+STRIP: Final = 3
+AROUND: Final = 8
+"""Lines that are neither table nor pane."""
+
+SPLIT_BINDINGS: Final = (
+    Binding("plus", "split(1)", "more detail", show=False, key_display="+", tooltip="Up to all", id="runs.split_more"),
+    Binding("underscore", "split(-1)", "less detail", show=False, key_display="_", id="runs.split_less"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the pane stands, and how many cells it has there."""
+
+    where: Literal["beside", "below", "strip", "alone"]
+    cells: int = 0
+    """Columns beside the table, lines below it."""
+
+
+def place(size: SplitSize, screen: Size, least_table: int) -> Place:
+    """The place of a pane of this size; beside the table only where that needs to hide none of its columns."""
+    width, height = screen
+    room = width - least_table
+    if size == "whole":
+        return Place("alone")
+    if width >= WIDE and room >= LEAST:
+        usual = min(max(LEAST, int(width * SHARE)), MOST, room)
+        return Place("beside", {"small": LEAST, "normal": usual}.get(size, width // 2))
+    if size == "half":
+        return Place("below", max(BELOW["small"], (height - AROUND) // 2))
+    return Place("below", BELOW[size]) if height >= TALL else Place("strip", STRIP)
+
+
+class SplitView:
+    """Gives table and pane their shares, as the screen and a person want it."""
+
+    def __init__(self, table: RunTable, pane: RunPane, size: str, keep: Callable[[SplitSize], object]) -> None:
+        """Begin with the size of last time; `keep` remembers another one."""
+        self._table = table
+        self._pane = pane
+        self._size: SplitSize = next((known for known in SIZES if known == size), "normal")
+        self._keep = keep
+        self._screen = Size()
+        self._placed = Place("strip")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the pane has all the room."""
+        return self._size == "whole"
+
+    def fit(self, screen: Size) -> None:
+        """Share a screen of this size."""
+        self._screen = screen
+        self._placed = placed = place(self._size, screen, self._table.least_width)
+        holder, pane = self._pane.parent, self._pane
+        if not isinstance(holder, Widget):
+            return
+        for where in ("beside", "alone"):
+            holder.set_class(placed.where == where, f"-{where}")
+        pane.shape("strip" if placed.where == "strip" else "column")
+        pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
+        pane.styles.height = placed.cells if placed.where in {"below", "strip"} else "1fr"
+        self._table.squeeze(placed.where == "beside")
+        if placed.where == "alone":
+            pane.focus()
+        elif pane.has_focus and not pane.can_focus:
+            self._table.focus()
+
+    def refit(self) -> None:
+        """Share the same screen after the columns changed."""
+        self.fit(self._screen)
+
+    def step(self, by: int) -> None:
+        """Give the pane more room, or less: the next size that makes a difference here."""
+        places = [place(size, self._screen, self._table.least_width) for size in SIZES]
+        at = SIZES.index(self._size)
+        others = range(at + 1, len(SIZES)) if by > 0 else range(at - 1, -1, -1)
+        found = next((number for number in others if places[number] != places[at]), None)
+        if found is not None:
+            self.take(SIZES[found])
+
+    def take(self, size: SplitSize) -> None:
+        """Give the pane this size, now and next time."""
+        was_whole, self._size = self.is_whole, size
+        self.refit()
+        if was_whole and not self.is_whole:
+            self._table.focus()
+        self._keep(size)
