@@ -244,6 +244,8 @@ class ViewSettings:
     """A valid line of the query language."""
     sort: RunSort | None = None
     """None: keep the table's order."""
+    group: str | None = None
+    """By what the runs are grouped, empty for not at all. None: as the table is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
     from storage.cache.following import Following
+    from storage.cache.groups import Groups
     from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 
 _DEFAULT_SORT: Final = RunSort()
@@ -62,6 +63,7 @@ class Cache:
         self._file = file_identity(self.writer.path)
         self._counts = read_runs.Counts()
         self._landmarks = window_queries.Landmarks()
+        self._groups: Groups | None = None
         self._indexed: set[str] = set()
         """Orders of which the index is known to be there."""
 
@@ -220,9 +222,17 @@ class Cache:
     async def window(self, request: WindowRequest) -> RunWindow:
         """The rows around a place, and where its anchor and cursor are by now."""
         await self._prepare(request.condition, request.sort)
-        return await self.reader.run(
-            partial(window_queries.window, request=request, counts=self._counts, landmarks=self._landmarks)
-        )
+        find = partial(window_queries.window, request=request, counts=self._counts, landmarks=self._landmarks)
+        if request.grouping is not None:
+            from storage.cache import groups
+
+            with suppress(StorageError):
+                await self._index(request.grouping.by)
+            self._groups = self._groups or groups.Groups()
+            find = partial(
+                groups.window, request=request, counts=self._counts, landmarks=self._landmarks, groups=self._groups
+            )
+        return await self.reader.run(find)
 
     async def count(self, condition: RunFilter) -> int:
         """How many runs the filter lets through."""

@@ -61,7 +61,7 @@ _ORDERS: Final = {
     "status": "severity, created_us DESC, run_id DESC, status",
     # Wider indexes, not more: the same orders, and the figures of a million runs without reading the table.
     "repository": "repository, created_us DESC, run_id DESC, status, took_us",
-    "branch": "branch, created_us DESC, run_id DESC",
+    "branch": "branch, created_us DESC, run_id DESC, status",
     "took": "took_us, id, status",
 }
 ORDER_INDEXES: Final = {

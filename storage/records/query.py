@@ -1,11 +1,14 @@
 """Asking for runs: which ones, in which order, which page or window of them, and what comes back."""
 
+from bisect import bisect_left
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Literal
 
 from storage.records.coverage import Coverage, CoverageGap
+from storage.records.grouping import Grouping, RunGroup
 from storage.records.run import ACTIVE_STATUSES, Run, RunRow
 
 SortColumn = Literal["started", "updated", "took", "status", "repository", "branch", "run"]
@@ -90,6 +93,8 @@ class WindowRequest:
     cursor_index: int = 0
     is_fresh: bool = True
     """False: neither runs nor condition changed since the last read, so anchor and cursor are where they were."""
+    grouping: Grouping | None = None
+    """None: the runs are not grouped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +113,35 @@ class RunWindow:
     """The row of the cursor's run. None: the request named none, or it is no longer in the table."""
     gaps: tuple[tuple[int, CoverageGap], ...] = ()
     """Rows, by number and in order, that stand for runs which are not held."""
+    heads: tuple[tuple[int, RunGroup], ...] = ()
+    """Rows, by number and in order, that head a group."""
+    matching: int | None = None
+    """Runs of the whole table where folded groups hide some. None: each has its row."""
 
     @property
     def runs(self) -> int:
         """Runs of the whole table."""
-        return self.total - len(self.gaps)
+        return self.total - len(self.gaps) if self.matching is None else self.matching
 
     def row(self, index: int) -> RunRow | None:
         """The run of the row of that number, if it is here."""
         position = self._run_at(index) - self._run_at(self.offset)
-        is_here = self.offset <= index and position < len(self.rows) and self.gap(index) is None
+        is_run = self.gap(index) is None and self.head(index) is None
+        is_here = self.offset <= index and position < len(self.rows) and is_run
         return self.rows[position] if is_here else None
 
     def gap(self, index: int) -> CoverageGap | None:
         """What the row of that number stands for, where that is no run."""
         return next((gap for number, gap in self.gaps if number == index), None)
+
+    def head(self, index: int) -> RunGroup | None:
+        """The group that the row of that number heads, if it does."""
+        at = bisect_left(self.heads, index, key=itemgetter(0))
+        return self.heads[at][1] if at < len(self.heads) and self.heads[at][0] == index else None
+
+    def row_of_head(self, name: str) -> int | None:
+        """The number of the row that heads the group of this name."""
+        return next((number for number, group in self.heads if group.name == name and not group.others), None)
 
     def holds(self, first: int, last: int) -> bool:
         """Whether every row from first to last, as far as the table goes, is here."""
@@ -131,7 +150,8 @@ class RunWindow:
 
     def _run_at(self, index: int) -> int:
         """How many runs are above the row of that number."""
-        return index - sum(number < index for number, _ in self.gaps)
+        heads = bisect_left(self.heads, index, key=itemgetter(0))
+        return index - sum(number < index for number, _ in self.gaps) - heads
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from app.text import SafeText
+from app.text import SafeText, safe_text
 from storage.records import RunSort
+from storage.records.grouping import RunGroup
 from widgets.badges import Tone
 from widgets.cells import fit, shorten
 from widgets.frame.notice import Notice, above, wrapped
@@ -23,6 +24,8 @@ COMPONENTS: Final = {
     f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
 }
 
+HEAD_NUMBERS: Final = 55
+"""Cells of the numbers of a group."""
 TAIL_MARGIN: Final = 6
 """Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
 
@@ -129,6 +132,15 @@ class TableRenderer:
         ]
         return Strip(segments).crop_extend(0, width, background)
 
+    def head(self, group: RunGroup, width: int, state: RowState) -> Strip:
+        """The line that heads a group: whether it is folded, its name, and how many of its runs need a look."""
+        background = self._background(state)
+        segments = [Segment("▌ " if state.at_cursor else "  ", background + self.mark)]
+        for text, tone in head_parts(group, width - 2):
+            style = background + self.tones[tone]
+            segments.append(Segment(text, style + Style(bold=True) if tone == "plain" else style))
+        return Strip(segments).extend_cell_length(width, background).crop(0, width)
+
     def placeholder(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
         """A line whose run is still being read."""
         background = self.cursor if at_cursor else self.base
@@ -169,6 +181,25 @@ class TableRenderer:
             yield Segment(cell.text[start:end], style + self.found)
             done = end
         yield Segment(cell.text[done:], style)
+
+
+def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
+    """What the line of a group says; the numbers stand in columns of their own, the worst first."""
+    name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
+    glyph = " " if group.others else "▸" if group.is_folded else "▾"
+    room = max(12, min(44, width - 2 - HEAD_NUMBERS))
+    yield f"{glyph} {fit(name, room, 'middle')}", "plain"
+    if group.others:
+        yield f"  {group.runs:>7,} runs  narrow the query to see them", "quiet"
+        return
+    yield f"  {group.runs:>7,} {'run ' if group.runs == 1 else 'runs'}", "quiet"
+    numbers: tuple[tuple[int, str, Tone], ...] = (
+        (group.failed, f"  ✗ {group.failed:>4,} failed", "bad"),
+        (group.stuck, f"  ! {group.stuck:>2,} stuck", "warn"),
+        (group.active, f"  ● {group.active:>3,} active", "busy"),
+    )
+    for number, text, tone in numbers:
+        yield (text, tone) if number else (" " * len(text), "quiet")
 
 
 def unseen_note(unseen: int) -> str:

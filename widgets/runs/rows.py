@@ -10,7 +10,9 @@ from textual.message import Message
 
 from app.text import SafeText
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records.grouping import Grouping, RunGroup
 from widgets.cursor_view import CursorView
+from widgets.frame.notice import Notice
 
 HOLD_S: Final = 0.05
 """The longest time that an old frame stays on the screen; a longer wait must be visible."""
@@ -66,13 +68,14 @@ class RunRows(CursorView, can_focus=True):
         """The cursor's run; None: there is none, or its row is not loaded."""
         self._row: RunRow | None = None
         """The cursor's run, once it is loaded."""
-        self._named: RunRow | None = None
-        """The run announced last."""
+        self._named: RunRow | RunGroup | None = None
+        """The run announced last, or the group."""
         self._asked: tuple[int, int] | None = None
         self._unseen = 0
         """Runs that arrived above the view."""
         self._is_other = False
         """Whether the next rows are those of another query."""
+        self._notice: Notice | None = None
         self._tail: tuple[SafeText, ...] = ()
         """What a line of its own below the last run says; the cursor can stand on it."""
 
@@ -92,6 +95,17 @@ class RunRows(CursorView, can_focus=True):
         return self._window.gap(self._cursor)
 
     @property
+    def group(self) -> RunGroup | None:
+        """The group that the cursor is on the head of. None: it is on none."""
+        return self._window.head(self._cursor)
+
+    @property
+    def group_at(self) -> RunGroup | None:
+        """The group that the cursor is in, on its head or on one of its runs."""
+        above = [group for number, group in self._window.heads if number <= self._cursor]
+        return above[-1] if above else None
+
+    @property
     def is_at_tail(self) -> bool:
         """Whether the cursor is on the line that follows the last run."""
         return bool(self._tail) and self._cursor == self._window.total
@@ -108,12 +122,12 @@ class RunRows(CursorView, can_focus=True):
         """
         before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
         is_sought, was_at_tail = self._cursor_id is not None and self._row is None, self.is_at_tail
-        gap_before = self.gap
+        gap_before, group_before = self.gap, self.group_at
         follows = is_sought or self._cursor in self.visible_rows
         # Asking for the same rows again would bring the same rows again.
         self._window, self._asked = window, (request.offset, request.limit)
         self.total = window.total + bool(self._tail)
-        self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before)
+        self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before, group=group_before)
         self._resize_to(self.total)
         if self._is_other:
             self._show_cursor()
@@ -136,6 +150,13 @@ class RunRows(CursorView, can_focus=True):
         self._window, self._asked = replace(self._window, total=total, gaps=()), None
         self._count_rows()
         self._request_rows()
+
+    def say(self, notice: Notice | None) -> None:
+        """Show a notice in place of the rows while there are none."""
+        if notice != self._notice:
+            self._notice = notice
+            if not self.count:
+                self.refresh()
 
     def end_with(self, tail: tuple[SafeText, ...]) -> None:
         """Show the first of these texts that fits on a line below the last run; without texts no such line."""
@@ -184,10 +205,13 @@ class RunRows(CursorView, can_focus=True):
             if row is not None and row.run_id in run_ids:
                 self.repaint_row(index)
 
-    def request(self, condition: RunFilter, sort: RunSort, *, is_fresh: bool = True) -> WindowRequest:
+    def request(
+        self, condition: RunFilter, sort: RunSort, grouping: Grouping | None = None, *, is_fresh: bool = True
+    ) -> WindowRequest:
         """Requests the visible rows, and a page before and after them."""
         index, run_id = self._anchor() or (0, None)
-        return WindowRequest(condition, sort, *self._around, run_id, index, self._cursor_id, self._cursor, is_fresh)
+        places = (*self._around, run_id, index, self._cursor_id, self._cursor)
+        return WindowRequest(condition, sort, *places, is_fresh, grouping)
 
     @property
     def _around(self) -> tuple[int, int]:
@@ -234,19 +258,28 @@ class RunRows(CursorView, can_focus=True):
         """Announce the run under the cursor."""
         row = self._row = self._window.row(self._cursor)
         self._cursor_id = row.run_id if row else None
-        is_awaited = row is None and self._cursor < self._window.total and self.gap is None
-        if row != self._named and not is_awaited:
-            self._named = row
+        is_awaited = row is None and self._cursor < self._window.total and not (self.gap or self.group)
+        if (named := row or self.group) != self._named and not is_awaited:
+            self._named = named
             # Paint the rows first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted(row))
 
     def _settle_cursor(
-        self, window: RunWindow, request: WindowRequest, *, was_at_tail: bool, gap_before: CoverageGap | None
+        self,
+        window: RunWindow,
+        request: WindowRequest,
+        *,
+        was_at_tail: bool,
+        gap_before: CoverageGap | None,
+        group: RunGroup | None,
     ) -> None:
         if self._cursor_id != request.cursor_id:
             self._cursor += window.shift  # The user moved on while the rows were read.
         elif window.cursor_index is not None:
             self._cursor = window.cursor_index
+        elif group is not None and not self._is_other:
+            at = window.row_of_head(group.name)  # Its own line, or that of the group that its run is folded into.
+            self._cursor = self._cursor if at is None else at
         elif gap_before is not None:
             # The runs that come in place of the line are under the cursor.
             same = (number for number, gap in window.gaps if gap.before == gap_before.before)
@@ -256,7 +289,7 @@ class RunRows(CursorView, can_focus=True):
         elif was_at_tail:
             self._cursor += window.shift  # The runs that come in place of that line are under the cursor.
         self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
-        if window.row(self._cursor) is not None or self._cursor >= window.total or self.gap is not None:
+        if window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group:
             self.cursor_moved()
 
     def _show_cursor(self) -> None:
@@ -293,7 +326,9 @@ class RunRows(CursorView, can_focus=True):
 
     def _repaint_changed(self, before: RunWindow, cursor_before: int) -> None:
         for index in self.visible_rows:
-            is_other = before.row(index) != self._window.row(index) or before.gap(index) != self._window.gap(index)
+            now = self._window
+            lines = ((before.row, now.row), (before.gap, now.gap), (before.head, now.head))
+            is_other = any(old(index) != new(index) for old, new in lines)
             if is_other or index in {cursor_before, self._cursor}:
                 self.repaint_row(index)
         self.repaint_header()

@@ -17,7 +17,6 @@ from storage.records import CoverageGap, RunRow, RunSort
 from storage.records.query import SortColumn
 from storage.records.run import NO_FIGURES, RunFigures
 from widgets.cursor_view import HEADER
-from widgets.frame.notice import Notice
 from widgets.runs.columns import ArrangedColumns, ColumnChoice, ColumnKey
 from widgets.runs.marks import RunMarks
 from widgets.runs.renderer import COMPONENTS, RowState, TableRenderer, unseen_note
@@ -52,6 +51,12 @@ class RunTable(RunRows):
 
         gap: CoverageGap | None
         """None: the line below the last run."""
+
+    @dataclass
+    class GroupToggled(Message):
+        """The head of a group was opened, with enter or a click: fold or unfold it."""
+
+        name: str
 
     @dataclass
     class SortRequested(Message):
@@ -101,7 +106,6 @@ class RunTable(RunRows):
         self._sought = SearchHighlight()
         self._stuck: frozenset[str] = frozenset()
         self._marks = RunMarks()
-        self._notice: Notice | None = None
         self._painted: dict[int, RowTimes] = {}
         self._renderer: TableRenderer | None = None
         self._pointer = TitlePointer()
@@ -114,13 +118,6 @@ class RunTable(RunRows):
             row = self._window.row(index)
             if row is not None and self._painted.get(index) != self._times(row):
                 self.repaint_row(index)
-
-    def say(self, notice: Notice | None) -> None:
-        """Show a notice in place of the rows while there are none."""
-        if notice != self._notice:
-            self._notice = notice
-            if not self.count:
-                self.refresh()
 
     def sorted_by(self, sort: RunSort) -> None:
         """Show the order of the rows."""
@@ -208,6 +205,8 @@ class RunTable(RunRows):
         """Open the run under the cursor, or ask for the runs that its line stands for."""
         if self.is_at_gap:
             self.post_message(self.GapChosen(self.gap))
+        elif self.group is not None:
+            self.post_message(self.GroupToggled(self.group.name))
         elif self._row is not None:
             self.post_message(self.Chosen(self._row.run_id))
 
@@ -256,8 +255,8 @@ class RunTable(RunRows):
             return
         begin = self._marks.anchor or (self._row.run_id if self._row else None)
         self.put_cursor(index)
-        if self.is_at_gap:
-            self.post_message(self.GapChosen(self.gap))
+        if self.is_at_gap or self.group is not None:
+            self.action_choose()
             return
         if event.shift and row is not None and begin is not None:
             self.post_message(self.RangeRequested(begin, row.run_id))
@@ -310,28 +309,33 @@ class RunTable(RunRows):
         """One line of the view: the titles, a row or the notice."""
         renderer = self._renderer = self._renderer or TableRenderer.of(self)
         view = self.scrollable_content_region.size
-        scroll_x = self.scroll_offset.x
         if view.width != self._columns.width:
             # The first frame is painted before on_resize: its columns would jump with the second.
             self._columns.fit(view.width)
         if y < HEADER:
-            return renderer.header(self._columns.layout, self._sort, self._unseen, view.width, scroll_x)
+            return renderer.header(self._columns.layout, self._sort, self._unseen, view.width, self.scroll_offset.x)
         index = self.scroll_offset.y + y - HEADER
-        gap, at_cursor = self._window.gap(index), index == self._cursor
+        return self._line_of_no_run(renderer, index, view) or self._run_line(renderer, index, view.width)
+
+    def _line_of_no_run(self, renderer: TableRenderer, index: int, view: Size) -> Strip | None:
+        gap, state = self._window.gap(index), RowState(index == self._cursor, marked=False, focused=self.has_focus)
         if texts := self._gap_texts(gap) if gap else self._tail if index == self._window.total else ():
-            return renderer.missing(texts, view.width, RowState(at_cursor, marked=False, focused=self.has_focus))
+            return renderer.missing(texts, view.width, state)
+        if head := self._window.head(index):
+            return renderer.head(head, view.width, state)
         if not self.count:
-            return renderer.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
-        if index >= self.total:
-            return renderer.blank(view.width)
-        row = self._window.row(index)
+            return renderer.notice(self._notice, index - self.scroll_offset.y, view.width, view.height - HEADER)
+        return renderer.blank(view.width) if index >= self.total else None
+
+    def _run_line(self, renderer: TableRenderer, index: int, width: int) -> Strip:
+        row, layout = self._window.row(index), self._columns.layout
         if row is None:
-            return renderer.placeholder(self._columns.layout, view.width, at_cursor=at_cursor)
+            return renderer.placeholder(layout, width, at_cursor=index == self._cursor)
         times = self._painted[index] = self._times(row)
         figures, is_stuck = self._figures.get(row.run_id, NO_FIGURES), row.run_id in self._stuck
-        line = row_cells(row, self._columns.layout, times, self._sought, figures, stuck=is_stuck)
-        state = RowState(at_cursor, row.run_id in self._marks, self.has_focus)
-        return renderer.row(line, self._columns.layout, view.width, scroll_x, state)
+        line = row_cells(row, layout, times, self._sought, figures, stuck=is_stuck)
+        state = RowState(index == self._cursor, row.run_id in self._marks, self.has_focus)
+        return renderer.row(line, layout, width, self.scroll_offset.x, state)
 
     def _times(self, row: RunRow) -> RowTimes:
         return row_times(row, self._now, self._as_of, self._confirmed_for)

@@ -1,5 +1,6 @@
 """What can be done with many runs: mark them, continue them, copy their ids, export them."""
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from app.console.runs.query_controller import QueryController
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import LONGEST_COPY
 from app.text import SafeText, safe_text
+from storage.records import WindowRequest
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -98,8 +100,14 @@ class BulkActions:
             self._table.mark_all(ids)
 
     async def _mark_range(self, engine: "Engine", first_id: str, last_id: str) -> None:
-        condition, sort = self._query.condition, self._query.now.sort
-        ends = [await engine.cache.index_of(run_id, condition, sort) for run_id in (first_id, last_id)]
+        condition, sort, grouping = self._query.condition, self._query.now.sort, self._query.now.grouping
+        around = WindowRequest(condition, sort, 0, 0, grouping=grouping)
+        ends = [
+            (await engine.cache.window(replace(around, cursor_id=run_id))).cursor_index
+            if grouping
+            else await engine.cache.index_of(run_id, condition, sort)
+            for run_id in (first_id, last_id)
+        ]
         known = sorted(index for index in ends if index is not None)
         # A filter may hide the run where the range began: then the range has one end only.
         if not known:
@@ -108,7 +116,10 @@ class BulkActions:
         if count > MOST_MARKS:
             self._refuse(f"That would mark {count:,} runs; at most {MOST_MARKS:,} are marked at a time.")
             return
-        rows = await engine.cache.rows(condition, sort, offset=start, limit=count)
+        if grouping:
+            rows = (await engine.cache.window(replace(around, offset=start, limit=count))).rows
+        else:
+            rows = await engine.cache.rows(condition, sort, offset=start, limit=count)
         self._table.mark_all(row.run_id for row in rows)
 
     def _refuse(self, why: str) -> None:

@@ -126,6 +126,17 @@ class FilterDisplay:
         else:
             self._bar.remark()
 
+    def explanation(self, otherwise: Callable[[], str]) -> str:
+        """What to say beside the table while the cursor is on no run: of its group, or otherwise of what is missing."""
+        group = self._table.group
+        if group is None:
+            return otherwise()
+        if group.others:
+            return f"{group.others:,} more groups with {group.runs:,} runs: a narrower query shows them."
+        folding = "enter unfolds them" if group.is_folded else "enter folds them"
+        name = safe_text(group.name, limit=200) or "no branch"
+        return f"{group.runs:,} runs of {name}; {folding}, Z all groups, # groups otherwise."
+
     @property
     def has_count(self) -> bool:
         """Whether a tab says how many runs the query matches."""

@@ -4,8 +4,9 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from app.atomic_file import alone, replacing
 from app.config import Profile, Settings, ViewSettings, data_folder
@@ -13,6 +14,9 @@ from app.console.coalesced_task import CoalescedTask, Start
 from app.query import read_order, written_order
 from storage.records import RunSort
 from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
+
+if TYPE_CHECKING:
+    from app.console.session import Session
 
 FILE: Final = "console.json"
 VERSION: Final = 1
@@ -32,6 +36,8 @@ class Preferences:
     view: str = ""
     """The name of the last view. Empty, or the name of a view that is gone: the first one."""
     sort: RunSort = field(default_factory=RunSort)
+    group: str = ""
+    """The grouping as it is written; empty: none."""
     columns: ColumnChoice = field(default_factory=ColumnChoice)
     detail: bool = True
     """Whether the run under the cursor is shown beside or below the table."""
@@ -113,6 +119,14 @@ class PreferencesWriter:
         self._saved: list[Callable[[], object]] = []
         self._writer = CoalescedTask(self._write, start)
 
+    @classmethod
+    def of(cls, session: "Session", start: Start) -> Self:
+        """The preferences of the session's profile."""
+        from app.console.session import CURE_S  # not for the first picture, which reads the file alone
+
+        file = PreferencesFile.of(session.settings, session.profile)
+        return cls(file, start, partial(session.notify, severity="warning", timeout=CURE_S))
+
     def change(self, change: Change, saved: Callable[[], object] | None = None) -> None:
         """Change the preferences at once, and save them soon; `saved` is called once they are."""
         before, self.now = self.now, change(self.now)
@@ -154,11 +168,17 @@ def _document(preferences: Preferences) -> dict[str, object]:
     return {
         "version": VERSION,
         "views": [
-            {"name": view.name, "query": view.query, "sort": written_order(view.sort) if view.sort else None}
+            {
+                "name": view.name,
+                "query": view.query,
+                "sort": written_order(view.sort) if view.sort else None,
+                "group": view.group,
+            }
             for view in preferences.views
         ],
         "view": preferences.view,
         "sort": written_order(preferences.sort),
+        "group": preferences.group,
         "columns": list(preferences.columns.shown),
         "widths": preferences.columns.widths,
         "detail": preferences.detail,
@@ -170,7 +190,9 @@ def _parsed(text: str) -> Preferences:
     if document["version"] != VERSION:
         return Preferences()
     views = tuple(
-        ViewSettings(str(view["name"]), str(view["query"]), read_order(view["sort"]) if view["sort"] else None)
+        ViewSettings(
+            str(view["name"]), str(view["query"]), read_order(view["sort"]) if view["sort"] else None, view.get("group")
+        )
         for view in document["views"]
     )
     shown = cast("Any", tuple(dict.fromkeys(key for key in document["columns"] if key in COLUMN_KEYS)))
@@ -179,4 +201,5 @@ def _parsed(text: str) -> Preferences:
         if key in COLUMN_KEYS:
             choice = choice.sized(key, int(width))
     sort = read_order(str(document["sort"]))
-    return Preferences(views, str(document["view"]), sort, choice, bool(document["detail"]))
+    group, detail = str(document.get("group", "")), bool(document["detail"])
+    return Preferences(views, str(document["view"]), sort, group, choice, detail)

@@ -16,6 +16,7 @@ from app.query import Problem, Vocabulary, parse, suggestions
 from app.query.terms import KeyName
 from app.text import SafeText, safe_text
 from storage.records import RunFilter, RunRow, RunSort
+from storage.records.grouping import GROUPINGS, Grouping, RunGroup
 from storage.records.query import SortColumn
 from widgets.filter.chips import Facet
 from widgets.filter.search import StyledSpan, Suggestion
@@ -31,6 +32,8 @@ KNOWN_STATUSES: Final = ("queued", "working", "completed", "failed")
 """Statuses that are offered even while no run has them."""
 _SENTENCES: Final = re.compile(r"(?<=[.?]) ")
 
+GROUPED: Final = "By repository, by branch, not at all; the worst first"
+
 _hidden = partial(Binding, show=False)
 QUERY_BINDINGS: Final = (
     Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
@@ -41,6 +44,9 @@ QUERY_BINDINGS: Final = (
     _hidden("b", "query('same_branch')", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
     _hidden("o", "query('order')", "sort", tooltip="Sort by another column", id="runs.order"),
     _hidden("O", "query('reverse')", "turn round", tooltip="The order the other way round", id="runs.turn_order"),
+    _hidden("number_sign", "query('group')", "group", key_display="#", tooltip=GROUPED, id="runs.group"),
+    _hidden("z", "query('fold')", "fold group", tooltip="Or unfold it, as enter on its head does", id="runs.fold"),
+    _hidden("Z", "query('fold_all')", "fold all groups", tooltip="Or unfold all", id="runs.fold_all"),
     _hidden("right_square_bracket", "query('next_view')", "next view", key_display="]", id="runs.next_view"),
     _hidden("left_square_bracket", "query('view_before')", "previous view", key_display="[", id="runs.prev_view"),
     _hidden("V", "query('views')", "views", tooltip="All views; those saved here can be forgotten", id="runs.views"),
@@ -57,6 +63,7 @@ class QueryController:
         preferences: "PreferencesWriter",
         *,
         row: Callable[[], RunRow | None],
+        group: Callable[[], RunGroup | None] = lambda: None,
         changed: Callable[[TableQuery], None],
     ) -> None:
         """Begin with the view and the order of last time; `changed` is told the query before each change, after it."""
@@ -65,6 +72,7 @@ class QueryController:
         self._session = context.session
         self._preferences = preferences
         self._row = row
+        self._group = group
         self._changed = changed
         self._vocabulary = Vocabulary()
         self._actions: dict[str, Callable[[], None]] = {
@@ -78,6 +86,9 @@ class QueryController:
             "next_view": lambda: self._step_view(1),
             "view_before": lambda: self._step_view(-1),
             "reverse": self._reverse,
+            "group": self._group_otherwise,
+            "fold": self._fold,
+            "fold_all": self._fold_all,
             "same_branch": self._show_branch_of_run,
         }
 
@@ -104,7 +115,8 @@ class QueryController:
     def show(self, query: TableQuery) -> None:
         """Show another query, and remember its view and order."""
         before, self.now = self.now, query
-        self._preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort))
+        group = str(query.grouping or "")
+        self._preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort, group=group))
         self._changed(before)
 
     def set_line(self, line: str) -> None:
@@ -132,7 +144,7 @@ class QueryController:
         if self.now.is_changed:
             self.reset_line()
         else:
-            self.show(TableQuery(sort=self.now.sort))
+            self.show(TableQuery(sort=self.now.sort, grouping=self.now.grouping))
 
     def _show_branch_of_run(self) -> None:
         row = self._row()
@@ -169,9 +181,29 @@ class QueryController:
     def _reverse(self) -> None:
         self._set_order(RunSort(self.now.sort.column, not self.now.sort.descending))
 
+    def _group_otherwise(self) -> None:
+        """Group by the next thing there is, and after the last one by none."""
+        by = (None, *GROUPINGS)
+        grouping = self.now.grouping
+        following = by[(by.index(grouping.by if grouping else None) + 1) % len(by)]
+        self.show(replace(self.now, grouping=Grouping(following) if following else None))
+
+    def _fold(self) -> None:
+        if (group := self._group()) is not None:
+            self.toggle_group(group.name)
+
+    def _fold_all(self) -> None:
+        if self.now.grouping is not None:
+            self.show(replace(self.now, grouping=self.now.grouping.reversed))
+
+    def toggle_group(self, name: str) -> None:
+        """Fold a group, or unfold it."""
+        if self.now.grouping is not None:
+            self.show(replace(self.now, grouping=self.now.grouping.toggled(name)))
+
     def show_view(self, view: View) -> None:
         """Show a view, in the current order unless it has its own."""
-        self.show(TableQuery.of(view, self.now.sort))
+        self.show(TableQuery.of(view, self.now.sort, self.now.grouping))
 
     def show_query(self, line: str) -> None:
         """Show a line: as the view that has it, otherwise among all runs."""
@@ -179,7 +211,7 @@ class QueryController:
         if view is not None:
             self.show_view(view)
         else:
-            self.show(TableQuery(line=line, sort=self.now.sort))
+            self.show(TableQuery(line=line, sort=self.now.sort))  # Its runs, not their groups.
 
     @property
     def view_index(self) -> int:

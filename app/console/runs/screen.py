@@ -19,14 +19,14 @@ from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
 from app.console.runs.filter_display import FilterDisplay
 from app.console.runs.loaders import PaneLoader
 from app.console.runs.older_runs import OLDER_BINDINGS, OlderRuns
-from app.console.runs.preferences import PreferencesFile, PreferencesWriter
+from app.console.runs.preferences import PreferencesWriter
 from app.console.runs.query_controller import QUERY_BINDINGS, QueryController
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.split import SPLIT_BINDINGS, WIDE, SplitSize, SplitView
 from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
-from app.console.session import CURE_S, Session
+from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from storage.records import RunWindow
 from widgets.filter.bar import FilterBar
@@ -70,13 +70,13 @@ class RunsScreen(BaseScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         context = ScreenContext.of(self)
-        self.preferences = PreferencesWriter(
-            PreferencesFile.of(session.settings, session.profile),
-            self.run_worker,
-            partial(session.notify, severity="warning", timeout=CURE_S),
-        )
+        self.preferences = PreferencesWriter.of(session, self.run_worker)
         self.query_controller = QueryController(
-            context, self.preferences, row=lambda: self.table.row, changed=self._query_changed
+            context,
+            self.preferences,
+            row=lambda: self.table.row,
+            group=lambda: self.table.group_at,
+            changed=self._query_changed,
         )
         self.bar = FilterBar(self.query_controller.spans)
         self.older_runs = OlderRuns(
@@ -99,7 +99,8 @@ class RunsScreen(BaseScreen):
         self.filter_display = FilterDisplay(context, self.bar, self.table, self.query_controller, self.bulk_actions)
         self._possible: frozenset[str] = frozenset()
         """What of the older runs the keys offer."""
-        self.pane_loader = PaneLoader(context, self.pane, self.older_runs.explanation, self.table_loader.figures)
+        explanation = partial(self.filter_display.explanation, self.older_runs.explanation)
+        self.pane_loader = PaneLoader(context, self.pane, explanation, self.table_loader.figures)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table and the run beside or below it."""
@@ -118,7 +119,8 @@ class RunsScreen(BaseScreen):
         first, query = self.session.first, self.query_controller
         if first is not None:
             request = self.table.request(query.condition, query.now.sort)
-            self.table.show(RunWindow(first.total, 0, first.rows), request)
+            if query.now.grouping is None:
+                self.table.show(RunWindow(first.total, 0, first.rows), request)
             self._show_extent(Extent(first.total, first.held, first.coverage, is_filtered=bool(query.condition)))
         self._explain()
         self.run_worker(self._begin)
@@ -180,6 +182,10 @@ class RunsScreen(BaseScreen):
     @on(RunTable.GapChosen)
     def _on_gap_chosen(self, message: RunTable.GapChosen) -> None:
         self.older_runs.fetch(message.gap or self.older_runs.below)
+
+    @on(RunTable.GroupToggled)
+    def _on_group_toggled(self, message: RunTable.GroupToggled) -> None:
+        self.query_controller.toggle_group(message.name)
 
     @on(RunTable.Arranged)
     def _on_arranged(self, message: RunTable.Arranged) -> None:

@@ -89,12 +89,16 @@ class TableLoader:
     def query_changed(self, before: TableQuery) -> None:
         """Read other rows, if the query has others, and give up a search that is still going on."""
         after, now = self._query(), self._session.run_now()
-        is_other = (after.sort, after.condition(now)) != (before.sort, before.condition(now))
+        by = [None if query.grouping is None else query.grouping.by for query in (before, after)]
+        is_other = (after.sort, after.condition(now), by[1]) != (before.sort, before.condition(now), by[0])
         if is_other and self._session.engine is not None:
             # After sorting the ends of the table matter, after filtering the same run among others.
             self._table.start_over(follow=after.sort == before.sort)
             self._is_new = True
             self._latest.restart()
+        elif after.grouping != before.grouping:
+            # Where groups are folded or unfolded, the others stay where they are.
+            self.runs_changed()
 
     def _only_fills(self, event: "RunsChanged") -> bool:
         engine, changes = self._session.engine, event.changes
@@ -122,10 +126,11 @@ class TableLoader:
 
     async def _read_owed(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
         condition = self._query().condition(self._session.run_now())
-        if is_new and condition.is_scan:
+        grouping = self._query().grouping
+        if is_new and condition.is_scan and grouping is None:
             await self._read_page_by_page(cache, condition)
         else:
-            request = self._table.request(condition, self._query().sort, is_fresh=is_new or is_stale)
+            request = self._table.request(condition, self._query().sort, grouping, is_fresh=is_new or is_stale)
             self._table.show(await cache.window(request), request)
         self.figures.look()
         if is_new or is_stale:

@@ -10,6 +10,7 @@ from app.console.runs.preferences import Preferences, PreferencesFile
 from app.console.runs.query_line import as_typed
 from app.query import Query, parse
 from storage.records import RunFilter, RunSort
+from storage.records.grouping import Grouping
 from storage.records.query import SortColumn
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class View:
     sort: RunSort | None = None
     """None: whatever order the table is in."""
     origin: Origin = "built in"
+    group: str | None = None
+    """The grouping as it is written, empty for none. None: whatever the table has."""
     empty: str = "No run matches this view"
     """What to say when no run is in it."""
 
@@ -51,7 +54,7 @@ def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) 
     origins: tuple[tuple[Origin, Iterable[ViewSettings]], ...] = (("configured", configured), ("saved", saved))
     for origin, views in origins:
         for view in views:
-            found.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, origin))
+            found.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, origin, view.group))
     return tuple(found.values())
 
 
@@ -64,11 +67,13 @@ class TableQuery:
     sort: RunSort = field(default_factory=RunSort)
     cursor: int | None = None
     """Where the line is being typed: the value begun there counts as far as it goes. None: it is not being typed."""
+    grouping: Grouping | None = None
 
     @classmethod
-    def of(cls, view: View, sort: RunSort) -> "TableQuery":
-        """The query of the view, in this order unless the view has its own."""
-        return cls(view, view.query, view.sort or sort)
+    def of(cls, view: View, sort: RunSort, grouping: Grouping | None = None) -> "TableQuery":
+        """The query of the view, in this order and these groups unless the view has its own."""
+        grouping = grouping if view.group is None else Grouping.read(view.group)
+        return cls(view, view.query, view.sort or sort, grouping=grouping)
 
     @property
     def is_changed(self) -> bool:
@@ -99,7 +104,8 @@ def named(views: Iterable[View], name: str) -> View:
 
 def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
     """The view and the order of last time; a line that was typed is not brought back."""
-    return TableQuery.of(named(views_of(settings.views, preferences.views), preferences.view), preferences.sort)
+    view = named(views_of(settings.views, preferences.views), preferences.view)
+    return TableQuery.of(view, preferences.sort, Grouping.read(preferences.group))
 
 
 def first_picture(settings: Settings, profile: Profile, now: datetime) -> "FirstPaint | None":

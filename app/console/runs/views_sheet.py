@@ -108,7 +108,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
     def _on_entered(self, message: Input.Submitted) -> None:
         name = message.value.strip()
         if name and self._explain():
-            self.dismiss(ViewSettings(name, self._query.line, self._query.sort))
+            self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))
 
     def _explain(self) -> bool:
         """Say what the name means; False: it is taken."""

@@ -1,0 +1,56 @@
+"""Runs in groups on the screen: folded and unfolded, marked across groups, and remembered."""
+
+from tests.console.conftest import SMALL, Scene, Staged
+from tests.console.runs.conftest import cursor_line
+from tests.console.scenes import app_on
+from widgets.cursor_view import HEADER
+
+
+def heads(scene: Scene) -> list[str]:
+    return [line[2:24].strip() for line in scene.lines if line[2:3] in {"▸", "▾"}]
+
+
+async def test_runs_are_grouped_folded_and_marked(staged: Staged) -> None:
+    """The worst group first; enter, a click, `z` and `Z` fold; a range of marks takes the runs between two lines."""
+    async with staged(SMALL) as scene:
+        await scene.press("number_sign")
+        assert [name[2:] for name in heads(scene)] == [
+            "acme/web", "acme/payment-service", "acme/infrastructure", "gitlab:acme/tools", "acme/api"
+        ]  # fmt: skip
+        assert "12 runs  ✗    1 failed" in cursor_line(scene)
+        assert "[All 60]" in scene.text
+
+        await scene.press("j", "enter", "j", "j", "j")
+        assert "▾ acme/payment-service" in scene.text
+        assert "fix/login-timeout" in cursor_line(scene)
+
+        await scene.press("z")
+        assert "▸ acme/payment-service" in cursor_line(scene)
+
+        await scene.press("Z")
+        assert "▾ acme/payment-service" in cursor_line(scene)
+
+        await scene.press("g")
+        await scene.pilot.click("RunTable", offset=(30, HEADER + 11))
+        await scene.pilot.click("RunTable", offset=(30, HEADER + 14), shift=True)
+        await scene.settle()
+        assert len(scene.table.marks) == 3  # The line between the two groups is no run.
+
+
+async def test_groups_are_remembered_with_the_view(staged: Staged) -> None:
+    """A saved view brings its own; others keep those of the table, also in the next console."""
+    async with staged(SMALL) as scene:
+        await scene.press("number_sign", "Z", "ctrl+s", *"Mine", "enter")
+        await scene.press("number_sign", "right_square_bracket")
+        assert "acme/api" not in "".join(heads(scene))
+        assert "main" in "".join(heads(scene))
+
+        app = app_on(scene.app.settings, scene.clock, scene.engine)
+        async with app.run_test(size=SMALL) as pilot:
+            again = Scene(pilot, scene.engine, scene.clock)
+            await again.settle()
+            assert any("main" in head for head in heads(again))
+
+            await again.press("left_square_bracket")
+            assert "[Mine 60]" in again.text
+            assert heads(again)[0].startswith("▾ acme/web")
