@@ -6,6 +6,7 @@ from app.events import LinkChanged
 from storage.records import LinkState, PollOutcome, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
+from tests.waiting import until
 from widgets.cursor_view import HEADER
 from widgets.runs.pane import RunPane
 
@@ -48,7 +49,7 @@ async def test_the_mouse_sorts_and_opens(staged: Staged) -> None:
     async with staged() as scene:
         await scene.pilot.click("RunTable", offset=(20, 0))
         await scene.settle()
-        repositories = [row[17:37].strip() for row in scene.rows]
+        repositories = [row.repository for row in scene.table.rows_on_show]
 
         assert repositories == sorted(repositories)
         assert "repository ↑" in scene.text
@@ -114,5 +115,5 @@ async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, 
 
         await engine.cache.extend_coverage(None, scene.clock(), scene.clock())
         await engine.runs.record(None)
-        await scene.shows("[All 60]")
-        assert "complete" not in scene.text
+        await until(lambda: "complete" not in scene.lines[3])
+        assert "[All 60]" in scene.lines[3]

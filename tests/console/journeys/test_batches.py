@@ -20,7 +20,7 @@ HOSTILE = "fix/[/b]\x1b[2J\u202e" + "long-" * 20
 async def send_three(hand: Hand, service: Service) -> None:
     """Runs like three of them; one is rejected."""
     service.rejects_at = "agent/flaky-retry"
-    for words in ("fix/login-timeout", "agent/dark-mode", "agent/flaky-retry"):
+    for words in ("fix/login", "agent/dark", "agent/flaky"):
         await hand.mark(words)
     await named(hand, "N", "New like this")
     await hand.fill("instructions", "Again on {branch}.")

@@ -58,7 +58,7 @@ async def test_a_run_is_started(walked: Walked, service: Service) -> None:
         await hand.see(NEW_RUN)
         await hand.do("escape", "Close esc")
         await hand.scene.sync()
-        await hand.see("61 runs")
+        await hand.see("[All 61]")
 
         (request,) = service.written
         assert request.json() == {

@@ -24,7 +24,7 @@ async def offered(scene: Scene, text: str) -> list[str]:
     [
         ("status failed", "Status failed", "status:failed"),
         ("acme/web", "Repository acme/web", "repo:acme/web"),
-        ("view stuck", "View Stuck", "[Stuck]"),
+        ("view stuck", "View Stuck", "[Stuck"),
         ("import", "Import (Organizations)", "csv"),
         ("insights", "Go to Insights", "success"),
         ("fix/login", "Branch fix/login", "branch:fix/login"),

@@ -196,7 +196,7 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
         await scene.pilot.press("j", "enter")
         await scene.shows("What is seen cannot be kept")
         await scene.pilot.press("ctrl+o", *"prod", "enter")
-        await scene.shows("60 runs")
+        await scene.shows("[All 60]")
 
 
 async def test_nobody_leaves_while_something_is_sent(fleet_staged: FleetStaged) -> None:

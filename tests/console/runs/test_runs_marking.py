@@ -7,7 +7,7 @@ from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
-from widgets.runs.columns import PlacedColumn, lay_out
+from widgets.runs.columns import PlacedColumn, lay_out, squeezed
 
 
 def marked(scene: Scene) -> list[str]:
@@ -21,7 +21,7 @@ def said(scene: Scene) -> str:
 
 def placed(scene: Scene) -> dict[str, PlacedColumn]:
     """Where the columns stand, by their keys."""
-    layout = lay_out(scene.table.size.width, scene.table.choice.columns)
+    layout = lay_out(scene.table.scrollable_content_region.width, squeezed(scene.table.choice.columns))
     return {each.column.key: each for each in layout.placed}
 
 
@@ -61,17 +61,17 @@ async def test_marks_by_mouse(staged: Staged) -> None:
 async def test_columns_are_chosen_moved_and_stretched_by_keys(staged: Staged) -> None:
     """Enter keeps it for next time."""
     async with staged((140, 40)) as scene:
-        assert titles(scene) == ["status", "repository", "branch", "started"]
+        assert titles(scene) == ["status", "repository", "branch", "started", "took", "run"]
 
         await scene.press("C", *"jjjjjj", "space", "shift+up", "shift+up", "shift+up", "shift+up", "enter")
-        assert titles(scene) == ["status", "repository", "updated", "branch", "started"]
+        assert titles(scene) == ["status", "repository", "updated", "branch", "started", "took", "run"]
         assert scene.app.screen.preferences.now.columns.shown[2] == "updated"
 
         await scene.press("C", "j", "greater_than_sign", "greater_than_sign", "enter")
         assert scene.table.choice.width("repository") is not None
 
         await scene.press("C", "0", "enter")
-        assert titles(scene) == ["status", "repository", "branch", "started"]
+        assert titles(scene) == ["status", "repository", "branch", "started", "took", "run"]
 
 
 async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
@@ -82,7 +82,7 @@ async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
         await pilot.hover("RunTable", offset=(at["branch"].x + 3, 0))
         await pilot.mouse_up("RunTable", offset=(at["branch"].x + 3, 0))
         await scene.settle()
-        assert titles(scene) == ["status", "repository", "started", "branch", "took"]
+        assert titles(scene) == ["status", "repository", "started", "branch", "took", "run"]
         assert "started ↓" in scene.text
 
         edge = placed(scene)["started"].end
