@@ -100,7 +100,7 @@ def host_block(facts: HostFacts, width: int) -> Block:
     room = width - TITLE - cell_len(state) - sum(cell_len(text) for text, _ in under_way)
     both = "  ".join(filter(None, (facts.since, facts.place)))
     said = next((one for one in (both, facts.since) if cell_len(one) <= room), facts.since.partition(" · ")[0])
-    head: list[Piece] = [(fit(facts.title, TITLE), "strong"), (state, tone), (said, "quiet")]
+    head: list[Piece] = [(_name(facts.title), "strong"), (state, tone), (said, "quiet")]
     is_roomy = cell_len(said) <= room
     lines = [apart(head, under_way if is_roomy else (), width)]
     lines += [((line, "quiet"),) for line in wrap(facts.place, width) if said != both]
@@ -113,6 +113,10 @@ def host_block(facts: HostFacts, width: int) -> Block:
     note_tone: Ink = "plain" if facts.badge.tone == "bad" and not facts.is_stale else "quiet"
     lines += [((line, note_tone),) for note in facts.note.splitlines() for line in wrap(note, max(20, width))]
     return Block(tuple(lines), facts.key, leads=facts.leads)
+
+
+def _name(text: str) -> str:
+    return f"{fit(text, TITLE - 1)} "
 
 
 def _state_cells(width: int) -> int:
@@ -186,7 +190,7 @@ def _incident(incident: IncidentFacts, now: datetime, width: int) -> Pieces:
     lasted = f"{span(incident.seconds)} so far" if incident.goes_on else span(incident.seconds)
     failed: Piece = (f"{incident.failed:,} failed", "bad") if incident.failed else ("none failed", "quiet")
     return (
-        (fit(incident.platform, TITLE), "strong" if incident.goes_on else "plain"),
+        (_name(incident.platform), "strong" if incident.goes_on else "plain"),
         (fit(incident.badge.text, _state_cells(width)), incident.badge.tone),
         (f"{clock_time(incident.start, now):<14}", "quiet"),
         (f"{lasted:<14}", "strong" if incident.goes_on else "plain"),
@@ -208,7 +212,7 @@ def poll_blocks(polls: Sequence[PollSpan], now: datetime, width: int) -> Iterato
         badge = _ANSWERED if poll.error_kind is None else _FAILED
         said = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
         line: Pieces = (
-            (fit(safe_text(poll.subject, limit=10), TITLE), "plain"),
+            (_name(safe_text(poll.subject, limit=10)), "plain"),
             (fit(badge.text, _state_cells(width)), badge.tone),
             (f"{clock_time(poll.first_at, now):<14}", "quiet"),
             (safe_text(said, limit=300), "plain" if poll.error_kind else "quiet"),

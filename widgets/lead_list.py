@@ -1,5 +1,6 @@
 """Rows of any height, with a cursor that stays on its row: what they are about opens with enter."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -93,6 +94,7 @@ class LeadList(CursorView):
         """The first line of each block."""
         self._lines: list[Pieces] = []
         self._sought = ""
+        self._told = ("", False)
         self._was_moved = False
         """Until a person moves it, the cursor is on the first row, however many come above it."""
 
@@ -162,7 +164,7 @@ class LeadList(CursorView):
             self.scroll_rows_to(first)
         elif last >= top + self.page:
             self.scroll_rows_to(last - self.page + 1)
-        self.post_message(self.Highlighted())
+        self._tell()
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the clicked row; a double click opens it."""
@@ -220,12 +222,18 @@ class LeadList(CursorView):
             if self.scroll_offset.y:
                 self.scroll_rows_to(self.scroll_offset.y + self._cursor - before)
             self.refresh()
-        self.post_message(self.Highlighted())
+        self._tell()
+
+    def _tell(self) -> None:
+        """Announce another row under the cursor; the same one is laid out each second."""
+        here = ("", False) if self.block is None else (self.block.key, self.block.leads)
+        if here != self._told:
+            self._told = here
+            self.post_message(self.Highlighted())
 
     def _block_at(self, line: int) -> int:
         """The block that a line is in."""
-        found = (at for at in reversed(range(len(self._starts))) if self._starts[at] <= line and self._blocks[at].lines)
-        return next(found, 0)
+        return max(0, bisect_right(self._starts, line) - 1)
 
     def _lines_of(self, line: int) -> range:
         """The lines of the block that a line is in."""

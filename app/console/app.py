@@ -207,7 +207,8 @@ class RunwardenApp(BaseApp[None]):
 
     async def action_back(self) -> None:
         """Go back to what was left, as it was."""
-        await self.navigation.back()
+        if self.current_mode != BETWEEN:
+            await self.navigation.back()
 
     @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:

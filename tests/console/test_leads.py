@@ -68,7 +68,8 @@ def test_a_day_reads_as_a_day() -> None:
     [
         ((0, 0, 0), []),
         ((360, 360, 360), [Figure("", "100%", "6m00s")]),
-        ((80_000, 90_000, 90_000), [Figure("24h", "100%", "22h13m"), Figure("", "100%", "1d01h")]),
+        ((80_000, 90_000, 90_000), [Figure("24h", "100%", "22h13m")]),
+        ((80_000, 180_000, 180_000), [Figure("24h", "100%", "22h13m"), Figure("", "100%", "2d02h")]),
     ],
 )
 def test_uptime_is_said_only_of_what_was_seen(seen: tuple[float, ...], said: list[Figure]) -> None:

@@ -44,7 +44,8 @@ async def read_health(cache: Cache, reader: Reader, now: datetime, ahead: timede
         StorageError: The cache cannot be read.
     """
     since = now - LONGEST_WINDOW
-    hosts = await cache.health()
+    # What is no longer connected comes last.
+    hosts = tuple(sorted(await cache.health(), key=lambda host: not host.connected))
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
     incidents = recent_incidents(pasts, since)
     failed: dict[tuple[str, datetime], tuple[int, datetime | None]] = {}

@@ -117,6 +117,8 @@ WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d",
 SLICES: Final = 288
 """More than most screens have columns; several share a cell."""
 SLICE: Final = timedelta(days=1) / SLICES
+CLEARLY_MORE: Final = 1.25
+"""So many times what was seen of a window must have been seen of a longer one for that to be shown too."""
 NAMED_FROM: Final = 0.5
 """The part of a window that must have been seen before its uptime is called that of the window."""
 FLAPS: Final = 4
@@ -284,11 +286,11 @@ def _remarks(incident: Incident) -> Iterator[str]:
 
 
 def figures(uptimes: Sequence[Uptime]) -> tuple[Figure, ...]:
-    """The uptimes of `WINDOWS`, where they were seen: a longer window of which no more is known is left out."""
+    """The uptimes of `WINDOWS`, where they were seen: a longer window of which hardly more is known is left out."""
     found: list[Figure] = []
     seen_s = 0.0
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
-        if up.share is not None and up.known_s > seen_s:
+        if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
             seen_s = up.known_s
             # Rounded down: 100% means that nothing at all was seen to be wrong.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"

@@ -66,9 +66,13 @@ class HealthScreen(BaseScreen):
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again what changed; each poll of runs ends with the news of our link."""
-        if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere):
+        """Read again what changed; each poll of runs ends with the news of our link. Behind another screen, later."""
+        if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere) and self.is_current:
             self._reader.ask()
+
+    def on_screen_resume(self) -> None:
+        """Read what changed while another screen was on show."""
+        self._reader.ask()
 
     def tick(self, now: datetime) -> None:
         """Move the ages."""
