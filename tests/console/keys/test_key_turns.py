@@ -138,7 +138,7 @@ async def test_keys_typed_before_the_engine_is_there_are_answered_in_order(tmp_p
         await answered(scene.app)
         assert scene.app.current_mode == "runs"
         is_there.set()
-        await scene.shows("Insights", "On this screen", "Write these numbers")
+        await scene.shows("Insights", "On this screen", "Show the last 24 hours")
 
         assert not scene.toasts
 
