@@ -8,7 +8,7 @@ from app.api.errors import NotFoundError, NotOfferedError, RefusedError, Unusabl
 from app.api.requests import run_path
 from app.api.transport import Call, Reply
 from app.api.wire import WireModel, read_body, timestamp
-from storage.records.results import SEVERITIES, Change, LogChunk, ModelUsage, ReportedFinding, RunTurns, Turn
+from storage.records.results import SEVERITIES, Change, LogChunk, ModelUsage, Posting, ReportedFinding, RunTurns, Turn
 
 _ABSENT: Final = frozenset({"run_not_found", "turn_not_found"})
 """What a 404 of the extension says; any other one comes from a service that does not have it."""
@@ -81,9 +81,22 @@ class _TurnBody(WireModel):
         )
 
 
+class _PostingBody(WireModel):
+    kind: str = ""
+    state: str = ""
+    url: str | None = None
+    reason: str | None = None
+
+    def record(self) -> Posting:
+        """The posting, without an address that no browser should open."""
+        is_web = (self.url or "").startswith(("https://", "http://"))
+        return Posting(self.kind, self.state, self.url if is_web else None, self.reason)
+
+
 class _RunTurnsBody(WireModel):
     run_id: str
     turns: list[_TurnBody]
+    postings: tuple[_PostingBody, ...] = ()
 
 
 @contextmanager
@@ -114,7 +127,8 @@ def run_turns(reply: Reply) -> RunTurns:
         UnusableAnswerError: The answer cannot be read.
     """
     body = read_body(_RunTurnsBody, reply.body)
-    return RunTurns(body.run_id, tuple(sorted((turn.record() for turn in body.turns), key=lambda turn: turn.number)))
+    turns = sorted((turn.record() for turn in body.turns), key=lambda turn: turn.number)
+    return RunTurns(body.run_id, tuple(turns), postings=tuple(one.record() for one in body.postings))
 
 
 def log_call(run_id: str, turn: int, offset: int, wait_s: int) -> Call:

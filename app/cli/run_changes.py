@@ -192,17 +192,11 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
 
 @click.command("open", cls=FactCommand, short_help="Open a run in the browser.")
 @click.argument("run_id")
+@click.option("--pull-request", "pull", is_flag=True, help="Open the pull or merge request that the service opened.")
 @async_command
-async def open_(invocation: Invocation, *, run_id: str) -> int:
+async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     """Open a run in the browser, by the address that `console.run_url` gives; print that address."""
-    template = invocation.settings().console.run_url
-    if not template:
-        raise failed(
-            "config", 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
-        )
-    async with invocation.engine(needs_token=False) as engine:
-        run = await RunLookup(engine).named(run_id)
-    address = run_address(template, run)
+    address = await (_pull_request if pull else _address)(invocation, run_id)
     import webbrowser  # It looks for every installed browser: not before one is needed.
 
     is_open = webbrowser.open(address)
@@ -210,6 +204,24 @@ async def open_(invocation: Invocation, *, run_id: str) -> int:
     if not is_open:
         invocation.output.note("There is no browser here.")
     return Exit.DONE
+
+
+async def _address(invocation: Invocation, run_id: str) -> str:
+    template = invocation.settings().console.run_url
+    if not template:
+        raise failed(
+            "config", 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
+        )
+    async with invocation.engine(needs_token=False) as engine:
+        return run_address(template, await RunLookup(engine).named(run_id))
+
+
+async def _pull_request(invocation: Invocation, run_id: str) -> str:
+    async with opened(invocation, run_id) as (results, detail):
+        told = had(await results.turns(detail))
+    if told.pull_request is None:
+        raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}.")
+    return told.pull_request
 
 
 _ORIGINS: Final = {"git": "git", "service": "the service's results"}

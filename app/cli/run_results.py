@@ -51,6 +51,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
         "turns": [_turn_document(each) for each in turns],
         "source": told.source,
         "note": told.note,
+        "postings": [asdict(each) for each in told.postings],
     }
     run = detail.run
     pairs = [("run_id", run.run_id), ("status", run.status), ("repository", run.repository.label)]
@@ -58,6 +59,8 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     if output.format is Format.TABLE:
         for each in turns:
             _tell_turn(output, each)
+        for posting in told.told:
+            output.text(safe_text(str(posting)))
         output.note(told.note)
     return Exit.DONE
 

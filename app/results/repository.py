@@ -233,9 +233,15 @@ def pull_number(raw_json: str) -> int | None:
     for value in _values(run):
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
             return value
-        if isinstance(value, str) and (found := _NUMBER.search(value)):
-            return int(found[1])
+        if found := number_in(value):
+            return found
     return None
+
+
+def number_in(address: object) -> int | None:
+    """The number at the end of a pull request's address."""
+    found = _NUMBER.search(address) if isinstance(address, str) else None
+    return int(found[1]) if found else None
 
 
 def _values(run: object) -> Iterator[object]:

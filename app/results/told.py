@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from app.results.repository import pull_number
+from app.results.repository import number_in, pull_number
 from app.results.service import NOT_OFFERED, ServiceExtension
 from storage.records import Run, RunDetail
 from storage.records.results import RunTurns
@@ -55,7 +55,7 @@ def figures(detail: RunDetail, told: RunTurns | None) -> RunFigures:
         turns=max((turn.number for turn in turns), default=detail.turns),
         additions=_sum(added),
         deletions=_sum(removed),
-        pull=pull_number(detail.run.raw_json),
+        pull=number_in(told.pull_request if told is not None else None) or pull_number(detail.run.raw_json),
     )
 
 

@@ -19,7 +19,7 @@ from service.api.errors import ApiError, bad_request, documented
 from service.api.runs import no_run, run_body
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
-from service.store import audit, runs, turn_files, turns, usage
+from service.store import audit, postings, runs, turn_files, turns, usage
 from service.store.results import DiffKind
 from service.store.runs import FINAL, Run
 from service.store.turn_files import FINDINGS, Key
@@ -83,10 +83,23 @@ class RunBody(BaseModel):
     updated_at: str
 
 
+class PostingBody(BaseModel):
+    """Something that the code host shows of a run, or is to show."""
+
+    kind: str
+    state: str
+    turn: int
+    commit: str | None
+    url: str | None
+    reason: str | None
+    posted_at: str | None
+
+
 class RunResultsBody(RunBody):
     """A run with its turns."""
 
     turns: list[TurnBody]
+    postings: list[PostingBody]
 
 
 def _integer(name: str, most: int | None, text: str) -> dict[str, Any]:
@@ -116,8 +129,9 @@ def read_run(run_id: str, context: Services, caller: Administrator) -> dict[str,
         found = turns.of(connection, run_id)
         used = usage.of_turns(connection, run_id)
         remarks = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
+        posted = [one.document() for one in postings.of_run(connection, run_id)]
     told = [_turn_body(turn, used.get(turn.number), remarks.get(turn.number)) for turn in found]
-    return run_body(run) | {"turns": told}
+    return run_body(run) | {"turns": told, "postings": posted}
 
 
 def _turn_body(turn: Turn, used: Figures | None, findings: bytes | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from service.cli.deletion import delete_run
 from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
 from service.setup import SetupError
-from service.store import runs, turns
+from service.store import postings, runs, turns
 from service.store.results import Results
 from service.store.runs import Run
 from service.store.turns import Turn
@@ -67,6 +67,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     with admin.read() as connection:
         run = _found(connection, run_id)
         found = [turn for turn in turns.of(connection, run_id) if number in {None, turn.number}]
+        posted = [one.document() for one in postings.of_run(connection, run_id)]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
         results = Results(admin.folder)
@@ -78,7 +79,10 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         documents = [one | {what: text} for one, text in zip(documents, kept, strict=True)]
         texts = [text or _absence(turn, what) for turn, text in zip(found, kept, strict=True)]
     head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
-    admin.show(head | {"turns": documents}, texts)
+    texts += (
+        [] if what else [f"{one['kind']}  {one['state']}  {one['url'] or ''}  {one['reason'] or ''}" for one in posted]
+    )
+    admin.show(head | {"turns": documents, "postings": posted}, texts)
 
 
 def _absence(turn: Turn, what: str) -> str:

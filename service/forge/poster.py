@@ -56,6 +56,12 @@ class Poster:
         self._rests: dict[tuple[str, str], int] = {}
         """Until when (microseconds) an organization's forge is left alone, as it asked for, or does not answer."""
 
+    def recover(self) -> None:
+        """Take up what a dead worker had claimed: SQLite has one worker at a time; elsewhere its claims run out."""
+        if self._database.is_sqlite:
+            with self._database.write() as connection:
+                postings.release_all(connection)
+
     def post_due(self, is_stopping: Callable[[], bool] = lambda: False) -> int:
         """Post what is due and not claimed; return how much was tried."""
         with self._database.read() as connection:
@@ -149,6 +155,7 @@ class PostingThread:
 
     def start(self) -> None:
         """Begin."""
+        self._poster.recover()
         self._thread.start()
 
     def close(self) -> None:

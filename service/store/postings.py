@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
 
+from service.clock import rfc3339
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
@@ -47,6 +48,12 @@ class Posting:
     url: str | None
     memory: dict[str, Any] | None
     """What the next posting of the same has to know; None: nothing yet."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as the API and the command line tell it."""
+        told = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
+        at = None if self.posted_at is None else rfc3339(self.posted_at)
+        return told | {"commit": self.subject or self.wanted.get("commit"), "posted_at": at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,11 @@ def claim(connection: sa.Connection, posting: Posting, now: int, *, until: int) 
     ready = (postings.c.state == WAITING, postings.c.version == posting.version, postings.c.claimed_until <= now)
     taken = sa.update(postings).where(*_same(posting), *ready)
     return connection.execute(taken.values(claimed_until=until, attempts=postings.c.attempts + 1)).rowcount > 0
+
+
+def release_all(connection: sa.Connection) -> None:
+    """Give up every claim: those who made them are dead."""
+    connection.execute(sa.update(postings).where(postings.c.claimed_until > 0).values(claimed_until=0))
 
 
 def put_off(connection: sa.Connection, posting: Posting, until: int) -> None:

@@ -78,6 +78,25 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Posting:
+    """What the run's code host shows of it, or is to show."""
+
+    kind: str
+    """`pull_request`, `review` or `status`; others as the service names them."""
+    state: str
+    """`waiting`, `posted` or `refused`; others as the service names them."""
+    url: str | None = None
+    reason: str | None = None
+    """Why it is not posted; of a posted one, what is to be known of it."""
+
+    def __str__(self) -> str:
+        kind = self.kind.replace("_", " ")
+        state = {"waiting": "not posted yet", "posted": "", "refused": "not posted"}.get(self.state, self.state)
+        told = " · ".join(filter(None, (state, self.url, self.reason)))
+        return f"{kind}: {told}" if told else kind
+
+
+@dataclass(frozen=True, slots=True)
 class RunTurns:
     """The turns of a run, oldest first."""
 
@@ -86,6 +105,17 @@ class RunTurns:
     source: Source = "service"
     note: str = ""
     """How they were told apart, where that leaves a doubt."""
+    postings: tuple[Posting, ...] = ()
+
+    @property
+    def pull_request(self) -> str | None:
+        """The address of the run's pull request."""
+        return next((one.url for one in self.postings if one.kind == "pull_request" and one.url), None)
+
+    @property
+    def told(self) -> tuple[Posting, ...]:
+        """The postings worth a line: the pull request, and whatever is not there."""
+        return tuple(one for one in self.postings if one.kind == "pull_request" or one.state != "posted")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,26 @@ async def test_turns_come_in_order_with_what_is_known(client: Client, server: Fa
     assert (told.turns[1].commit, told.turns[1].usage, told.turns[1].findings) == (None, None, None)
 
 
+async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client, server: FaultServer) -> None:
+    """What is not there is worth a line, and says why; a status that is there is not."""
+    url = "https://github.example/acme/api/pull/7"
+    posted = [
+        {"kind": "status", "state": "posted"},
+        {"kind": "pull_request", "state": "posted", "url": url, "reason": "pull request 7 is closed"},
+        {"kind": "review", "state": "refused", "url": "javascript:alert(1)", "reason": "no token"},
+        {"kind": "odd", "state": "waiting"},
+    ]
+    server.script(Respond(200, TURNS | {"postings": posted}), Respond(200, TURNS))
+    told, bare = await client.run_detail("run_1"), await client.run_detail("run_1")
+
+    assert [str(one) for one in told.told] == [
+        f"pull request: {url} · pull request 7 is closed",
+        "review: not posted · no token",
+        "odd: not posted yet",
+    ]
+    assert (told.pull_request, bare.pull_request, bare.postings) == (url, None, ())
+
+
 async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: FaultServer) -> None:
     """The log's place and the diff's commits are in headers; the bytes are as they came."""
     server.script(

@@ -123,6 +123,8 @@ class ConversationPart(Part):
             source = "from the service" if subject.turns and subject.turns.source == "service" else "from git"
             note = f"{source} · {safe_text(subject.turns.note)}" if subject.turns and subject.turns.note else source
             lines += facts.heading("Conversation", note) + turn_lines(turns, now, as_of, width)
+            postings = subject.turns.told if subject.turns is not None else ()
+            lines += [facts.line((safe_text(str(each)), facts.QUIET)) for each in postings]
         if not turns or (view.turns and any(turn.instructions is None for turn in turns)):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
         if subject.lacking:

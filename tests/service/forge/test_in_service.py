@@ -1,0 +1,138 @@
+"""From a run to its pull request, with the real service: pushed over HTTP, posted by the worker, and no token lost."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fault_server import Drop, Received, Respond
+from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.service.forge.github import GitHubServer
+from tests.service.git_hosts import GitHttpHost
+from tests.service_process import git, make_repository
+from tests.waiting import eventually
+
+TOKEN = "forge-t0ken-of-the-service"
+SNOOP = """
+import os, pathlib, subprocess, sys, json
+task = json.load(sys.stdin)
+seen = [f"{name}={value}" for name, value in os.environ.items()]
+for place in pathlib.Path("/proc").glob("[0-9]*/*") if "look" in task["instructions"] else ():
+    if place.name in ("environ", "cmdline"):
+        try:
+            seen.append(place.read_bytes().decode("utf-8", "replace").replace(chr(0), " "))
+        except OSError:
+            pass
+seen.append(subprocess.run(["git", "config", "--list", "--show-origin"], capture_output=True, text=True).stdout)
+pathlib.Path("seen.txt").write_text("\\n".join(seen))
+print("\\n".join(seen))
+if "workflow" in task["instructions"]:
+    pathlib.Path(".github/workflows").mkdir(parents=True)
+    pathlib.Path(".github/workflows/ci.yml").write_text("on: push")
+"""
+
+
+@pytest.fixture
+def forge() -> Iterator[GitHubServer]:
+    """A GitHub that takes the token and knows every commit."""
+    with closing(GitHubServer()) as server:
+        server.accounts = {TOKEN: "runwarden-bot"}
+        yield server
+
+
+@pytest.fixture
+def house(forge: GitHubServer, start: Callable[..., Api], tmp_path: Path) -> Iterator[Callable[[str], Api]]:
+    """`house(sandbox)` starts a service whose one repository is served over HTTP, by token only."""
+    made = make_repository(tmp_path / "git" / "acme" / "api", {"README.md": "# api\n"})
+    with closing(GitHttpHost(tmp_path / "git", TOKEN)) as host:
+        script = tmp_path / "snoop.py"
+        script.write_text(SNOOP, "utf-8")
+        agent = {"name": "scribe", "argv": ["{python}", str(script)]}
+        connected = {"platform": "github", "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
+        address = f"{host.url}/{made.relative_to(tmp_path / 'git')}"
+        organization = {
+            "name": "Acme",
+            "tokens": [{"alias": "tests"}],
+            "hosts": [connected],
+            "repositories": [{"name": "api", "platform": "github", "path": "acme/api", "url": address}],
+        }
+        setup = {
+            "organizations": [organization],
+            "agents": [agent | {"on_completion": {"pull_request": "ready", "status": True}}],
+        }
+
+        def refresh(_: Received) -> None:
+            lines = git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads", cwd=made).splitlines()
+            forge.branches = dict(line.split(" ") for line in lines)
+
+        forge.before = refresh
+
+        def begin(sandbox: str) -> Api:
+            settings = f'[execution]\nsandbox = "{sandbox}"\n[forge]\nretry_s = 0.1\n'
+            return start(setup=setup, settings=settings, environment={"FORGE_TOKEN": TOKEN})
+
+        yield begin
+
+
+def results(api: Api, run_id: str) -> dict[str, Any]:
+    return dict(api.get(f"/external/runs/{run_id}").json())
+
+
+def posted(api: Api, run_id: str) -> bool:
+    found = results(api, run_id)["postings"]
+    return bool(found) and all(one["state"] == "posted" for one in found)
+
+
+@pytest.mark.parametrize("sandbox", [pytest.param("require", marks=NEEDS_SANDBOX)])
+def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
+    house: Callable[[str], Api], forge: GitHubServer, sandbox: str
+) -> None:
+    """Neither in the environment, /proc, configuration, log, diff and commit, nor in what is told and posted."""
+    api = house(sandbox)
+    run_id = api.start("look around")
+    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
+    eventually(lambda: posted(api, run_id), "the results are posted")
+    told = results(api, run_id)
+    kept = [api.get(f"/external/runs/{run_id}/{what}").text for what in ("turns/1/log", "turns/1/diff")]
+    (request,) = forge.pulls
+    branch = told["branch_name"]
+    refused = api.start("write a workflow")
+    api.ended(refused)
+    turn = results(api, refused)["turns"][0]
+
+    assert (request["draft"], request["head"]["ref"], request["base"]["ref"]) == (False, branch, "main")
+    assert forge.shown(forge.branches[branch]) == {"runwarden/scribe": "success"}
+    assert {one["kind"]: one["url"] for one in told["postings"]}["pull_request"] == request["html_url"]
+    assert "GIT_WORK_TREE" in kept[1], "the agent looked"
+    told_all = [*kept, json.dumps([told, forge.pulls, forge.statuses]), api.service.log]
+    assert [one for one in told_all if TOKEN in one] == []
+    assert "[masked]" not in kept[0], "there was nothing to mask"
+    assert "protected by '.github/workflows/'" in turn["reason"]
+    assert results(api, refused)["branch_name"] not in forge.branches
+    assert len(forge.pulls) == 1
+
+
+def test_a_worker_killed_between_push_and_answer_opens_one_pull_request(
+    house: Callable[[str], Api], forge: GitHubServer
+) -> None:
+    """Kill -9 as the pull request was made and nobody heard of it: the next start finds it by its head."""
+    api = house("none")
+
+    def kill(received: Received) -> Respond | Drop | None:
+        if received.method == "POST" and received.path.endswith("/pulls"):
+            forge.after = lambda _: None
+            api.service.process.kill()
+            return Drop()
+        return None
+
+    forge.after = kill
+    run_id = api.start("write it down")
+    eventually(lambda: len(forge.pulls) == 1, "the pull request is made", 60)
+    api.service.ended()
+    api.service.restart()
+    eventually(lambda: posted(api, run_id), "the results are posted")
+
+    assert len(forge.pulls) == 1
