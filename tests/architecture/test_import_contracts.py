@@ -42,6 +42,10 @@ BREACHES = {
     ),
     "The service imports nothing of ours": ("service/settings.py", "import storage.records"),
     "Nothing imports the service: it is another process": ("app/demo/__init__.py", "import service.settings"),
+    "What runs agents knows no forge: its tokens are used by service.forge, outside of any turn": (
+        "service/execution/turn.py",
+        "import service.forge.client",
+    ),
     "Only app.api speaks HTTP": ("app/sync/runs.py", "import httpx"),
     "Only app.schedule knows APScheduler": ("app/engine.py", "import apscheduler.schedulers"),
     "Only storage opens SQLite; the service uses SQLAlchemy": ("app/polling.py", "import sqlite3"),
