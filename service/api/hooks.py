@@ -34,7 +34,9 @@ async def receive(platform: str, request: Request, context: Services) -> Respons
     given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
         raw = await read_bytes(request, context.settings.triggers.body_bytes)
-        decisions = await context.parsing.run(partial(_decide, context, platform, given, raw, secrets))
+        # Large bodies are read off the loop, and decided on where a slow database holds up nothing else.
+        delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
+        decisions = [] if delivery is None else await run_in_threadpool(_decide, context, delivery)
     except ApiError as error:
         _count(context, platform, error.error_code)
         raise
@@ -57,9 +59,9 @@ def _secrets(context: Context, platform: str) -> dict[str, str]:
     return {name: secret for name in names if (secret := os.environ.get(name))}
 
 
-def _decide(
+def _read(
     context: Context, platform: str, headers: dict[str, str], raw: bytes, secrets: dict[str, str]
-) -> list[Decision]:
+) -> Delivery | None:
     proven = events.authentic(platform, headers, raw, secrets)
     if not proven:
         raise ApiError(401, "invalid_signature", "the delivery is not signed with the secret of this webhook")
@@ -68,10 +70,12 @@ def _decide(
     except events.PayloadError as error:
         raise bad_request("invalid_payload", str(error)) from error
     if event is None:
-        return []
-    delivery = Delivery(
-        platform, events.delivery_id(platform, headers, raw), event, proven, trace_parent=context.tracer.parent()
-    )
+        return None
+    name = events.delivery_id(platform, headers, raw)
+    return Delivery(platform, name, event, proven, trace_parent=context.tracer.parent())
+
+
+def _decide(context: Context, delivery: Delivery) -> list[Decision]:
     try:
         return Receiver(context.database, context.settings, context.clock).receive(delivery)
     except UnknownRepositoryError as error:

@@ -40,6 +40,10 @@ BREACHES = {
         "service/__init__.py",
         "import app.text",
     ),
+    "Deliveries are decided on from what they say and the database: service.triggers asks no one else": (
+        "service/triggers/rules.py",
+        "import service.hosts.http",
+    ),
     "The service imports nothing of ours": ("service/settings.py", "import storage.records"),
     "Nothing imports the service: it is another process": ("app/demo/__init__.py", "import service.settings"),
     "What runs agents knows no forge: its tokens are used by service.forge, outside of any turn": (

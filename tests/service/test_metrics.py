@@ -1,5 +1,6 @@
 """Metrics: what /metrics says is what the database holds at that moment, and only the operator's token opens it."""
 
+import json
 import re
 import shutil
 import socket
@@ -286,11 +287,18 @@ def test_promtool_accepts_what_ships_and_the_alerts_fire(configured: Path, argum
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def panels() -> list[str]:
+    """What the dashboard that ships asks for."""
+    dashboard = json.loads((SHIPPED.parent / "grafana" / "runwarden-service.json").read_text("utf-8"))
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
 @PROMETHEUS
 def test_every_metric_of_an_alert_is_one_that_the_service_has(target: tuple[Api, str]) -> None:
-    """An alert on a name that does not exist would never fire."""
-    _, url = target
-    rules = (SHIPPED / "service.rules.yml").read_text("utf-8")
+    """An alert or a panel on a name that does not exist would never show anything."""
+    api, url = target
+    api.get("/external/runs")
+    rules = (SHIPPED / "service.rules.yml").read_text("utf-8") + " ".join(panels())
     text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
     named = set(re.findall(r"\brunwarden_[a-z_]+", rules))
 
@@ -326,10 +334,12 @@ def test_a_real_prometheus_scrapes_the_service(target: tuple[Api, str], configur
         eventually(lambda: bool(answer("query", query="runwarden_places == 2").get("result")), "it scrapes the places")
         (seen,) = answer("targets")["activeTargets"]
         alerts = answer("rules")["groups"][0]["rules"]
+        usable = {answer("query", query=expr).get("resultType") for expr in panels()}
     finally:
         server.terminate()
         server.wait()
 
     assert (seen["health"], seen["lastError"]) == ("up", "")
     assert {alert["health"] for alert in alerts} <= {"ok", "unknown"}
+    assert usable == {"vector"}
     assert len(alerts) == (SHIPPED / "service.rules.yml").read_text("utf-8").count("alert:")
