@@ -30,6 +30,7 @@ class Invocation:
     stdin: Literal["task", "instructions", "nothing"]
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
     settings: str | None = None
     hidden: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
@@ -75,6 +76,7 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Invo
         "instructions" if preset.is_prompted else "nothing",
         {**proxied, **_replaced(variables, values)},
         preset.folders,
+        preset.sealed,
         preset.settings,
         () if options.trust_repository else preset.hidden,
         preset.left_behind,

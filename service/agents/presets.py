@@ -41,6 +41,8 @@ class Preset:
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     """What has to be there in its home."""
+    sealed: tuple[str, ...] = ()
+    """Folders of its home that it cannot write to: it would install something there."""
     settings: str | None = None
     """A file that it gets, read-only."""
     untrusted: tuple[str, ...] = ()
@@ -147,6 +149,8 @@ PRESETS: Final = {
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
         },
+        # At each start it installs a package for plugins into the folder of its configuration, unless it cannot write.
+        sealed=(".config/opencode",),
         untrusted_environment={"OPENCODE_DISABLE_PROJECT_CONFIG": "1"},
         hidden=("opencode.json", "opencode.jsonc", ".opencode"),
         listener=outcome.opencode,

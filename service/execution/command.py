@@ -205,7 +205,9 @@ class AgentCommand:
                 f"the repository holds {hidden[0]}, which the agent would execute: install bubblewrap, or set "
                 "trust_repository = true for this agent"
             )
-        return View(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden)
+        # An earlier turn may have put a link into the home, and bubblewrap would make the folder where it leads.
+        sealed = tuple(name for name in self.invocation.sealed if not _leads_away(self.home, name))
+        return View(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden, sealed)
 
     def _hidden(self) -> Iterator[str]:
         """Yield what is there of the repository's configuration that must not be obeyed.
@@ -215,7 +217,7 @@ class AgentCommand:
         """
         for name in self.invocation.hidden:
             place = self.workspace.tree / name
-            if any(one.is_symlink() for one in (place, *place.parents[: len(Path(name).parts) - 1])):
+            if _leads_away(self.workspace.tree, name):
                 raise AgentFailedError(
                     f"the repository's {name} is a link, and the agent would execute what it says: make it a file, "
                     "or set trust_repository = true for this agent"
@@ -257,3 +259,9 @@ def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | N
     cache = folder.caches / organization_id / ids.address_key(agent.key)
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     return cache
+
+
+def _leads_away(folder: Path, name: str) -> bool:
+    """Whether a name in a folder is a link, or behind one."""
+    place = folder / name
+    return any(one.is_symlink() for one in (place, *place.parents[: len(Path(name).parts) - 1]))

@@ -57,6 +57,8 @@ class View:
     """Of its loopback, with the socket that each leads to."""
     hidden: tuple[str, ...] = ()
     """What it does not see of its checkout."""
+    sealed: tuple[str, ...] = ()
+    """What it cannot write to of its home."""
 
 
 class NoSandboxError(Exception):
@@ -109,6 +111,8 @@ class Sandbox:
         writable |= {} if view.cache is None else {view.cache: INSIDE.cache}
         for path, place in writable.items():
             mounts += ["--bind", str(path), place]
+        for name in view.sealed:
+            mounts += ["--ro-bind", str(workspace.sealed), f"{INSIDE.home}/{name}"]
         for name in view.hidden:
             mounts += ["--ro-bind", str(workspace.nothing_like(name)), f"{INSIDE.tree}/{name}"]
         if view.doors is not None:

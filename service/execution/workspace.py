@@ -57,6 +57,8 @@ class Workspace:
         self.doors = root / "doors"
         """The sockets that lead out of the sandbox; made where there are any."""
         self._nothing = root / "nothing"
+        self.sealed = self._nothing / "sealed"
+        """Shown in place of folders that a program must not write to."""
         self.left_behind: tuple[str, ...] = ()
         """Patterns of what the agent's program writes for itself: never committed."""
         self.ours = root / "commit.git"
@@ -65,8 +67,10 @@ class Workspace:
     def create(self, task: dict[str, Any]) -> None:
         """Make the folders and write the task down."""
         folders = (self.tree, self.home, self.git_home, self.temporary, self.shared, self.result_file.parent)
-        for folder in (*folders, self._nothing / "folder"):
+        for folder in (*folders, self._nothing / "folder", self.sealed):
             folder.mkdir(mode=0o700, parents=True)
+        # A program that keeps one there would otherwise fail to write it.
+        (self.sealed / ".gitignore").touch()
         self.task_file.write_text(json.dumps(task), "utf-8")
         self.conversation_file.write_text(json.dumps(task["conversation"], indent=1), "utf-8")
         self.instructions_file.write_bytes(f"{task['instructions']}\n".encode("utf-8", "replace"))

@@ -144,6 +144,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "mails": "made with their invitation",
         "trials": "made with their organization",
         "audit": "random ids",
+        "deliveries": "decided on one after the other: test_processes_on_one_database_decide_once",
         "deletions": "inserted unless it is there",
         "rate_limits": "inserted unless it is there, then updated",
     }
