@@ -29,6 +29,9 @@ for place in pathlib.Path("/proc").glob("[0-9]*/*") if "look" in task["instructi
 seen.append(subprocess.run(["git", "config", "--list", "--show-origin"], capture_output=True, text=True).stdout)
 pathlib.Path("seen.txt").write_text("\\n".join(seen))
 print("\\n".join(seen))
+pathlib.Path(".runwarden").mkdir()
+finding = {"path": "seen.txt", "line": 1, "title": "Look, @all: " + task["instructions"]}
+pathlib.Path(".runwarden/findings.json").write_text(json.dumps({"version": 1, "findings": [finding]}))
 if "workflow" in task["instructions"]:
     pathlib.Path(".github/workflows").mkdir(parents=True)
     pathlib.Path(".github/workflows/ci.yml").write_text("on: push")
@@ -40,6 +43,7 @@ def forge() -> Iterator[GitHubServer]:
     """A GitHub that takes the token and knows every commit."""
     with closing(GitHubServer()) as server:
         server.accounts = {TOKEN: "runwarden-bot"}
+        server.diff = {"seen.txt": {1}}
         yield server
 
 
@@ -61,7 +65,7 @@ def house(forge: GitHubServer, start: Callable[..., Api], tmp_path: Path) -> Ite
         }
         setup = {
             "organizations": [organization],
-            "agents": [agent | {"on_completion": {"pull_request": "ready", "status": True}}],
+            "agents": [agent | {"on_completion": {"pull_request": "ready", "review": True, "status": True}}],
         }
 
         def refresh(_: Received) -> None:
@@ -106,8 +110,11 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
     assert (request["draft"], request["head"]["ref"], request["base"]["ref"]) == (False, branch, "main")
     assert forge.shown(forge.branches[branch]) == {"runwarden/scribe": "success"}
     assert {one["kind"]: one["url"] for one in told["postings"]}["pull_request"] == request["html_url"]
+    assert [one["comments"]["nodes"][0]["body"].partition("\n")[0] for one in forge.threads] == [
+        "**minor**: Look, @\u200ball: look around"
+    ]
     assert "GIT_WORK_TREE" in kept[1], "the agent looked"
-    told_all = [*kept, json.dumps([told, forge.pulls, forge.statuses]), api.service.log]
+    told_all = [*kept, json.dumps([told, forge.pulls, forge.statuses, forge.reviews, forge.threads]), api.service.log]
     assert [one for one in told_all if TOKEN in one] == []
     assert "[masked]" not in kept[0], "there was nothing to mask"
     assert "protected by '.github/workflows/'" in turn["reason"]
@@ -115,14 +122,15 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
     assert len(forge.pulls) == 1
 
 
-def test_a_worker_killed_between_push_and_answer_opens_one_pull_request(
-    house: Callable[[str], Api], forge: GitHubServer
+@pytest.mark.parametrize("what", ["pulls", "reviews"])
+def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
+    house: Callable[[str], Api], forge: GitHubServer, what: str
 ) -> None:
-    """Kill -9 as the pull request was made and nobody heard of it: the next start finds it by its head."""
+    """Kill -9 as the request was done and nobody heard of it: the next start finds it by its head, or its marks."""
     api = house("none")
 
     def kill(received: Received) -> Respond | Drop | None:
-        if received.method == "POST" and received.path.endswith("/pulls"):
+        if received.method == "POST" and received.path.endswith(f"/{what}"):
             forge.after = lambda _: None
             api.service.process.kill()
             return Drop()
@@ -130,9 +138,9 @@ def test_a_worker_killed_between_push_and_answer_opens_one_pull_request(
 
     forge.after = kill
     run_id = api.start("write it down")
-    eventually(lambda: len(forge.pulls) == 1, "the pull request is made", 60)
+    eventually(lambda: len(getattr(forge, what)) == 1, "it is made", 60)
     api.service.ended()
     api.service.restart()
     eventually(lambda: posted(api, run_id), "the results are posted")
 
-    assert len(forge.pulls) == 1
+    assert (len(forge.pulls), len(forge.reviews), len(forge.threads)) == (1, 1, 1)
