@@ -29,7 +29,7 @@ def root() -> Iterator[logging.Logger]:
     """The root logger, as it was afterwards."""
     found = logging.getLogger()
     handlers, level, hook = found.handlers[:], found.level, threading.excepthook
-    # A library may have left it on, from before pytest took the warnings over: then nothing would be captured here.
+    # A process takes the warnings over once: left on by an earlier test, nothing would be captured here.
     logging.captureWarnings(capture=False)
     yield found
     found.handlers[:] = handlers

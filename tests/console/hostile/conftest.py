@@ -1,6 +1,8 @@
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,16 @@ CALM = re.compile(
 """All that the console sends when nobody troubles it: places, the window's title kept, keys, and modes."""
 
 
+EACH = """
+import json, sys
+from app.__main__ import main
+for arguments in json.loads(sys.argv[1]):
+    print("= ended with", main(arguments), "=", flush=True)
+"""
+"""One command after the other in one process: each start of an interpreter costs more than the command."""
+ENDED = re.compile(rb"= ended with (\d+) =\r\n")
+
+
 @pytest.fixture
 def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     """Opens the console on a service's address, on a terminal."""
@@ -31,6 +43,7 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         *,
         folder: str = "data",
         arguments: tuple[str, ...] = (),
+        program: str | None = None,
         config: str = "[notify]\nbell = false\n",
         **more: str,
     ) -> Terminal:
@@ -45,13 +58,29 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         }
         # Our own bell would be taken for a foreign one.
         (tmp_path / "config.toml").write_text(config)
-        terminal = Terminal(["-m", "app", *arguments], env)
+        terminal = Terminal([*(("-m", "app") if program is None else ("-c", program)), *arguments], env)
         opened.append(terminal)
         return terminal
 
     yield start
     for terminal in opened:
         terminal.close()
+
+
+@pytest.fixture
+def prints(terminals: Callable[..., Terminal]) -> Callable[..., list[tuple[bytes, int]]]:
+    """Runs commands on one terminal; what it was sent by each, and its exit status."""
+
+    def run(base_url: str, commands: Sequence[Sequence[str]], **how: Any) -> list[tuple[bytes, int]]:
+        terminal = terminals(base_url, program=EACH, arguments=(json.dumps(commands),), **how)
+        assert terminal.end() == 0, terminal.seen[-2000:]
+        *parts, rest = ENDED.split(terminal.seen)
+        assert rest == b""
+        found = list(zip(parts[::2], map(int, parts[1::2]), strict=True))
+        assert len(found) == len(commands)
+        return found
+
+    return run
 
 
 def foreign(data: bytes, calm: re.Pattern[str] = CALM) -> list[Piece]:
