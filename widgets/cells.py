@@ -38,6 +38,12 @@ def joined(parts: Sequence[str], width: int) -> str:
     return text
 
 
+def beside(name: str, about: Sequence[str], width: int, least: int = 20) -> tuple[str, str]:
+    """A name and what is said of it, in this many cells: the name gives way, but for its least."""
+    told = joined(about, max(1, width - min(cell_len(name), least)))
+    return shorten(name, max(1, width - cell_len(told)), "middle"), told
+
+
 def _head(text: str, width: int) -> str:
     """The longest beginning that takes at most `width` cells."""
     head = text[:width]

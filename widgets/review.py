@@ -13,7 +13,7 @@ from textual.strip import Strip
 from app.text import SafeText, safe_text
 from storage.records.results import Finding, Severity
 from widgets.badges import Tone
-from widgets.cells import fit, shorten
+from widgets.cells import beside, fit, shorten
 from widgets.line_table import Line
 from widgets.text_view import Piece, TextView, safe_line
 
@@ -70,11 +70,11 @@ class ReviewView(TextView):
     def __init__(self) -> None:
         super().__init__()
         self._lines: Sequence[ReviewLine] = ()
-        self._about = ""
+        self._about: tuple[str, Sequence[str]] = "", ()
 
-    def tell(self, about: str) -> None:
-        """Say this above the lines."""
-        self._about = about
+    def tell(self, name: str, about: Sequence[str]) -> None:
+        """Say above the lines which review it is, and what there is to know of it."""
+        self._about = name, about
         self.repaint_header()
 
     def take(self, lines: Sequence[ReviewLine]) -> None:
@@ -100,7 +100,8 @@ class ReviewView(TextView):
 
     def head(self) -> Sequence[Piece]:
         """Which review it is."""
-        return (Piece(self._about, "quiet"),)
+        name, about = beside(*self._about, self.scrollable_content_region.width - 4)
+        return Piece(f" {name}", "accent"), Piece(f"   {about}", "quiet")
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A line."""

@@ -119,7 +119,7 @@ async def test_the_head_tells_what_matters_most_in_the_room_there_is() -> None:
     view = DiffView()
     view.call_later(view.show, rows_of(patch), (), ("since merge base with main", "+4 -5", "a note " * 20, "from git"))
     async with staged(view, (80, 24)) as (app, _):
-        assert re.search(r"1/3  src/.*….*name.py   since merge base with main · \+4 -5$", app.lines[0]), app.lines[0]
+        assert re.search(r"1/3  src/.*….*name.py   since merge base with main · \+4 -5 · from git$", app.lines[0])
 
 
 async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from re import Pattern
 from typing import ClassVar, Final
 
-from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
 from storage.records.results import ChangedFile
-from widgets.cells import joined, shorten
+from widgets.cells import beside, joined
 from widgets.diff.colours import Colours, Spans
-from widgets.diff.lines import GROUNDS, LEAST_NAME, SIGNED, DiffLines
+from widgets.diff.lines import GROUNDS, SIGNED, DiffLines
 from widgets.diff.rows import CONTEXT, NONE, DiffRows, FileRows, NoPatch
 from widgets.text_view import LONGEST, Piece, TextView, safe_line
 
@@ -232,8 +231,7 @@ class DiffView(TextView):
             return (Piece(f" {joined(self._about, width - 1)}", "quiet"),)
         file = self._place(self.scroll_offset.y)[0]
         place = f" {file + 1:,}/{max(self._lines.count, len(self._starts)):,}  "
-        path = shorten(safe_line(self._lines.path(file)), max(LEAST_NAME, width // 2 - len(place)), "middle")
-        about = joined(self._about, width - len(place) - cell_len(path) - 3)
+        path, about = beside(safe_line(self._lines.path(file)), self._about, width - len(place) - 3)
         return (Piece(place, "quiet"), Piece(path, "accent"), Piece(f"   {about}", "quiet"))
 
     def draw(self, index: int, width: int, ground: str) -> Strip:

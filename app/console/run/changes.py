@@ -35,7 +35,6 @@ FIRST: Final = 500
 STEP: Final = 20_000
 WIDE: Final = 100
 """Columns from which the files stand beside the diff."""
-COUNT: Final = 6
 BAR: Final = 5
 """Cells for a file's added lines, and as many for those that it lost."""
 
@@ -45,6 +44,7 @@ class FileItem:
 
     def __init__(self, file: ChangedFile, number: int, most: int) -> None:
         """Prepare; `most` is the largest number of lines that one of the files added or lost."""
+        count = count_width(most)
         self.number = number
         self.key = str(number)
         added, removed = file.additions or 0, file.deletions or 0
@@ -53,8 +53,8 @@ class FileItem:
         counts = ("bin", "") if file.is_binary else (f"+{added:,}", f"-{removed:,}")
         self._cells: Line = (
             (safe_text(file.path, limit=1_000), "plain"),
-            (SafeText(f"{counts[0]:>{COUNT}}"), "good"),
-            (SafeText(f"{counts[1]:>{COUNT}}"), "bad"),
+            (SafeText(f"{counts[0]:>{count}}"), "good"),
+            (SafeText(f"{counts[1]:>{count}}"), "bad"),
             (SafeText(f"{plus:>{BAR}}"), "good"),
             (SafeText(fit(minus, BAR)), "bad"),
         )
@@ -65,10 +65,9 @@ class FileItem:
         return self._cells
 
 
-def _columns(width: int) -> tuple[LineColumn, ...]:
-    name = LineColumn("file", 0, max(8, width - 2 * (COUNT + 1) - 2 * BAR - 2), cut="middle")
-    counts = (LineColumn(f"{sign:>{COUNT}}", part, COUNT) for part, sign in enumerate("+-", 1))
-    return name, *counts, LineColumn("", 3, BAR, gap=0), LineColumn("", 4, BAR)
+def count_width(most: int) -> int:
+    """Cells of a number of lines with its sign."""
+    return max(3, len(f"+{most:,}"))
 
 
 class ChangesPart(Part):
@@ -88,10 +87,12 @@ class ChangesPart(Part):
         self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
     ) -> None:
         super().__init__(session, subject, start, results)
-        self._files: LineTable[FileItem] = LineTable(session.clock(), _columns)
+        self._files: LineTable[FileItem] = LineTable(session.clock(), self._columns)
         self.view = DiffView()
         self._search = TextSearch(self.view, self.start)
         self._shown: tuple[object, ...] = ()
+        self._most = 0
+        """Lines that one of the files added or lost, at most."""
         self._change: Change | None = None
         self._is_whole = False
         """Whether all lines of what is shown were read."""
@@ -184,7 +185,7 @@ class ChangesPart(Part):
         self.refresh_bindings()
 
     async def _show(self, change: Change) -> None:
-        most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
+        self._most = most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
         self._files.show([FileItem(file, number, most) for number, file in enumerate(change.files)])
         self._files.display = bool(change.files)
         rows = DiffRows(Patch(change.patch))
@@ -200,6 +201,12 @@ class ChangesPart(Part):
         self._is_whole = True
         self._settle()
 
+    def _columns(self, width: int) -> tuple[LineColumn, ...]:
+        count = count_width(self._most)
+        name = LineColumn("file", 0, max(8, width - 2 * (count + 1) - 2 * BAR - 2), cut="middle")
+        counts = (LineColumn(f"{sign:>{count}}", part, count) for part, sign in enumerate("+-", 1))
+        return name, *counts, LineColumn("", 3, BAR, gap=0), LineColumn("", 4, BAR)
+
     def _about(self, change: Change) -> tuple[str, ...]:
         """Where the change is from, what matters most first."""
         added = sum(file.additions or 0 for file in change.files)
@@ -208,7 +215,7 @@ class ChangesPart(Part):
         base = f"since {safe_text(change.base_name)}" if change.base_name else ""
         ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
         source = "from git" if change.source == "git" else "from the service"
-        return base, f"+{added:,} -{removed:,}", safe_text(change.note), source, whole, safe_text(ends)
+        return base, source, f"+{added:,} -{removed:,}", safe_text(change.note), whole, safe_text(ends)
 
     def _settle(self) -> None:
         """Put the cursor where a finding leads; where everything was read and that is not there, give it up."""

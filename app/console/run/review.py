@@ -116,7 +116,7 @@ class ReviewPart(Part):
         self._findings.display = False
         self._findings.show(())
         self._view.take(())
-        self._view.tell("")
+        self._view.tell("", ())
         self._view.say(unavailable(title, reason))
 
     def _show(self) -> None:
@@ -126,10 +126,9 @@ class ReviewPart(Part):
         self._findings.show([FindingItem(finding, number) for number, finding in enumerate(review.findings)])
         several = f"{self._number + 1}/{len(self._reviews)}  " if len(self._reviews) > 1 else ""
         source = "from git" if review.source == "git" else "from the service"
-        source += f" · {review.note}" if review.note else ""
         count = len(review.findings)
         found = f"{count:,} finding{'' if count == 1 else 's'}"
-        self._view.tell(f" {several}{safe_text(review.path)} · {found} · {source}")
+        self._view.tell(f"{several}{safe_text(review.path)}", (found, safe_text(review.note), source))
         # Not before the focus that is on its way has come.
         self.call_after_refresh(self._focus_findings)
         self._lay_out()

@@ -179,5 +179,5 @@ def test_a_file_of_the_list_has_its_counts_and_a_bar() -> None:
     """A binary file has neither."""
     cells = [cell[0] for cell in FileItem(ChangedFile("a\nb", "modified", None, 10, 5), 0, 10).cells(None)]
 
-    assert cells == ["a␊b", "   +10", "    -5", "▇▇▇▇▇", "▇▇▇  "]
+    assert cells == ["a␊b", "+10", " -5", "▇▇▇▇▇", "▇▇▇  "]
     assert "bin" in FileItem(ChangedFile("x", "modified", is_binary=True), 0, 10).cells(None)[1][0]
