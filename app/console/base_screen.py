@@ -178,6 +178,10 @@ class BaseScreen(Screen[None]):
     def _inbox_clicked(self) -> None:
         self.post_message(GoToTab(INBOX))
 
+    @on(HeaderBar.HostClicked)
+    def _host_clicked(self, message: HeaderBar.HostClicked) -> None:
+        self.post_message(GoToTab("health", message.platform))
+
     @on(HeaderBar.CountClicked)
     def _count_clicked(self, message: HeaderBar.CountClicked) -> None:
         self.post_message(GoToTab("runs", message.query))

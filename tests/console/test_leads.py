@@ -14,6 +14,7 @@ from app.query import parse
 from storage.cache import Cache
 from storage.records import HealthReport, HealthSample, Repository, Run, RunFilter
 from tests.console.conftest import Staged
+from widgets.frame.header_bar import HeaderBar
 from widgets.health import Figure
 
 NOON = datetime(2026, 5, 1, 12, 0, 30, 5, tzinfo=UTC)
@@ -39,6 +40,15 @@ async def test_back_leads_through_all_that_was_left_each_as_it_was(staged: Stage
         assert (scene.app.screen.query_controller.now, scene.app.screen.focused_run_id) == (view, run)  # type: ignore[attr-defined]
         await scene.press("backspace")
         assert "There is nothing to go back to." in scene.toasts
+
+
+async def test_a_click_on_a_host_in_the_first_line_leads_to_it(staged: Staged) -> None:
+    """Wherever one is; what is counted before it leads to its own list."""
+    async with staged() as scene:
+        for words, said in (("gitlab ▲", "▌ gitlab"), ("github ✓", "▌ github"), ("4 failed", "status:failed")):
+            await scene.pilot.click(HeaderBar, offset=(scene.lines[0].index(words) + 2, 0))
+            await scene.settle()
+            assert said in scene.text
 
 
 @pytest.mark.parametrize("platform", ["github", "gitlab"])

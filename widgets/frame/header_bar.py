@@ -104,6 +104,12 @@ class HeaderBar(Widget):
         query: str
 
     @dataclass
+    class HostClicked(Message):
+        """A code host was clicked."""
+
+        platform: str
+
+    @dataclass
     class InboxClicked(Message):
         """The number of what waits in the inbox was clicked."""
 
@@ -124,7 +130,7 @@ class HeaderBar(Widget):
         The click makes the message: one made while the screen ticks counts as the screen's, and goes no further.
         """
         self._counted: list[tuple[range, Callable[[], Message]]] = []
-        """The same for the numbers of runs."""
+        """The same for the numbers of runs, and for the code hosts."""
 
     def show(self, vitals: Vitals) -> None:
         """Show new facts."""
@@ -143,7 +149,7 @@ class HeaderBar(Widget):
         return self._shown
 
     def on_click(self, event: events.Click) -> None:
-        """Announce a click on the profile's name or on a number."""
+        """Announce a click on the profile's name, on a number or on a code host."""
         numbers = (*self._waiting, *self._counted)
         if clicked := next((clicked for cells, clicked in numbers if event.x in cells), None):
             self.post_message(clicked())
@@ -203,11 +209,13 @@ class HeaderBar(Widget):
         return [*_spaced(counts, gap), (" " * SPACE if counts and hosts else "", ""), *_spaced(hosts, gap)]
 
     def _placed_counts(self, right: list[Part], x: int) -> Iterator[tuple[range, Callable[[], Message]]]:
-        counted = iter(COUNTED if self._vitals.known else ())
+        vitals = self._vitals
+        leads: list[Callable[[], Message]] = [partial(self.CountClicked, each) for each in COUNTED if vitals.known]
+        leads += [partial(self.HostClicked, host.platform) for host in vitals.health if host.connected]
         for text, _ in right:
-            # Between two numbers are gaps.
-            if text.strip() and (query := next(counted, None)):
-                yield range(x, x + cell_len(text)), partial(self.CountClicked, query)
+            # Between two of them are gaps.
+            if text.strip() and leads:
+                yield range(x, x + cell_len(text)), leads.pop(0)
             x += cell_len(text)
 
     def _counts(self, brevity: Brevity) -> list[Part]:
