@@ -139,7 +139,8 @@ class Onboarding:
             return Outcome(is_new=False, repository=known, webhook_failure=None)
         project = self._project(key, known)
         # GitLab is asked before the database is held: its answers take their time.
-        webhook = self._webhook(project) if wants_webhook else _NO_WEBHOOK
+        same = next((one for one in own if _is(one, project)), None)
+        webhook = self._webhook(project, same) if wants_webhook else _NO_WEBHOOK
         with self._database.write() as connection:
             kept, is_new = self._keep(connection, project, webhook)
             if is_new:
@@ -164,7 +165,7 @@ class Onboarding:
             # It stays connected even if GitLab does not find it now.
             return Project(known.path, known.url, None)
 
-    def _webhook(self, project: Project) -> Webhook:
+    def _webhook(self, project: Project, known: Repository | None) -> Webhook:
         if self._host.api_url is None:
             return Webhook(configured=False, failure="the webhook needs GitLab's API: connect the host with --api-url")
         if project.id is None:
@@ -172,7 +173,10 @@ class Onboarding:
                 configured=None, failure="the webhook could not be set: GitLab did not name the project's id"
             )
         api = GitLabApi(self._host, self._settings.probing.timeout_s)
-        return ensure_webhook(api, project.id, self._settings.gitlab, os.environ)
+        settings = self._settings.gitlab
+        if known is not None and known.webhook_secret_env is not None:
+            settings = settings.model_copy(update={"webhook_secret_env": known.webhook_secret_env})
+        return ensure_webhook(api, project.id, settings, os.environ)
 
     def _keep(self, connection: sa.Connection, project: Project, webhook: Webhook) -> tuple[Repository, bool]:
         """Store the project, as the repository that it is already if it is one; say whether it is new."""

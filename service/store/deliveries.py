@@ -87,10 +87,9 @@ def started_this_hour(connection: sa.Connection, subject: PullRequestKey, now: i
     return _count(connection, *_about(subject)[:3], deliveries.c.received_at > now - _HOUR_MICROS)
 
 
-def acted_on(connection: sa.Connection, subject: PullRequestKey, agent: str) -> list[DeliveryEntry]:
-    """Return what started an agent for a pull request, or waits to, newest first."""
-    acted = (deliveries.c.agent == agent, deliveries.c.result.in_((STARTED, WAITING)))
-    return _entries(connection, *_about(subject), *acted)
+def acted_on(connection: sa.Connection, subject: PullRequestKey) -> list[DeliveryEntry]:
+    """Return what started a run for a pull request, or waits to, newest first."""
+    return _entries(connection, *_about(subject), deliveries.c.result.in_((STARTED, WAITING)))
 
 
 def latest(

@@ -101,9 +101,8 @@ class Receiver:
         fitting = [index for index, mismatch in enumerate(mismatches) if mismatch is None]
         decisions = []
         for index in fitting:
-            rule = repository.triggers[index]
-            decision = self._decide(connection, subject, repository, rule, delivery)
-            decisions.append(note(index, rule.agent, decision))
+            decision = self._decide(connection, subject, repository, index, delivery)
+            decisions.append(note(index, repository.triggers[index].agent, decision))
         return decisions
 
     def _own(self, connection: sa.Connection, event: PullRequestEvent) -> str | None:
@@ -118,13 +117,13 @@ class Receiver:
         connection: sa.Connection,
         subject: PullRequestKey,
         repository: Repository,
-        rule: TriggerRule,
+        index: int,
         delivery: Delivery,
     ) -> Decision:
-        event, now = delivery.event, self._clock()
-        past = deliveries.acted_on(connection, subject, rule.agent)
-        if any(one.head_sha == event.head_sha for one in past):
-            return Decision("repeated", f"{rule.agent} has had this commit")
+        event, rule, now = delivery.event, repository.triggers[index], self._clock()
+        past = deliveries.acted_on(connection, subject)
+        if any((one.head_sha, one.rule, one.agent) == (event.head_sha, index, rule.agent) for one in past):
+            return Decision("repeated", f"{rule.agent} has had this commit by this rule")
         if event.changed_at < deliveries.latest_change(connection, subject):
             return Decision("stale", "a later change came first")
         if refusal := _refusal(connection, subject, repository, rule, event):
@@ -150,15 +149,14 @@ class Receiver:
     ) -> None:
         """End what was started for an older head, and forget what waits for one; what people continued goes on."""
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
-        for one in past:
+        older = [one for one in past if one.head_sha != event.head_sha]
+        still_open = turns.open_among(connection, [one.run_id for one in older if one.run_id])
+        for one in older:
             if one.result == WAITING:
                 deliveries.settle(connection, one.id, SUPERSEDED, reason)
-                continue
-            given = turns.of(connection, one.run_id) if one.run_id else []
-            if given and given[-1].caller == CALLER:
-                failure = f"{turns.CANCELLED}: {reason}"
-                if turns.cancel(connection, given[-1].run_id, failure, now):
-                    _audit(connection, one, "run.cancel", given[-1].run_id, reason, now)
+            elif one.run_id in still_open and turns.of(connection, one.run_id)[-1].caller == CALLER:
+                turns.cancel(connection, one.run_id, f"{turns.CANCELLED}: {reason}", now)
+                _audit(connection, one, "run.cancel", one.run_id, reason, now)
 
     def _note(
         self,

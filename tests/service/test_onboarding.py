@@ -150,6 +150,18 @@ def test_a_configured_repository_keeps_its_name_and_address(acme: Acme, gitlab: 
     assert acme.repositories == [Repository("site", "gitlab", "Acme/Web", "/srv/web.git", 42, webhook_configured=True)]
 
 
+def test_a_repository_s_own_secret_is_that_of_its_webhook(
+    acme: Acme, gitlab: GitLabServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose deliveries are taken for it then."""
+    monkeypatch.setenv("OWN_SECRET_HERE", "own")
+    monkeypatch.setenv("COMMON_SECRET_HERE", "common")
+    acme.add(Repository("site", "gitlab", "acme/web", "/srv/web.git", webhook_secret_env="OWN_SECRET_HERE"))
+    acme.onboarding(gitlab, webhook_secret_env="COMMON_SECRET_HERE").onboard(BY_ID)
+
+    assert [hook["token"] for hook in gitlab.hooks] == ["own"]
+
+
 def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabServer) -> None:
     """The id is what stays: one repository, at the new path."""
     acme.onboarding(gitlab, webhook_url=None).onboard(BY_PATH)

@@ -1,0 +1,110 @@
+"""The receiver on a database of each kind: one decision for a delivery, and no run where one is refused."""
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.clock import now_micros
+from service.settings import Settings
+from service.settings import Triggers as TriggerSettings
+from service.store import audit, deliveries, organizations, repositories, runs, turns
+from service.store.database import Database
+from service.store.repositories import Repository
+from service.triggers.events import read
+from service.triggers.receiver import Delivery, Receiver, UnknownRepositoryError
+from service.triggers.rules import TriggerRule
+from tests.service.payloads import github
+from tests.service.test_triggers import rule
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """An empty database of each kind."""
+    is_sqlite = request.param == "sqlite"
+    made = Database(f"sqlite:///{tmp_path / 'd.sqlite'}" if is_sqlite else request.getfixturevalue("postgres_url"))
+    made.migrate()
+    yield made
+    made.close()
+
+
+def tenants(
+    database: Database, *slugs: str, active_runs: int = 1000, more: Any = (), **settings: Any
+) -> Callable[..., list[str]]:
+    """Configure one repository for each organization; return what delivers to all of them."""
+    with database.write() as connection:
+        for slug in slugs:
+            owner = organizations.create(connection, name=slug, slug=slug, now=now_micros())
+            made = Repository(
+                "api", "github", "acme/api", "/srv/api.git", triggers=(TriggerRule(**rule(agent="reviewer")), *more)
+            )
+            repositories.put(connection, owner.id, made, now_micros())
+    whole = Settings(triggers=TriggerSettings(github_secret_env="S", **settings))
+    whole = whole.model_copy(update={"limits": whole.limits.model_copy(update={"active_runs": active_runs})})
+
+    def deliver(
+        delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", **given: Any
+    ) -> list[str]:
+        event = read("github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode())
+        assert event is not None
+        receiver = Receiver(database, whole, now_micros)
+        return [one.result for one in receiver.receive(Delivery("github", delivery, event, frozenset({proven})))]
+
+    return deliver
+
+
+def test_processes_on_one_database_decide_once(database: Database) -> None:
+    """Sixteen at a time, for two organizations with the same repository: one run each."""
+    deliver = tenants(database, "acme", "other")
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(lambda _: deliver("the same"), range(16)))
+    with database.read() as connection:
+        entries = deliveries.latest(connection, 100)
+        trail = audit.latest(connection, 100, action="trigger")
+
+    assert sorted(map(tuple, results)) == sorted([("started", "started")] + [("duplicate", "duplicate")] * 15)
+    assert [(one.result, one.agent) for one in entries] == [("started", "reviewer")] * 2
+    assert {one.target for one in trail} == {one.run_id for one in entries}
+
+
+def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
+    """Too many runs at work, too many this hour, an organization that is not active, another secret."""
+    deliver = tenants(database, "acme", active_runs=1, repository_runs_an_hour=2)
+    given = [deliver(f"d{index}", f"{index}" * 40, number=index) for index in (1, 2)]
+    with database.write() as connection:
+        (first,) = deliveries.latest(connection, 1, result="started")
+        turns.cancel(connection, first.run_id or "", "done", now_micros())
+    given += [deliver(f"d{index}", f"{index}" * 40, number=index) for index in (3,)]
+    with database.write() as connection:
+        turns.cancel_all(connection, first.organization_id, "done", now_micros())
+    given.append(deliver("d4", "4" * 40, number=4))
+    with database.write() as connection:
+        organizations.change(connection, first.organization_id, active=False, entitlements=())
+        counted = runs.count(connection, runs.Filters(first.organization_id))
+    given.append(deliver("d5", "5" * 40, number=5))
+    with pytest.raises(UnknownRepositoryError):
+        deliver("d6", proven="T")
+
+    assert given == [["started"], ["refused"], ["started"], ["limited"], ["refused"]]
+    assert counted == 2
+
+
+def test_each_rule_takes_a_commit_once(database: Database) -> None:
+    """Two rules may start one agent on one commit; a newer head ends both."""
+    label = TriggerRule(agent="reviewer", instructions="Mend it.", on=("labeled",), labels=("mend",))
+    deliver = tenants(database, "acme", more=(label,))
+    given = [
+        deliver("d1"),
+        deliver("d2", action="labeled", labels=["mend"]),
+        deliver("d3", action="labeled", labels=["mend"]),
+    ]
+    newer = deliver("d4", "e" * 40, action="synchronize", at=5)
+    with database.read() as connection:
+        found = [one.run_id or "" for one in deliveries.latest(connection, 9, result="started")]
+        still_open = turns.open_among(connection, found)
+
+    assert given == [["started"], ["started"], ["repeated"]]
+    assert (newer, still_open) == (["started"], {found[-1]})
