@@ -64,6 +64,10 @@ def _line(one: Agent, owner: str | None) -> str:
 @click.option("--egress", multiple=True, help="A host that it may reach over TLS; without one it reaches none.")
 @click.option("--model", type=INLINE, help='How it reaches its model: { provider = "anthropic", key_env = "KEY" }.')
 @click.option("--env", "environment", multiple=True, help="A variable of the service that the agent may see.")
+@click.option("--on-completion", type=INLINE, help='What is shown of it: { pull_request = "draft", status = true }.')
+@click.option(
+    "--change", type=INLINE, help="What a turn may change: { files = 500, bytes = 10485760, protected = […] }."
+)
 @click.option("--readable", multiple=True, help="A file or folder of this machine that the sandbox shows.")
 @click.option("--cache", type=int, help="The bytes that a folder kept from turn to turn may hold.")
 @click.option("--session/--no-session", default=None, help="Keep its home folder for the later turns of a run.")
@@ -77,6 +81,7 @@ def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> N
     except ValueError as error:
         raise click.UsageError(f"--argv: {error}") from error
     options["egress"] = options["egress"] or None
+    options = {name: value for name, value in options.items() if value is not None}
     entry = AgentEntry.model_validate({"argv": words, **options})
     with admin.change("agent.add", create=True) as change:
         made = put_agent(change.connection, entry, now_micros(), None if elsewhere else admin.folder.root)

@@ -26,7 +26,7 @@ from service import DISTRIBUTION
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
 from service.settings import Metrics, SettingsError
-from service.store import invitations, statistics, usage, workers
+from service.store import invitations, postings, statistics, usage, workers
 from service.store.database import Database
 from service.store.statistics import Share
 from service.store.turns import CANCELLED
@@ -165,6 +165,7 @@ class _DatabaseCollector(Collector):
             lines = _capped(statistics.shares(connection))
             living = workers.heard_within(connection, self._ttl_micros, self._clock)
             owed = invitations.unsent_mails(connection)
+            unposted = postings.unposted(connection)
             self._ended.catch_up(connection)
             self._used.catch_up(connection)
             now = self._clock()
@@ -182,6 +183,10 @@ class _DatabaseCollector(Collector):
             _shares(budgets),
             _by_label(
                 "runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", "state", owed.items()
+            ),
+            _by_label(
+                *("runwarden_postings_owed", "Results that code hosts do not show: to be retried, or refused."),
+                *("state", unposted.items()),
             ),
         ]
 

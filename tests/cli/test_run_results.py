@@ -138,6 +138,26 @@ def test_a_cancellation_without_an_answer_is_looked_up(
     assert done.json()["state"] == state
 
 
+def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: FaultServer) -> None:
+    """With what keeps the rest from being posted; without one there is nothing to open."""
+    url = "https://github.example/acme/api/pull/7"
+    postings = [
+        {"kind": "pull_request", "state": "posted", "url": url},
+        {"kind": "review", "state": "waiting", "reason": "GitHub\x1b[2J is away"},
+    ]
+    told = Respond(200, RUN | {"turns": [{"number": 1, "state": "completed"}], "postings": postings})
+    server.otherwise = listing(told, None)
+    viewed, document = faulty("runs", "view", "run_1"), faulty("runs", "view", "run_1", "--json").json()
+    opened = faulty("runs", "open", "run_1", "--pull-request", "--json", BROWSER="false", PATH="")
+    server.otherwise = listing([{"number": 1, "state": "completed"}], None)
+    none = faulty("runs", "open", "run_1", "--pull-request")
+
+    assert f"\npull request: {url}\nreview: not posted yet · GitHub␛[2J is away\n" in viewed.out
+    assert document["postings"][0] == {"kind": "pull_request", "state": "posted", "url": url, "reason": None}
+    assert opened.json() == {"url": url, "opened": False}
+    assert none.code == 7
+
+
 @pytest.mark.parametrize("refusal", [Respond(404, {"message": "nothing here"}), Respond(405, {"message": "GET no"})])
 def test_a_service_without_results_says_so(faulty: CommandLine, server: FaultServer, refusal: Respond) -> None:
     """Asked once a day, not at every command; cancelling is refused for certain."""

@@ -188,6 +188,7 @@ def test_mails_owed_and_what_is_built_are_told(database: Database, metrics: Serv
 
     assert found["runwarden_mails_owed", "waiting"] == 1
     assert found["runwarden_mails_owed", "refused"] == 0
+    assert found["runwarden_postings_owed", "waiting"] == 0
     assert any(key[0] == "runwarden_build_info" and __version__ in key for key in found)
     assert found["runwarden_database_up",] == 1
     assert found["runwarden_database_round_trip_seconds",] > 0
