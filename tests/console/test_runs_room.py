@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.console.user_preferences import read
 from app.events import LinkChanged
 from storage.records import LinkState, PollOutcome, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
@@ -117,3 +118,27 @@ async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, 
         await engine.runs.record(None)
         await until(lambda: "complete" not in scene.lines[3])
         assert "[All 60]" in scene.lines[3]
+
+
+async def test_the_split_is_moved_by_keys_and_remembered(staged: Staged) -> None:
+    """More and less room for the run, up to the whole screen, from which escape and less lead back to the table."""
+    async with staged((140, 40)) as scene:
+        screen, pane = scene.app.screen, scene.app.screen.query_one(RunPane)
+        usual = pane.region.width
+        await scene.press("underscore")
+        assert pane.region.width < usual
+
+        await scene.press("plus", "plus", "underscore", "plus")
+        assert pane.region.width == 70
+
+        await scene.press("j", "plus")
+        assert pane.region.width == 140
+        assert screen.focused is pane
+        assert not scene.table.region
+
+        await scene.press("escape")
+        assert (pane.region.width, screen.focused) == (usual, scene.table)
+
+        await scene.press("d", "plus", "plus")
+        assert pane.region.width == 70
+        await until(lambda: read(scene.app.settings).split == "half")
