@@ -29,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = None if argv or not (sys.stdin.isatty() and sys.stdout.isatty()) else _console_at_once()
     if code is not None:
         return code
+    import gc
+
+    gc.disable()  # Starting makes objects and no garbage; a command's work begins with `Invocation.run`.
     from app.cli.main import run_command_line
 
     return run_command_line(argv)

@@ -1,5 +1,6 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -249,6 +250,7 @@ class Invocation:
         import asyncio
 
         self.begin_log()
+        _collect_garbage_again()
         try:
             return asyncio.run(self._stoppable(work))
         except asyncio.CancelledError as error:
@@ -296,3 +298,9 @@ class Invocation:
 
         for number in STOPPING:
             loop.add_signal_handler(number, stop, number)
+
+
+def _collect_garbage_again() -> None:
+    # What was imported stays to the end.
+    gc.freeze()
+    gc.enable()

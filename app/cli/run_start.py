@@ -15,7 +15,6 @@ from app.cli.exits import failed
 from app.cli.options import mapping
 from app.cli.run_wait import RunLookup, wait_options
 from app.cli.write_command import WriteCommand, WriteOptions, perform, write_options
-from storage.errors import StorageError
 from storage.records import Repository
 
 if TYPE_CHECKING:
@@ -140,6 +139,8 @@ def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
 
 
 async def _start(invocation: Invocation, request: "StartRun", options: WriteOptions) -> int:
+    from storage.errors import StorageError
+
     async with invocation.writer(dry_run=options.dry_run) as engine:
         known: set[str] = set()
         with suppress(StorageError):  # A write needs no cache.

@@ -175,7 +175,8 @@ def _banner(place: Path, *, is_live: bool) -> str:
     return (
         "Making four repositories and starting a service on this machine.\n"
         "The month of history is made up by the service's lab. Runs from now on are real: agents work in\n"
-        f"{place / 'repositories'}, at the pace of a model."
+        f"{place / 'repositories'}, at the pace of a model.\n"
+        "All of it goes when you leave; --keep keeps it (make demo KEEP=1)."
     )
 
 
