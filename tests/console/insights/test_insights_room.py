@@ -149,6 +149,13 @@ async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_b
         assert "since:2026-04-29 -since:2026-04-30" in scene.text
         assert "6 of 240" in scene.text
 
+        await scene.press("backspace")
+        region = scene.app.screen.query(Chart).first().region
+        x = scene.lines[region.bottom - 1].index("27 Apr") + 3
+        await scene.pilot.click(offset=(x, region.y + 5), times=2)
+        await scene.settle()
+        assert "since:2026-04-27 -since:2026-04-28" in scene.text
+
         await scene.press("backspace", "t", "j", "enter")
         assert "since:2026-04-30 -since:2026-05-01" in scene.text
         await scene.press("backspace")
