@@ -17,6 +17,7 @@ from service.api.context import Context
 from service.api.protocol import protocol
 from service.clock import now_micros
 from service.execution.worker import TurnWorker
+from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
 from service.lab import install_lab
 from service.mail.sender import MailSender, MailThread, mailer_of
@@ -223,6 +224,7 @@ def _context(
         counts=RunCounts(),
         wake=_no_worker if worker is None else worker.wake,
         results=Results(folder),
+        accounts=OwnAccounts(database),
         exposition=exposition(metrics, settings.metrics, os.environ),
         tracer=tracer,
     )

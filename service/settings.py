@@ -156,7 +156,7 @@ class Triggers(_Section):
     github_secret_env: str | None = None
     """The environment variable with the secret that GitHub signs with; GitLab's is `gitlab.webhook_secret_env`."""
     own_accounts: tuple[str, ...] = ()
-    """The accounts that the tokens of code hosts belong to: what they do starts nothing."""
+    """More accounts that the service acts by, beside those of the tokens: what they do starts nothing."""
     pull_request_runs_a_day: Annotated[int, Field(ge=1)] = 20
     """Runs that are started for one pull request within a day."""
     repository_runs_an_hour: Annotated[int, Field(ge=1)] = 60

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from service.api.log_watch import LogWatch
 from service.api.threads import Threads
 from service.clock import Clock
+from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
 from service.mail.message import Mailer
 from service.observability.metrics import Exposition
@@ -43,6 +44,8 @@ class Context:
     """Tells the worker of this process, if there is one, that a turn was accepted."""
     results: Results
     """What is kept of the logs and diffs of turns."""
+    accounts: OwnAccounts | None = None
+    """Whose the tokens of code hosts are; None: only `triggers.own_accounts` says it."""
     exposition: Exposition | None = None
     """None: `/metrics` is not offered."""
     tracer: Tracer = field(default_factory=NoTracer)

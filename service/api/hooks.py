@@ -1,6 +1,7 @@
 """The receiver's paths: what a code host delivers is read, checked and decided on; nothing else is said of it."""
 
 import os
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from service.reference import PLATFORMS
 from service.store import repositories
 from service.store.deliveries import STARTED, WAITING
 from service.triggers import events
-from service.triggers.receiver import Decision, Delivery, Receiver, UnknownRepositoryError
+from service.triggers.receiver import CALLER, Decision, Delivery, Receiver, UnknownRepositoryError
 
 router = APIRouter()
 _HEADERS: Final = (
@@ -36,7 +37,9 @@ async def receive(platform: str, request: Request, context: Services) -> Respons
         raw = await read_bytes(request, context.settings.triggers.body_bytes)
         # Large bodies are read off the loop, and decided on where a slow database holds up nothing else.
         delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
-        decisions = [] if delivery is None else await run_in_threadpool(_decide, context, delivery)
+        decisions = (
+            [] if delivery is None else await run_in_threadpool(_decide, context, await _known(context, delivery))
+        )
     except ApiError as error:
         _count(context, platform, error.error_code)
         raise
@@ -73,6 +76,14 @@ def _read(
         return None
     name = events.delivery_id(platform, headers, raw)
     return Delivery(platform, name, event, proven, trace_parent=context.tracer.parent())
+
+
+async def _known(context: Context, delivery: Delivery) -> Delivery:
+    """Return a delivery with the accounts that are the service's own there."""
+    if context.accounts is None:
+        return delivery
+    ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
+    return replace(delivery, own_accounts=await context.outgoing.run(ask, CALLER))
 
 
 def _decide(context: Context, delivery: Delivery) -> list[Decision]:

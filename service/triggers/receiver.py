@@ -42,6 +42,8 @@ class Delivery:
     proven: frozenset[str]
     """The variables with the secrets that it knows."""
     trace_parent: str | None = None
+    own_accounts: frozenset[str] = frozenset()
+    """Whose the service's tokens are there, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Receiver:
         event = delivery.event
         subject = PullRequestKey(organization_id, delivery.platform, repository.path.lower(), event.number)
         note = partial(self._note, connection, subject, delivery)
-        reason = self._own(connection, event)
+        reason = self._own(connection, delivery)
         if reason is not None:
             return [note(-1, None, Decision("own", reason))]
         mismatches = [rule.mismatch(event) for rule in repository.triggers]
@@ -105,10 +107,10 @@ class Receiver:
             decisions.append(note(index, repository.triggers[index].agent, decision))
         return decisions
 
-    def _own(self, connection: sa.Connection, event: PullRequestEvent) -> str | None:
+    def _own(self, connection: sa.Connection, delivery: Delivery) -> str | None:
         """Return why a change is the service's own; None: it is not."""
-        accounts = {account.lower() for account in self._settings.triggers.own_accounts}
-        if event.sender.lower() in accounts:
+        event, named = delivery.event, {account.lower() for account in self._settings.triggers.own_accounts}
+        if event.sender.lower() in named | delivery.own_accounts:
             return "done by the service's own account"
         return "the service pushed this commit" if turns.is_own_commit(connection, event.head_sha) else None
 

@@ -3,16 +3,19 @@
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from service.clock import now_micros
+from service.forge.accounts import OwnAccounts
 from service.settings import Settings
 from service.settings import Triggers as TriggerSettings
-from service.store import audit, deliveries, organizations, repositories, runs, turns
+from service.store import audit, deliveries, hosts, organizations, repositories, runs, turns
 from service.store.database import Database
+from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.triggers.events import read
 from service.triggers.receiver import Delivery, Receiver, UnknownRepositoryError
@@ -46,12 +49,15 @@ def tenants(
     whole = whole.model_copy(update={"limits": whole.limits.model_copy(update={"active_runs": active_runs})})
 
     def deliver(
-        delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", **given: Any
+        delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", own: Any = (), **given: Any
     ) -> list[str]:
         event = read("github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode())
         assert event is not None
         receiver = Receiver(database, whole, now_micros)
-        return [one.result for one in receiver.receive(Delivery("github", delivery, event, frozenset({proven})))]
+        return [
+            one.result
+            for one in receiver.receive(Delivery("github", delivery, event, frozenset({proven}), None, frozenset(own)))
+        ]
 
     return deliver
 
@@ -108,3 +114,42 @@ def test_each_rule_takes_a_commit_once(database: Database) -> None:
 
     assert given == [["started"], ["started"], ["repeated"]]
     assert (newer, still_open) == (["started"], {found[-1]})
+
+
+def test_what_the_account_of_a_token_does_is_the_service_s_own(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code host is asked whose the token is, once; where it does not say it, nothing is known."""
+    asked: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(f"{self.path} {self.headers['Authorization']}")
+            self.send_response(200 if len(asked) == 1 else 403)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(b'{"login": "Acme-Bot"}')
+
+        def log_message(self, *_: object) -> None:
+            """Stay quiet."""
+
+    deliver = tenants(database, "acme")
+    monkeypatch.setenv("TOKEN_HERE", "t1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server, ThreadPoolExecutor(1) as pool:
+        pool.submit(server.serve_forever, 0.05)
+        with database.write() as connection:
+            owner = organizations.by_slug(connection, "acme")
+            assert owner is not None
+            url = f"http://127.0.0.1:{server.server_port}"
+            hosts.connect(connection, owner.id, Host("github", "h", None, "api", url, None, "TOKEN_HERE"), now_micros())
+        own = OwnAccounts(database)
+        named = [own.of("github", "Acme/api") for _ in range(2)]
+        monkeypatch.setenv("TOKEN_HERE", "t2")
+        unknown = [own.of("github", "acme/api") for _ in range(2)]
+        server.shutdown()
+
+    assert named == [{"acme-bot"}] * 2
+    assert unknown == [frozenset()] * 2
+    assert asked == ["/user Bearer t1", "/user Bearer t2"]
+    assert own.of("github", "acme/other") == frozenset()
+    assert deliver("d1", sender="Acme-Bot", own=named[0]) == ["own"]
