@@ -34,12 +34,18 @@ def post_in_a_process(url: str, now: int) -> None:
 class Desk:
     """The service's side; its clock stands still unless it is moved."""
 
-    def __init__(self, server: GitHubServer | GitLabForge, place: Path, plan: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        server: GitHubServer | GitLabForge,
+        place: Path,
+        plan: Mapping[str, Any] | None = None,
+        database_url: str | None = None,
+    ) -> None:
         os.environ["FORGE_TOKEN_HERE"] = "bot-token"
         self.now = START
         self.server = server
         self.platform, self.path, self.url = PLACES[type(server)]
-        self.database = Database(f"sqlite:///{place / 'desk.sqlite'}")
+        self.database = Database(database_url or f"sqlite:///{place / 'desk.sqlite'}")
         self.database.migrate()
         self.settings = Forge(run_url="https://runs.example/{run_id}", timeout_s=60)
         self.poster = self.new_poster()

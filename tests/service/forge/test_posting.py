@@ -99,6 +99,32 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
     assert states(desk.server) == ["success", "success"]
 
 
+def test_two_workers_over_postgresql_post_once(postgres_url: str, github_forge: GitHubServer, tmp_path: Path) -> None:
+    """What one has claimed the other leaves alone, also when it is wanted again in between."""
+    desk = Desk(github_forge, tmp_path, database_url=postgres_url)
+    other = desk.new_poster()
+    tried: list[int] = []
+
+    def act_too(_: Received) -> None:
+        github_forge.before = lambda _: None
+        desk.at_work(run_id, OLD)
+        tried.append(other.post_due())
+
+    with contextlib.closing(desk.database):
+        run_id = desk.begin()
+        desk.at_work(run_id, OLD)
+        github_forge.before = act_too
+        desk.poster.post_due()
+        first = len(github_forge.statuses)
+        desk.end(run_id)
+        desk.post()
+        posting = desk.posting(run_id, "pull_request")
+
+    assert (tried, first) == ([0], 1)
+    assert states(github_forge) == ["success", "success"]
+    assert (posting.state, len(github_forge.pulls)) == ("posted", 1)
+
+
 @pytest.mark.parametrize(
     ("reason", "shown"), [("the agent exited with status 3", "failure"), ("cancelled by ci", "error")]
 )
