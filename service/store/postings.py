@@ -145,6 +145,9 @@ def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now
     connection.execute(of_it.values(values | {"claimed_until": 0}))
     done = of_it.where(postings.c.version == posting.version)
     connection.execute(done.values(state=POSTED, failure=posted.note))
+    if posting.kind != "status" and posting.posted_at is None:
+        # Clients that have read the run's results ask again.
+        runs.touch(connection, posting.run_id, now)
 
 
 def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, due_at: int | None) -> None:

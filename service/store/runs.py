@@ -225,6 +225,11 @@ def count(connection: sa.Connection, filters: Filters) -> int:
     return connection.execute(sa.select(sa.func.count()).select_from(runs).where(*conditions(filters))).scalar_one()
 
 
+def touch(connection: sa.Connection, run_id: str, now: int) -> None:
+    """Say of a run that what is told of it has changed, so that clients ask again."""
+    connection.execute(sa.update(runs).where(runs.c.id == run_id).values(updated_at=_later(now)))
+
+
 def set_status(connection: sa.Connection, run_id: str, status: str, now: int) -> None:
     """Move a run to a status; `updated_at` never goes back."""
     connection.execute(sa.update(runs).where(runs.c.id == run_id).values(status=status, updated_at=_later(now)))

@@ -124,7 +124,8 @@ class ConversationPart(Part):
             note = f"{source} · {safe_text(subject.turns.note)}" if subject.turns and subject.turns.note else source
             lines += facts.heading("Conversation", note) + turn_lines(turns, now, as_of, width)
             postings = subject.turns.told if subject.turns is not None else ()
-            lines += [facts.line((safe_text(str(each)), facts.QUIET)) for each in postings]
+            for each in postings:
+                lines += facts.wrapped(safe_text(str(each)), width, facts.QUIET)
         if not turns or (view.turns and any(turn.instructions is None for turn in turns)):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
         if subject.lacking:

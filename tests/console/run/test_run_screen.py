@@ -9,7 +9,7 @@ from app.console.confirm_sheet import ConfirmSheet
 from app.console.forms import ContinueRunForm
 from app.console.run.changes import FileItem
 from app.console.run.conversation import ReplyBox
-from storage.records.results import ChangedFile, ModelUsage, RunTurns
+from storage.records.results import ChangedFile, ModelUsage, Posting, RunTurns
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
 from tests.waiting import until
 from widgets.diff.view import DiffView
@@ -22,7 +22,8 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
     """Instructions, who, how long, idle time, why it failed, what it changed and cost; how runs usually end."""
     first, second = two_turns()
     used = replace(second, usage=ModelUsage(3, 1000, 200, 3, 1.5))
-    async with run_on_show(ScriptedResults(RunTurns("run", (first, used)))) as scene:
+    posted = (Posting("pull_request", "posted", "https://github.example/acme/web/pull/7"), Posting("status", "posted"))
+    async with run_on_show(ScriptedResults(RunTurns("run", (first, used), postings=posted))) as scene:
         text = scene.text
         for words in (
             "Mend the flaky sign-in test.",
@@ -35,6 +36,7 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
             "+6 -2  1,203 tokens  $1.50",
             "% succeed, p50",
             "all 2 turns",
+            "pull request: https://github.example/acme/web/pull/7",
         ):
             assert words in text
 

@@ -11,7 +11,7 @@ import pytest
 
 from service.clock import SECOND_MICROS
 from service.forge.poster import CLAIM_MICROS
-from service.store import turns
+from service.store import runs, turns
 from tests.fault_server import Drop, Received, Respond, Step
 from tests.service.forge.desk import Desk, post_in_a_process
 from tests.service.forge.github import GitHubServer
@@ -147,6 +147,8 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(
     monkeypatch.setenv("FORGE_TOKEN_HERE", "bot-token")
     run_id = desk.begin("Fix it, @ann\n/merge")
     desk.end(run_id, summary="Fixed by @bob\n/approve\nwith bot-token <!-- /runwarden -->")
+    ended_at = desk.now
+    desk.later(2)
     desk.post()
     (made,) = requests(desk.server)
     posting = desk.posting(run_id, "pull_request")
@@ -159,6 +161,10 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(
     assert "bot-token" not in body(made)
     assert body(made).count("<!-- /runwarden -->") == 1
     assert (posting.state, posting.url) == ("posted", made.get("html_url") or made.get("web_url"))
+    with desk.database.read() as connection:
+        run = runs.by_id(connection, run_id)
+    assert run is not None
+    assert run.updated_at > ended_at, "clients ask again"
 
 
 def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk) -> None:
