@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from storage.cache.read_runs import Counts
-from storage.cache.run_sql import FINAL_SQL, STUCK_SQL, where
+from storage.cache.run_sql import STUCK_SQL, where
 from storage.cache.window import Landmarks, index_of, rows
 from storage.database import data_version, snapshot
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
@@ -33,16 +33,16 @@ class Groups:
 
 def _read(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> tuple[RunGroup, ...]:
     wanted = where(condition)
+    # Few are stuck or active: those have indexes of their own, and only failures are counted among all runs.
+    few = f"SELECT {by} AS name, count(*) AS runs FROM runs WHERE {{}} AND {wanted.sql} GROUP BY {by}"
     found = connection.execute(
         f"WITH counted AS (SELECT {by} AS name, count(*) AS runs, sum(status = 'failed') AS failed,"
-        f" sum(status NOT IN ({FINAL_SQL})) AS active, max(created_us) AS newest_us"
-        f" FROM runs WHERE {wanted.sql} GROUP BY {by}),"
-        f" flagged AS (SELECT {by} AS name, count(*) AS stuck FROM runs WHERE {STUCK_SQL} AND {wanted.sql}"
-        f" GROUP BY {by})"
-        " SELECT name, runs, failed, coalesce(stuck, 0), active, count(*) OVER (), sum(runs) OVER ()"
-        " FROM counted LEFT JOIN flagged USING (name)"
-        " ORDER BY failed DESC, coalesce(stuck, 0) DESC, active DESC, newest_us DESC, name LIMIT ?",
-        (*wanted.parameters, *wanted.parameters, MOST),
+        f" max(created_us) AS newest_us FROM runs WHERE {wanted.sql} GROUP BY {by}),"
+        f" flagged AS ({few.format(STUCK_SQL)}), going AS ({few.format(where(RunFilter(active=True)).sql)})"
+        " SELECT name, c.runs, failed, coalesce(s.runs, 0), coalesce(a.runs, 0), count(*) OVER (), sum(c.runs) OVER ()"
+        " FROM counted AS c LEFT JOIN flagged AS s USING (name) LEFT JOIN going AS a USING (name)"
+        " ORDER BY failed DESC, coalesce(s.runs, 0) DESC, coalesce(a.runs, 0) DESC, newest_us DESC, name LIMIT ?",
+        (*wanted.parameters, *wanted.parameters, *wanted.parameters, MOST),
     ).fetchall()
     groups = [RunGroup(*values[:5]) for values in found]
     if found and found[0][5] > MOST:

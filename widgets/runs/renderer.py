@@ -193,13 +193,13 @@ def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
         yield f"  {group.runs:>7,} runs  narrow the query to see them", "quiet"
         return
     yield f"  {group.runs:>7,} {'run ' if group.runs == 1 else 'runs'}", "quiet"
-    numbers: tuple[tuple[int, str, Tone], ...] = (
-        (group.failed, f"  ✗ {group.failed:>4,} failed", "bad"),
-        (group.stuck, f"  ! {group.stuck:>2,} stuck", "warn"),
-        (group.active, f"  ● {group.active:>3,} active", "busy"),
+    numbers: tuple[tuple[int, str, int, Tone], ...] = (
+        (group.failed, f"✗ {group.failed:,} failed", 15, "bad"),
+        (group.stuck, f"! {group.stuck:,} stuck", 12, "warn"),
+        (group.active, f"● {group.active:,} active", 14, "busy"),
     )
-    for number, text, tone in numbers:
-        yield (text, tone) if number else (" " * len(text), "quiet")
+    for number, text, cells, tone in numbers:
+        yield f"{text if number else '':>{cells}}", tone
 
 
 def unseen_note(unseen: int) -> str:

@@ -17,7 +17,7 @@ async def test_runs_are_grouped_folded_and_marked(staged: Staged) -> None:
         assert [name[2:] for name in heads(scene)] == [
             "acme/web", "acme/payment-service", "acme/infrastructure", "gitlab:acme/tools", "acme/api"
         ]  # fmt: skip
-        assert "12 runs  ✗    1 failed" in cursor_line(scene)
+        assert "12 runs     ✗ 1 failed" in cursor_line(scene)
         assert "[All 60]" in scene.text
 
         await scene.press("j", "enter", "j", "j", "j")

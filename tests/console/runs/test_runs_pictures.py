@@ -25,10 +25,11 @@ KEYS = {
     "export": ("e",),
     "raw": ("enter", "v"),
     "sideways": ("right",),
+    "groups": ("number_sign", "enter", "j", "z"),
 }
 
 
-LARGE = ("runs", "keys", "query", "marked", "raw")
+LARGE = ("runs", "keys", "query", "marked", "raw", "groups")
 SHOWN = [*((name, SMALL) for name in KEYS), *((name, WIDE) for name in LARGE)]
 
 
