@@ -13,9 +13,11 @@ from service.clock import SECOND_MICROS
 from service.forge.poster import CLAIM_MICROS
 from service.store import runs, turns
 from tests.fault_server import Drop, Received, Respond, Step
-from tests.service.forge.desk import Desk, post_in_a_process
+from tests.service.forge.desk import EVERYTHING, Desk, post_in_a_process
 from tests.service.forge.github import GitHubServer
 from tests.service.forge.gitlab import GitLabForge
+from tests.service.forge.test_review import Pull
+from tests.service.forge.test_review_posting import FOUND, report
 from tests.service_process import FORKS
 
 Server = GitHubServer | GitLabForge
@@ -44,10 +46,12 @@ def states(server: Server) -> list[str]:
     return [words.get(one, one) for commit in (OLD, NEW) for one in server.shown(commit).values()]
 
 
-def test_workers_killed_at_each_request_and_each_answer_open_one_pull_request(desk: Desk) -> None:
+def test_workers_killed_at_each_request_and_each_answer_post_once(forge: Server, tmp_path: Path) -> None:
     """Each way of being killed once, before the forge did what was asked and after; then all is there, once."""
+    desk = Desk(forge, tmp_path, EVERYTHING | {"review": True})
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
+    report(desk, run_id, 1, FOUND)
     desk.end(run_id)
     seen: set[tuple[str, str, str]] = set()
     worker: Any = None
@@ -76,7 +80,9 @@ def test_workers_killed_at_each_request_and_each_answer_open_one_pull_request(de
     assert len(requests(desk.server)) == 1
     assert states(desk.server) == ["success", "success"]
     assert len(desk.server.statuses) == 2, "each commit got its status once"
-    assert [desk.posting(run_id, "pull_request").state] == ["posted"]
+    assert [desk.posting(run_id, kind).state for kind in ("pull_request", "review")] == ["posted"] * 2
+    assert (Pull(forge, "fixer").states, len(Pull(forge, "fixer").bodies)) == ("A", 1)
+    desk.database.close()
 
 
 def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
