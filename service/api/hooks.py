@@ -34,6 +34,8 @@ async def receive(platform: str, request: Request, context: Services) -> Respons
     # A header that is there twice proves nothing.
     given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
+        if not events.may_be_authentic(platform, given, secrets):
+            raise _unsigned()
         raw = await read_bytes(request, context.settings.triggers.body_bytes)
         # Large bodies are read off the loop, and decided on where a slow database holds up nothing else.
         delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
@@ -67,7 +69,7 @@ def _read(
 ) -> Delivery | None:
     proven = events.authentic(platform, headers, raw, secrets)
     if not proven:
-        raise ApiError(401, "invalid_signature", "the delivery is not signed with the secret of this webhook")
+        raise _unsigned()
     try:
         event = events.read(platform, headers, raw)
     except events.PayloadError as error:
@@ -76,6 +78,12 @@ def _read(
         return None
     name = events.delivery_id(platform, headers, raw)
     return Delivery(platform, name, event, proven, trace_parent=context.tracer.parent())
+
+
+def _unsigned() -> ApiError:
+    # Its body may not have been read, so the connection cannot be used again.
+    text = "the delivery is not signed with the secret of this webhook"
+    return ApiError(401, "invalid_signature", text, {"Connection": "close"})
 
 
 async def _known(context: Context, delivery: Delivery) -> Delivery:

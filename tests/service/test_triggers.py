@@ -172,6 +172,7 @@ def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> Non
     forged = [host.post("github", signed(one, f"delivery-{number}", secret="another")) for one in (known, unknown)]
     forged += [host.post("github", (raw, without)), host.post("github", (raw[:-1] + b" ", headers))]
     forged += [host.post("gitlab", with_token(gitlab("open", "a" * 40), {}, token=token)) for token in ("", SECRET)]
+    forged.append(host.post("github", (raw + b" " * 200_000, without)))
     elsewhere = [host.post(name, (raw, headers)) for name in ("bitbucket", "GitHub", "github/x")]
     missing = host.post("github", signed(unknown, "delivery-of-unknown"))
     ping = host.post("github", signed({"zen": "Keep it logically awesome."}, "delivery-of-ping", "ping"))
