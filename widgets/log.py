@@ -93,6 +93,10 @@ class LogView(TextView):
         if self.visible_rows.stop > self.total - NEAR:
             self.post_message(self.MoreRequested("later"))
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer no way through what is not there."""
+        return bool(self.total) if action in {"error", "last"} else super().check_action(action, parameters)
+
     def action_first(self) -> None:
         """Go to the log's first line."""
         super().action_first()

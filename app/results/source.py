@@ -109,6 +109,8 @@ class Results:
         except GitError as error:
             return Unavailable(str(error))
         what = " or ".join(self._reviews) or "nothing: results.reviews is empty"
+        if not change.files:
+            return Unavailable("No review: no file was changed.")
         return found or Unavailable(f"No review: none of the {len(change.files)} changed files matches {what}.")
 
     async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:

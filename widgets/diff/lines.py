@@ -53,7 +53,7 @@ class DiffLines:
         """A file's name, its counts, and what else happened to it."""
         facts = self.changed(file)
         notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
-        notes += [facts.kind] if facts.kind != "modified" else []
+        notes += [facts.kind] if facts.kind not in {"modified", "mode"} else []
         notes += ["binary"] if facts.is_binary else []
         if facts.old_mode and facts.new_mode and facts.old_mode != facts.new_mode:
             notes.append(f"mode {safe_text(facts.old_mode)} → {safe_text(facts.new_mode)}")

@@ -22,6 +22,8 @@ SPLIT_FROM: Final = 160
 """Columns of the screen from which old and new stand side by side."""
 NUMBER: Final = 5
 """Cells of a line's number."""
+ACTS: Final = frozenset({"file", "hunk", "fold", "fold_all", "split"})
+"""Its own keys, which need files."""
 HEADING: Final = -1
 """The row of a file's name."""
 
@@ -151,6 +153,10 @@ class DiffView(TextView):
         return "\n".join(self._lines.text(rows.left[at]) for at in hunk)
 
     # What its keys do
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer no way through what is not there."""
+        return bool(self._starts) if action in ACTS else super().check_action(action, parameters)
 
     def action_file(self, step: int) -> None:
         """Go to the next or previous file."""

@@ -191,7 +191,7 @@ class ChangesPart(Part):
         rows = DiffRows(Patch(change.patch))
         rows.extend(FIRST)
         self.view.show(rows, change.files, self._about(change))
-        self.view.say(unavailable("Nothing was changed.", " · ".join(filter(None, self._about(change)))))
+        self.view.say(unavailable("Nothing was changed.", change.note))
         self.refresh_bindings()
         self._settle()
         while not rows.is_complete:

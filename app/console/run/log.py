@@ -181,7 +181,8 @@ class LogPart(Part):
         if had_none:
             self.refresh_bindings()
         if not chunk.size:
-            self._view.say(unavailable("The log is empty so far.", "Its first lines come up here."))
+            follows_on = "" if chunk.ended else "Its first lines come up here."
+            self._view.say(unavailable("The log is empty." if chunk.ended else "The log is empty so far.", follows_on))
         self._view.changed(before=before, follow=follows and not before)
         self.tick(self.session.clock())
         return before

@@ -104,7 +104,7 @@ class ReviewPart(Part):
         with failure_told(self._view.say):
             reviews = await self.results().reviews(detail, subject.turn)
         if isinstance(reviews, Unavailable):
-            self._show_none("The review is not to be had.", reviews.reason)
+            self._show_none("There is no review to show.", reviews.reason)
         else:
             self._reviews, self._number = reviews, min(self._number, len(reviews) - 1)
             self._show()
