@@ -270,7 +270,7 @@ class Client:
         Where there is nothing after it yet, the answer waits up to `wait_s` (at most 30) for more. Raises as
         `run_detail`.
         """
-        return results.log_chunk(await self._result(lambda: results.log_call(run_id, turn, offset, wait_s)))
+        return results.log_chunk(await self._result(lambda: results.log_call(run_id, turn, offset, wait_s)), offset)
 
     async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
         """The change of a turn, or of the whole run (None). Raises as `run_detail`."""

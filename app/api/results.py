@@ -47,7 +47,7 @@ class _TurnBody(WireModel):
     number: int
     instructions: str | None = None
     caller: str | None = None
-    state: str = ""
+    state: str | None = ""
     started_at: str | None = None
     ended_at: str | None = None
     outcome: str | None = None
@@ -64,7 +64,7 @@ class _TurnBody(WireModel):
         """The turn as the rest of the program knows it."""
         return Turn(
             number=self.number,
-            state=self.state,
+            state=self.state or "",
             instructions=self.instructions,
             caller=self.caller,
             started_at=timestamp(self.started_at),
@@ -137,16 +137,18 @@ def log_call(run_id: str, turn: int, offset: int, wait_s: int) -> Call:
     return Call("GET", f"{run_path(run_id)}/turns/{turn}/log", query, patience_s=float(wait_s))
 
 
-def log_chunk(reply: Reply) -> LogChunk:
-    """A piece of a log.
+def log_chunk(reply: Reply, asked: int = -1) -> LogChunk:
+    """A piece of a log; `asked` is the offset that was asked for, counted from the end if negative.
 
     Raises:
-        UnusableAnswerError: It does not say where it stands.
+        UnusableAnswerError: It does not say where it stands, or reading on from there would never end.
     """
     offset, following, size = (_number(reply, name) for name in ("Offset", "Next", "Size"))
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
-    if following < offset:
+    if following < offset or (reply.body and following == offset) or (asked >= 0 and offset != min(asked, size)):
         raise UnusableAnswerError("The service's answer goes backwards in the log.")
+    if is_ended and not reply.body and offset < size:
+        raise UnusableAnswerError("The service's answer leaves out the end of the log.")
     return LogChunk(offset, following, size, is_ended, reply.body)
 
 

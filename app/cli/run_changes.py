@@ -25,11 +25,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+def resolved(_: click.Context | None, __: click.Parameter | None, folder: Path) -> Path:
+    """The folder as an absolute path.
+
+    Raises:
+        click.BadParameter: It is relative to a working folder that was deleted.
+    """
+    try:
+        return folder.resolve()
+    except OSError as error:
+        raise click.BadParameter("the current folder is gone; name another one") from error
+
+
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what turn N did.")
 FOLDER_OPTION: Final = click.option(
     "-C",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+    type=click.Path(path_type=Path, file_okay=False),
+    callback=resolved,
     default=Path(),
     metavar="DIR",
     help="Another folder than the current one.",
@@ -287,7 +301,9 @@ def _count(number: int | None) -> str:
 def _total(change: Change) -> str:
     added = sum(file.additions or 0 for file in change.files)
     removed = sum(file.deletions or 0 for file in change.files)
-    return f"{len(change.files)} files, {added} lines added, {removed} removed"
+    files = "1 file" if len(change.files) == 1 else f"{len(change.files)} files"
+    lines = "1 line" if added == 1 else f"{added} lines"
+    return f"{files}, {lines} added, {removed} removed"
 
 
 def _bar(file: ChangedFile) -> str:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TAIL: Final = 64 << 10
 """Bytes of a log that are shown unless all are asked for."""
 WAIT_S: Final = 20
+REST_S: Final = 1.0
+"""After an answer without anything new."""
 PAUSE_S: Final = 3.0
 """After a fault of the connection."""
 LONGEST_LINE: Final = 1 << 16
@@ -195,6 +197,8 @@ class LogReader:
                 self.output.note("The log was replaced by a shorter one.")
             self._take(chunk.data, is_shown=True)
             self.output.flush()
+            if not chunk.data and not chunk.ended:
+                await asyncio.sleep(REST_S)  # A service that does not hold its answers back is not asked without end.
         if self._rest:
             self._line(self._rest, is_shown=True)
 

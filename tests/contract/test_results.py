@@ -116,6 +116,8 @@ async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Fau
     [
         {},
         PLACE | {"Runwarden-Log-Next": "4"},
+        PLACE | {"Runwarden-Log-Next": "5"},
+        PLACE | {"Runwarden-Log-Offset": "0"},
         PLACE | {"Runwarden-Log-Size": "-1"},
         PLACE | {"Runwarden-Log-Size": "9" * 99},
     ],
@@ -127,7 +129,17 @@ async def test_a_log_without_its_place_is_unusable(
     server.script(Respond(200, b"x", headers))
 
     with pytest.raises(UnusableAnswerError):
-        await client.run_log("run_1", 1)
+        await client.run_log("run_1", 1, offset=5)
+
+
+async def test_a_log_that_would_be_asked_for_without_end_is_unusable(client: Client, server: FaultServer) -> None:
+    """One that has ended and leaves out its end; one that shrank begins at its end, which is told."""
+    server.script(Respond(200, b"", PLACE | {"Runwarden-Log-Next": "5"}))
+    with pytest.raises(UnusableAnswerError, match="leaves out the end"):
+        await client.run_log("run_1", 1, offset=5)
+
+    server.script(Respond(200, b"", PLACE | {"Runwarden-Log-Offset": "9", "Runwarden-Log-Next": "9"}))
+    assert (await client.run_log("run_1", 1, offset=50)).offset == 9
 
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "a\0b", "\ud800"])
