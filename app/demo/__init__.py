@@ -35,7 +35,11 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
     if show is not None:
         # The console takes as long to import as the service to start.
         threading.Thread(target=import_module, args=("app.console.app",), daemon=True).start()
-    with _ended_by_signals(), _folder(folder, keep=keep) as place, _world(place, is_live=show is not None) as world:
+    with (
+        _ended_by_signals(),
+        _folder(folder, keep=keep) as place,
+        _world(place, is_live=show is not None, keep=keep) as world,
+    ):
         settings, profile = world.configuration()
         if show is None:
             _say("Executing a few runs on them…")
@@ -150,9 +154,9 @@ def _made(folder: Path | None) -> Path:
 
 
 @contextmanager
-def _world(place: Path, *, is_live: bool) -> Iterator[World]:
+def _world(place: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
     is_kept = _is_kept(place)
-    _say(f"Starting the demo that was kept in {place}…" if is_kept else _banner(place, is_live=is_live))
+    _say(f"Starting the demo that was kept in {place}…" if is_kept else _banner(place, is_live=is_live, keep=keep))
     try:
         world = resume(place) if is_kept else build(place, is_live=is_live)
     except subprocess.CalledProcessError as error:
@@ -169,14 +173,14 @@ def _world(place: Path, *, is_live: bool) -> Iterator[World]:
         world.service.stop()
 
 
-def _banner(place: Path, *, is_live: bool) -> str:
+def _banner(place: Path, *, is_live: bool, keep: bool) -> str:
     if not is_live:
         return "Making four repositories and starting the service…"
     return (
         "Making four repositories and starting a service on this machine.\n"
         "The month of history is made up by the service's lab. Runs from now on are real: agents work in\n"
         f"{place / 'repositories'}, at the pace of a model.\n"
-        "All of it goes when you leave; --keep keeps it (make demo KEEP=1)."
+        + ("All of it is kept." if keep else "All of it goes when you leave; --keep keeps it (make demo KEEP=1).")
     )
 
 
