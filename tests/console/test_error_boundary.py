@@ -17,7 +17,7 @@ from tests.console.conftest import DEADLINE_S, MESSAGE, Disk, Scene, Staged
 
 WAYS = {
     "rooms": ("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
-    "sheets": ("f F", "question_mark", "s", "R", "B", "t", "o", "V", "ctrl+s", "C", "e", "4 e", "7 h"),
+    "sheets": ("f F", "question_mark", "s", "R", "B", "t", "o", "V", "ctrl+s", "C", "x", "4 x", "7 h"),
     "forms": ("n", "c", "a", "3 n", "3 p"),
 }
 """The keys that lead to each screen from the runs."""

@@ -107,7 +107,7 @@ class RunPane(VerticalScroll, can_focus=True):
             return _strip(self._view, now, as_of, width)
         lines = facts.title(self._view, now, width)
         if self._raw:
-            lines += facts.heading("Raw JSON", "as received · v back to facts · Y copies") + self._raw_lines()
+            lines += facts.heading("Raw JSON", "as received · i back to facts · Y copies") + self._raw_lines()
             return lines
         lines += [Content(), *facts.fields(self._view, now, as_of, width)]
         lines += facts.heading("Timeline", "as observed, to scale") + timeline(self._view, now, as_of, width)

@@ -60,14 +60,14 @@ class ActivityScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="activity.resolve"),
-        Binding("z", "undo", "undo", tooltip="Take back what was said of an outcome", id="activity.undo"),
-        Binding("e", "resend", "edit and resend", tooltip="What was rejected or not sent", id="activity.resend"),
+        Binding("u", "undo", "undo", tooltip="Take back what was said of an outcome", id="activity.undo"),
+        Binding("E", "resend", "edit and resend", tooltip="What was rejected or not sent", id="activity.resend"),
         Binding(
             "slash", "search", "search", key_display="/", tooltip="What was asked, sent or said", id="activity.find"
         ),
-        Binding("f", "kinds", "what", tooltip="Show only some kinds", id="activity.kinds"),
+        Binding("W", "kinds", "what", tooltip="Show only some kinds", id="activity.kinds"),
         Binding("s", "outcomes", "outcome", tooltip="Show only some outcomes", id="activity.outcomes"),
-        Binding("w", "since", "since", tooltip="The last hour, day, week, month, or any time", id="activity.since"),
+        Binding("t", "since", "since", tooltip="The last hour, day, week, month, or any time", id="activity.since"),
         Binding("right_square_bracket", "view(1)", "next view", show=False, key_display="]", id="activity.next_view"),
         Binding(
             "left_square_bracket", "view(-1)", "previous view", show=False, key_display="[", id="activity.prev_view"

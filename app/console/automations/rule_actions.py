@@ -43,10 +43,10 @@ def _bound(key: str, name: str, does: str, tooltip: str, **options: Any) -> Bind
 
 
 RULE_BINDINGS: Final[list[BindingType]] = [
-    _bound("A", "approvals", "approvals", "The requests that wait for approval"),
+    _bound("v", "approvals", "approvals", "The requests that wait for approval"),
     _bound("n", "new", "new", "Write another automation, from a template"),
     _bound("E", "edit", "edit", "Its table in the configuration"),
-    _bound("H", "replay", "replay", "What it would have done over the cached history"),
+    _bound("ctrl+g", "replay", "replay", "What it would have done over the cached history", key_display="^g"),
     _bound("P", "pause", "pause/resume", "While it is paused, what would set it off is skipped"),
     _bound("D", "switch", "on/off", "In the configuration"),
     _bound("S", "set_off", "run now", "Set it off by hand, within its limits"),

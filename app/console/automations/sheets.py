@@ -77,7 +77,14 @@ class ApprovalsSheet(Sheet[None]):
 
     LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("A", "answer(True)", "approve", tooltip="The bot sends it as it is shown", id="approvals.approve"),
+        Binding(
+            "ctrl+s",
+            "answer(True)",
+            "approve",
+            key_display="^s",
+            tooltip="The bot sends it as it is shown",
+            id="approvals.approve",
+        ),
         Binding("X", "answer(False)", "reject", tooltip="It is never sent", id="approvals.reject"),
         Binding("j,down", "step(1)", "next", show=False, id="approvals.next"),
         Binding("k,up", "step(-1)", "previous", show=False, id="approvals.previous"),

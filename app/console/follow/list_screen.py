@@ -19,7 +19,7 @@ from widgets.batch import BatchView
 from widgets.follow import follow_line
 
 TICK_S = 1.0
-HINTS = "enter opens · f lets go · x lets go of the ended · esc closes"
+HINTS = "enter opens · f lets go · X lets go of the ended · esc closes"
 NOTHING = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every tab."
 
 
@@ -30,7 +30,7 @@ class FollowList(Sheet[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,F", "dismiss", "close", id="follow.close"),
         Binding("f,delete", "let_go", "let go", id="follow.let_go"),
-        Binding("x", "let_go_ended", "let go of the ended", id="follow.let_go_ended"),
+        Binding("X", "let_go_ended", "let go of the ended", id="follow.let_go_ended"),
         Binding("j", "move(1)", "down", show=False, id="follow.down"),
         Binding("k", "move(-1)", "up", show=False, id="follow.up"),
     ]

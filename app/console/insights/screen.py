@@ -75,14 +75,9 @@ class InsightsScreen(BaseScreen):
         Binding("left", "bar(-1)", "a day", key_display="← →", tooltip="Choose an hour or a day", id="insights.bar"),
         Binding("right", "bar(1)", "later", show=False, id="insights.bar_later"),
         Binding("j,down,k,up", "rows", "to the repositories", show=False, id="insights.rows"),
-        *(
-            Binding(
-                span.key, f"span('{span.name}')", span.name, tooltip=f"Show {span.title}", id=f"insights.{span.name}"
-            )
-            for span in SPANS
-        ),
-        Binding("t", "tables", "tables", tooltip="The same numbers as tables, or the charts", id="insights.tables"),
-        Binding("e", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
+        Binding("t", "when", "when", tooltip="The last 24 hours, 7 days or 30 days", id="insights.when"),
+        Binding("equals_sign", "tables", "tables", key_display="=", tooltip="Or charts", id="insights.tables"),
+        Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
     ]
 
@@ -170,6 +165,10 @@ class InsightsScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     # What its keys do
+
+    def action_when(self) -> None:
+        """Show the next stretch of time."""
+        self.action_span(SPANS[(SPANS.index(self._span) + 1) % len(SPANS)].name)
 
     def action_span(self, name: str) -> None:
         """Show another stretch of time."""

@@ -15,7 +15,6 @@ class InsightSpan:
     name: str
     """`7d`."""
     title: str
-    key: str
     step: Step
     count: int
     """So many hours or days, the one that goes on now among them."""
@@ -39,9 +38,9 @@ class InsightSpan:
 
 
 SPANS: Final = (
-    InsightSpan("24h", "the last 24 hours", "d", "hour", 24, timedelta(minutes=15)),
-    InsightSpan("7d", "the last 7 days", "w", "day", 7, timedelta(hours=2)),
-    InsightSpan("30d", "the last 30 days", "m", "day", 30, timedelta(hours=6)),
+    InsightSpan("24h", "the last 24 hours", "hour", 24, timedelta(minutes=15)),
+    InsightSpan("7d", "the last 7 days", "day", 7, timedelta(hours=2)),
+    InsightSpan("30d", "the last 30 days", "day", 30, timedelta(hours=6)),
 )
 
 

@@ -1,75 +1,139 @@
 """Every key that does something now, made from the bindings themselves."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from textwrap import wrap
 from typing import Any, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
-from app.console.key_actions import KeyAction, key_actions
+from app.console.key_actions import KeyAction, Place, key_actions
 from app.console.sheet import Sheet
 from widgets.badges import STYLES
 
 KEY_CELLS = 13
 DOES_CELLS = 20
 LEAST_MORE_CELLS = 14
+COLUMN_CELLS = 66
+"""From twice as many there are two columns."""
+GAP_CELLS = 3
 PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
 
 
 class KeyHelpScreen(Sheet[None]):
     """A sheet of keys."""
 
-    LEAVE = "dismiss"
+    LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,enter", "dismiss", "close"),
+        Binding("slash", "filter", "filter", key_display="/", id="help.filter"),
+        Binding("escape", "leave", "close", id="help.leave"),
+        Binding("q,question_mark,enter", "dismiss", "close"),
         Binding("j,down", "scroll(1)", "down", show=False),
         Binding("k,up", "scroll(-1)", "up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
     ]
 
     def __init__(self, screen: Screen[Any]) -> None:
         super().__init__()
-        self._deeds = key_actions(screen)
+        order = list(PLACES)
+        self._actions = sorted(key_actions(screen), key=lambda each: order.index(each.place))
 
     def compose(self) -> ComposeResult:
         """The sheet."""
-        with VerticalScroll() as sheet:
+        with Vertical() as sheet:
             sheet.border_title = "Keys"
-            sheet.border_subtitle = "esc closes"
-            yield Static(markup=False)
+            sheet.border_subtitle = "/ filters · esc closes"
+            yield Input(placeholder="a key, or a word of what it does", compact=True)
+            with VerticalScroll(), Horizontal():
+                yield Static(markup=False, id="help-first")
+                yield Static(markup=False, id="help-second")
+
+    def on_mount(self) -> None:
+        """Scroll at once; the filter is asked for."""
+        self.query_one(VerticalScroll).focus()
 
     def on_resize(self) -> None:
         """Break the lines again, once it is known how long they may be."""
         self.call_after_refresh(self._fit)
 
+    def action_filter(self) -> None:
+        """Type into the filter."""
+        self.query_one(Input).focus()
+
+    def action_leave(self) -> None:
+        """Clear the filter; without one, close."""
+        field = self.query_one(Input)
+        if not (field.value or field.has_focus):
+            self.dismiss()
+        field.value = ""
+        self.query_one(VerticalScroll).focus()
+
+    @on(Input.Submitted)
+    def _to_the_keys(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
+    def action_page(self, pages: int) -> None:
+        """Scroll by as much as is in sight."""
+        self.action_scroll(pages * self.query_one(VerticalScroll).size.height)
+
+    @on(Input.Changed)
     def _fit(self) -> None:
         room = self.query_one(VerticalScroll).scrollable_content_region.width
-        self.query_one(Static).update(self._content(max(LEAST_MORE_CELLS, room - KEY_CELLS - 1 - DOES_CELLS - 1)))
-
-    def _content(self, more_cells: int) -> Content:
-        order = list(PLACES)
-        found = sorted(self._deeds, key=lambda key_action: order.index(key_action.place))
-        blocks: list[Content] = []
-        for place, group in groupby(found, key=lambda key_action: key_action.place):
-            lines = [
-                Content.styled(PLACES[place], "$accent bold"),
-                *(_line(key_action, more_cells) for key_action in group),
-            ]
-            blocks.append(Content("\n").join(lines))
-        return Content("\n\n").join(blocks)
+        is_wide = room >= 2 * COLUMN_CELLS + GAP_CELLS
+        cells = (room - GAP_CELLS) // 2 if is_wide else room
+        more_cells = max(LEAST_MORE_CELLS, cells - KEY_CELLS - 1 - DOES_CELLS - 1)
+        words = self.query_one(Input).value.casefold().split()
+        lines = [(each.place, _lines(each, more_cells)) for each in self._actions if _is_meant(each, words)]
+        first, second = self.query_one("#help-first", Static), self.query_one("#help-second", Static)
+        columns = _halves(lines) if is_wide else (lines, [])
+        first.update(_content(columns[0]) if lines else Content("No key does that here."))
+        second.update(_content(columns[1]))
+        second.display = is_wide
 
 
-def _line(key_action: KeyAction, more_cells: int) -> Content:
-    keys = " ".join(key_action.keys)
-    more = f"\n{'':<{KEY_CELLS + 1 + DOES_CELLS}}".join(wrap(key_action.more, more_cells))
-    return Content.assemble(
-        (f"{keys:<{KEY_CELLS}} ", "bold"), f"{key_action.does:<{DOES_CELLS}}", (more, STYLES["quiet"])
-    )
+Lines = tuple[Place, list[Content]]
+"""What one action's keys do, broken, and its place."""
+
+
+def _is_meant(key_action: KeyAction, words: Sequence[str]) -> bool:
+    text = " ".join([*key_action.keys, key_action.does, key_action.more]).casefold()
+    return all(word in text for word in words)
+
+
+def _halves(lines: list[Lines]) -> tuple[list[Lines], list[Lines]]:
+    """Two columns of about the same height; what one action does stays together."""
+    half, height = sum(len(each) for _, each in lines) / 2, 0
+    for index, (_, each) in enumerate(lines):
+        if height >= half:
+            return lines[:index], lines[index:]
+        height += len(each)
+    return lines, []
+
+
+def _content(lines: list[Lines]) -> Content:
+    blocks = [
+        Content("\n").join([Content.styled(PLACES[place], "$accent bold"), *(line for _, own in group for line in own)])
+        for place, group in groupby(lines, key=lambda each: each[0])
+    ]
+    return Content("\n\n").join(blocks)
+
+
+def _lines(key_action: KeyAction, more_cells: int) -> list[Content]:
+    first, *others = wrap(key_action.more, more_cells) or [""]
+    keys = (f"{' '.join(key_action.keys):<{KEY_CELLS}} ", "bold")
+    indent = f"{'':<{KEY_CELLS + 1 + DOES_CELLS}}"
+    return [
+        Content.assemble(keys, f"{key_action.does:<{DOES_CELLS}}", (first, STYLES["quiet"])),
+        *(Content.styled(f"{indent}{other}", STYLES["quiet"]) for other in others),
+    ]

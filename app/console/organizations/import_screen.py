@@ -62,9 +62,9 @@ class OrganizationImportScreen(BaseScreen):
         # Before the field's own, which has no hint below that could be clicked.
         Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
         Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
-        Binding("x", "stop", "stop", tooltip="After the row that is on its way", id="import.stop"),
+        Binding("X", "stop", "stop", tooltip="After the row that is on its way", id="import.stop"),
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="import.resolve"),
-        Binding("f", "file", "file", tooltip="Another file", id="import.file"),
+        Binding("n", "file", "file", tooltip="Another file", id="import.file"),
         Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
     ]
 
@@ -172,7 +172,7 @@ class OrganizationImportScreen(BaseScreen):
     def action_back(self) -> None:
         """One step back: out of the question, or to the organizations; never out of what is on its way."""
         if self._is_sending:
-            self.session.notify("A row is on its way: x stops after it.", severity="warning")
+            self.session.notify("A row is on its way: X stops after it.", severity="warning")
         elif self._is_asked:
             self._is_asked = False
             self._say(*self._what_now())

@@ -39,7 +39,7 @@ NOTHING_YET: Final = Notice(
         "Each success creates an organization and invites its administrator, who has 30 days to accept.",
         "Every attempt is kept here, so that none is repeated by accident, and none is lost.",
         "",
-        "n creates the first one; i imports many from a file.",
+        "n creates the first one; I imports many from a file.",
     ),
     "plain",
 )
@@ -83,7 +83,7 @@ class OrganizationsScreen(BaseScreen):
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
         Binding("slash", "search", "search", key_display="/", tooltip="By address, name, slug or id", id="org.find"),
         Binding("o", "sort", "sort", tooltip="By newest, name or state", id="org.sort"),
-        Binding("i", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
+        Binding("I", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
 

@@ -92,7 +92,7 @@ class RunScreen(BaseScreen):
         _hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
         *RUN_BINDINGS,
         Binding("escape,backspace", "back", "back", key_display="esc", tooltip="To the runs", id="run.back"),
-        _hidden("v", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
+        _hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         Binding("right_square_bracket", "beside(1)", "older", key_display="]", tooltip="On the branch", id="run.older"),
         Binding("left_square_bracket", "beside(-1)", "newer", key_display="[", tooltip="On the branch", id="run.newer"),
     ]

@@ -35,7 +35,7 @@ BULK_BINDINGS: Final = (
         id="runs.mark_all",
     ),
     _hidden("T", "run('retry')", "retry failed", tooltip="The same instructions again", id="runs.retry"),
-    _hidden("e", "run('export')", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
+    _hidden("x", "run('export')", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
 )
 
 
@@ -69,7 +69,7 @@ class BulkActions:
 
     def summary(self, *, is_wide: bool) -> SafeText:
         """How many runs are marked, and the keys that act on them if there is room."""
-        keys = " · c continues · T retries · N starts alike · f follows · e exports · esc unmarks" if is_wide else ""
+        keys = " · c continues · T retries · N starts alike · f follows · x exports · esc unmarks" if is_wide else ""
         count, cap = len(self._table.marks), self._session.settings.console.send_cap
         capped = f" · sent to {cap:,} at a time" if count > cap else ""
         return safe_text(f"■ {count:,} marked{capped}{keys}")

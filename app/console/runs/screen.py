@@ -56,7 +56,7 @@ class RunsScreen(BaseScreen):
         *OLDER_BINDINGS,
         *SPLIT_BINDINGS,
         _hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
-        _hidden("v", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
+        _hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         _hidden("d", "pane", "detail on/off", id="runs.pane"),
         _hidden(
             "escape",

@@ -27,7 +27,7 @@ class ViewPicker(PickerScreen[str]):
     TITLE_TEXT = "Views"
     HINT = "enter shows · delete forgets one that was saved here"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("delete,d", "forget", "forget", id="views.forget"),
+        Binding("delete,backspace", "forget", "forget", id="views.forget"),
     ]
 
     def __init__(self, views: Sequence[View], current: View, forget: Callable[[View], None]) -> None:

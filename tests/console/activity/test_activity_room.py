@@ -155,7 +155,7 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
         assert "⊘ not created" in lines(scene)[1]
         assert scene.app.screen.check_action("resolve", ()) is None
 
-        await scene.press("z")
+        await scene.press("u")
         assert "? unknown" in lines(scene)[0]
         assert "Its outcome is unknown again" in str(scene.toasts)
         assert scene.app.screen.check_action("undo", ()) is False
@@ -180,9 +180,9 @@ async def test_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
 
 FILTERS = (
     ("right_square_bracket", 1, "[Open]"),
-    ("w", 2, "since 1h"),
+    ("t", 2, "since 1h"),
     ("slash a d d r e s s enter", 1, "1 of"),
-    ("f space enter", 1, "what start agent"),
+    ("W space enter", 1, "what start agent"),
     ("s space enter", 3, "outcome confirmed"),
 )
 
@@ -246,7 +246,7 @@ async def test_an_organization_and_its_action_lead_to_each_other(staged: Staged)
         await enter(scene, CreateOrganization("old@acme.example"), "confirmed", ago_m=9)
         await enter(scene, CreateOrganization("ann@acme.example"), "confirmed", ago_m=5)
         await enter(scene, StartRun("Fix it.", API), "confirmed", ago_m=1)
-        await scene.press("6", "w", "w", "3", "down", "enter", "enter")
+        await scene.press("6", "t", "t", "3", "down", "enter", "enter")
         assert scene.app.current_mode == "activity"
         assert "old@acme.example" in under_cursor(scene)
         assert "since any" in scene.text

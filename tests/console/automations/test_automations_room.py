@@ -54,7 +54,7 @@ async def test_picture_of_approvals(staged: Staged, configured: Configured, pict
     """The exact request; its answers stand above it."""
     async with staged(SMALL, changed=configured(ONE)) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
-        await scene.press("5", "A")
+        await scene.press("5", "v")
 
         assert scene.app.export_screenshot() == picture
 
@@ -150,9 +150,9 @@ async def test_a_file_changed_elsewhere_is_read_again(staged: Staged, configured
 @pytest.mark.parametrize(
     ("key", "answer", "expected"),
     [
-        ("A", "ctrl+s", ("approved", "approved by ")),
+        ("ctrl+s", "ctrl+s", ("approved", "approved by ")),
         ("X", "ctrl+s", ("skipped", "rejected by ")),
-        ("A", "enter", ("waiting", "waits")),
+        ("ctrl+s", "enter", ("waiting", "waits")),
         ("X", "escape", ("waiting", "waits")),
     ],
 )
@@ -162,7 +162,7 @@ async def test_an_approval_is_answered_twice(
     """Over the exact request each time; enter never does it."""
     async with staged(changed=configured(ONE)) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
-        await scene.press("5", "A", key)
+        await scene.press("5", "v", key)
         assert isinstance(scene.app.screen, ConfirmSheet)
         await scene.shows("POST /external/runs", '"run_id": "run_01JX0003"')
         await scene.press(answer)
@@ -192,7 +192,7 @@ async def test_foreign_text_stays_text(staged: Staged, configured: Configured) -
         facts = {"run_id": hostile, "run_branch": hostile}
         await decided(scene, "second chance", "failed", hostile, ago_m=2, made=hostile, **facts)
         await decided(scene, "second chance", "waiting", hostile, request=request, **facts)
-        for keys in (("5", "enter"), ("escape", "A"), ("A",)):
+        for keys in (("5", "enter"), ("escape", "v"), ("v",)):
             await scene.press(*keys)
 
             assert "[/nope]" in scene.text
@@ -203,7 +203,7 @@ async def test_an_approval_that_is_over_is_not_answered(staged: Staged, configur
     """Another process was first: that is said, and nothing is taken back."""
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
-        await scene.press("5", "A", "X")
+        await scene.press("5", "v", "X")
         await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
         await scene.press("ctrl+s")
 
@@ -247,7 +247,7 @@ async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Stage
 async def test_a_replay_counts_and_lists(staged: Staged, configured: Configured) -> None:
     """What is switched off is replayed as well; nothing is done or entered."""
     async with staged(changed=configured(ONE.replace("approval = true", "enabled = false"))) as scene:
-        await scene.press("5", "H")
+        await scene.press("5", "ctrl+g")
         await scene.shows("Set off 3 times: ● 3 done", "acme/infrastructure")
 
         assert await outcomes(scene) == []
@@ -271,7 +271,7 @@ async def test_a_replay_shows_how_far_it_is_and_ends_with_its_sheet(
 
     monkeypatch.setattr("app.console.automations.replay_sheet.replay", replay)
     async with staged(changed=configured(ONE)) as scene:
-        await scene.pilot.press("5", "H")
+        await scene.pilot.press("5", "ctrl+g")
         await scene.shows("50%", "esc gives it up")
         await scene.pilot.press("escape")
 

@@ -52,7 +52,7 @@ async def test_a_followed_run_is_told_to_its_end(staged: Staged, move: Mover) ->
         assert line.startswith("✓ completed")
         assert "5m30s ended just now" in line
 
-        await scene.press("F", "x", "escape")
+        await scene.press("F", "X", "escape")
         assert strip(scene) == []
 
 

@@ -58,7 +58,7 @@ async def importing(
 ) -> AsyncIterator[Scene]:
     """The screen, with the file read."""
     async with staged(size, synced=False, base_url=server.base_url, read_only=read_only) as scene:
-        await scene.press("3", "i")
+        await scene.press("3", "I")
         if file is not None:
             scene.app.post_message(events.Paste(str(file)))
             await scene.press("enter")
@@ -111,7 +111,7 @@ async def test_no_more_are_sent_than_may_be(staged: Staged, server: FaultServer,
         assert sum(emails(server).values()) == 3
         await scene.press("ctrl+s", "ctrl+s")
         assert states(scene).count("created") == 4
-        await scene.press("escape", "i")
+        await scene.press("escape", "I")
         assert "Name a CSV file above" in scene.text
 
 
@@ -146,7 +146,7 @@ async def test_a_row_refused_for_its_own_sake_stops_nothing(staged: Staged, serv
 
         assert states(scene) == ["rejected", "created", "invalid", "twice", "created", "created"]
         assert scene.app.screen.check_action("go", ()) is None
-        await scene.press("f", "enter")
+        await scene.press("n", "enter")
         assert states(scene)[0] == "to_create"
         assert "before: no such offer" in scene.text
 

@@ -20,7 +20,7 @@ SIZES = pytest.mark.parametrize("size", [SMALL, (120, 32), WIDE], ids=["80x24", 
 async def test_picture_of_a_full_one(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
     """With two marked."""
     async with inbox(staged, size) as scene:
-        await scene.press("j", "x", "x")
+        await scene.press("j", "space", "space")
         assert scene.app.export_screenshot() == picture
 
 
@@ -28,7 +28,7 @@ async def test_picture_of_a_full_one(staged: Staged, picture: SnapshotAssertion,
 async def test_picture_of_an_empty_one(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
     """After everything was dealt with."""
     async with inbox(staged, size) as scene:
-        await scene.press("X", "e")
+        await scene.press("asterisk", "e")
         assert keys(scene) == []
         assert scene.app.export_screenshot() == picture
 

@@ -62,7 +62,7 @@ async def test_several_are_put_away_and_taken_back(staged: Staged, way: tuple[st
     """What is marked goes at once and comes back at once; u goes on to what was done before that."""
     async with inbox(staged) as scene:
         before = keys(scene)
-        await scene.press("e", "x", "space", *way)
+        await scene.press("e", "space", "space", *way)
         assert keys(scene) == before[3:]
         await scene.press("u")
         assert keys(scene) == before[1:]
@@ -76,7 +76,7 @@ async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Boar
     """Within a minute of its end; sooner where the same fails again, with all that was put off."""
     async with inbox(staged, automated=False) as scene:
         (key,) = [key for key in keys(scene) if key.startswith("failed:acme/web")]
-        await scene.press("X", "h", "1")
+        await scene.press("asterisk", "h", "1")
         assert keys(scene) == []
         await scene.tick(minutes=30)
         assert keys(scene) == []

@@ -68,7 +68,7 @@ def empty_board(board: Board) -> Board:
     [
         (SMALL, "", "runwarden"),
         (WIDE, "", "runwarden"),
-        (SMALL, "t", "runwarden"),
+        (SMALL, "#", "runwarden"),
         (WIDE, "", "runwarden-colour-blind"),
     ],
     ids=["small", "wide", "tables", "colour-blind"],
@@ -86,7 +86,7 @@ async def test_picture(
 async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empty_board: Board) -> None:
     """A day by the hour, a month by the day; the month is longer than what is complete."""
     async with staged(WIDE) as scene:
-        await show(scene, "d")
+        await show(scene, "t", "t")
         day = scene.text
         await scene.pilot.click("#insight-spans", offset=(15, 0))
         await scene.settle()
@@ -106,14 +106,14 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
         run = Run("run_1", "failed", "main", Repository.parse("acme/api"), created, created, "{}")
         await scene.engine.cache.store_runs([run], asked_at=scene.clock())
         await scene.engine.cache.extend_coverage(created, scene.clock())
-        await scene.press("4", "m")
+        await scene.press("4", "t")
 
         assert "complete since 21 Apr 22:00, older is partial" in scene.text
         outcomes, at_once = scene.app.screen.query(Chart).results(Chart)
         assert count_of("·", scene, outcomes) == 19
         # No line at zero, where nothing was fetched: two thirds of the month.
         assert count_of("·", scene, at_once) >= 2 * count_of("▄", scene, at_once) > 0
-        await scene.press("t", "G")
+        await scene.press("equals_sign", "G")
         assert "Thu 02 Apr 00:00 not fetched" in " ".join(scene.text.split())
         await scene.press("g")
         assert "(partial)" in scene.text
@@ -124,14 +124,14 @@ async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged, board: Bo
     async with staged(SMALL) as scene:
         scene.clock.move(days=5)
         await scene.sync()
-        await scene.press("4", "d")
+        await scene.press("4", "t", "t")
         day = scene.text
 
         assert "No run was created in the last 24 hours" in day
-        assert "w looks at the last 7 days." in day
+        assert "t looks at the last 7 days." in day
         assert not scene.app.screen.check_action("export", ())
 
-        await scene.press("w")
+        await scene.press("t")
         assert "60 runs" in scene.text
 
 
@@ -156,7 +156,7 @@ async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_b
         await scene.settle()
         assert "since:2026-04-27 -since:2026-04-28" in scene.text
 
-        await scene.press("backspace", "t", "j", "enter")
+        await scene.press("backspace", "equals_sign", "j", "enter")
         assert "since:2026-04-30 -since:2026-05-01" in scene.text
         await scene.press("backspace")
         assert "▌ Thu 30 Apr" in scene.text
@@ -191,7 +191,7 @@ async def test_export_writes_the_numbers_on_show(staged: Staged, empty_board: Bo
     async with staged(WIDE) as scene:
         await show(scene)
         for path in (table, document):
-            await scene.press("e")
+            await scene.press("x")
             field = scene.app.screen.query_one(Input)
             assert field.value.endswith("runwarden-acme-prod-7d-2026-05-01.csv")
             field.value = str(path)
@@ -214,7 +214,7 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
     path.write_text("precious")
     async with staged(SMALL) as scene:
         await scene.press("4")
-        await scene.press("e")
+        await scene.press("x")
         field = scene.app.screen.query_one(Input)
         for name, said in (("old.txt", "End the name in .csv or .json"), ("no/such.csv", "There is no folder")):
             field.value = str(tmp_path / name)
@@ -242,7 +242,7 @@ async def test_leaving_while_the_file_is_written_does_not_hide_the_outcome(
 
     monkeypatch.setattr("app.console.insights.export.write", slow)
     async with staged(WIDE) as scene:
-        await show(scene, "e")
+        await show(scene, "x")
         scene.app.screen.query_one(Input).value = str(tmp_path / "figures.csv")
         await scene.pilot.press("enter")
         await scene.pilot.press("escape")

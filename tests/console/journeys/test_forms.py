@@ -71,7 +71,7 @@ async def test_what_was_lost_is_proposed_when_the_link_is_back(walked: Walked, s
         assert hand.value("evidence") == NEW_RUN
         await hand.do("ctrl+s", "Apply ^s")
         await hand.see("✓ confirmed", "as a person found out")
-        await hand.do("z", "z undo")
+        await hand.do("u", "u undo")
         await hand.see("? 1 unknown", "may be")
         held = await hand.scene.engine.ledger.action(action.action_id)
         assert held is not None

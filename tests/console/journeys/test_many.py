@@ -68,12 +68,12 @@ async def test_what_was_rejected_is_edited_and_sent_again(walked: Walked, servic
         service.rejects = None
         await hand.do("6", "6 Activity")
         await hand.point("start run")
-        await hand.do("e", "e edit and resend")
+        await hand.do("E", "E edit and resend")
         assert (hand.value("repository"), hand.value("branch_name")) == ("acme/web", "fix/it")
         await hand.fill("instructions", " Now really.")
         await hand.do("escape", "Close esc")
 
-        await hand.do("e", "e edit and resend")
+        await hand.do("E", "E edit and resend")
         await hand.see("Your draft from just now")
         await hand.do("ctrl+n", "Start fresh ^n")
         await hand.do("ctrl+s", "Preview ^s")
@@ -110,7 +110,7 @@ async def test_each_kind_begins_as_it_was_sent_or_not_at_all(
     service.rejects = Respond(400, {"message": "No."})
     async with staged(base_url=service.server.base_url) as scene:
         await scene.engine.actions.submit(request_)
-        await scene.press("6", "e")
+        await scene.press("6", "E")
         if "bell\\u001b" in as_json(request_) or "Fix \\u001b" in as_json(request_) or "forge" in as_json(request_):
             assert "no form can show" in str(scene.toasts)
             return

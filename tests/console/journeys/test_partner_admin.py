@@ -45,7 +45,7 @@ async def test_fifty_are_created_once_each_though_an_answer_is_lost(
     service.loses = {LOST}
     async with walked() as hand:
         await hand.do("3", "3 Organizations")
-        await hand.do("i", "i import")
+        await hand.do("I", "I import")
         await hand.fill("file", listed)
         await hand.do("enter", "enter read the file")
         await hand.see("○ 50 to create")

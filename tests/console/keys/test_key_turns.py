@@ -90,7 +90,7 @@ async def test_one_that_takes_long_does_not_hold_back_the_others_for_ever(
 
     async with staged() as scene:
         monkeypatch.setattr(RunTable, "on_key", wait, raising=False)
-        at_once(scene, "x")
+        at_once(scene, "#")
         search = scene.app.screen.query_one(Input)
         search.focus()
         await until(lambda: scene.app.focused is search)
@@ -138,7 +138,7 @@ async def test_keys_typed_before_the_engine_is_there_are_answered_in_order(tmp_p
         await answered(scene.app)
         assert scene.app.current_mode == "runs"
         is_there.set()
-        await scene.shows("Insights", "On this screen", "Show the last 24 hours")
+        await scene.shows("Insights", "On this screen", "The last 24 hours")
 
         assert not scene.toasts
 

@@ -23,7 +23,7 @@ KEYS = {
     "views": ("V", "j"),
     "view": ("ctrl+s", *"Mine"),
     "export": ("e",),
-    "raw": ("enter", "v"),
+    "raw": ("enter", "i"),
     "sideways": ("right",),
     "groups": ("number_sign", "enter", "j", "z"),
 }
