@@ -20,7 +20,7 @@ from widgets.badges import STYLES
 KEY_CELLS = 13
 DOES_CELLS = 20
 LEAST_MORE_CELLS = 14
-COLUMN_CELLS = 66
+COLUMN_CELLS = 60
 """From twice as many there are two columns."""
 GAP_CELLS = 3
 PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
