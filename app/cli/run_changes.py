@@ -1,6 +1,5 @@
 """`runwarden runs diff`, `review`, `apply`, `checkout` and `open`: what a run did, and taking it over."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -8,18 +7,32 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from app.api.errors import ApiError
+from app.cli.change_output import (
+    FILES,
+    FINDINGS,
+    ORIGINS,
+    facts_of,
+    file_document,
+    finding_document,
+    quoted,
+    review_document,
+    show_patch,
+    show_text,
+    tell_origin,
+    total,
+    write_bytes,
+)
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, async_command
-from app.cli.output import Document, Format, Output
+from app.cli.output import Document, Format
 from app.cli.run_wait import RunLookup
-from app.cli.table import Column
 from app.run_document import run_address
-from app.streams import printing
-from app.text import safe_text
-from storage.records.results import Change, ChangedFile, Finding, Review, Unavailable
+from storage.records.results import Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from app.results.source import Results
     from storage.records import RunDetail
 
@@ -48,11 +61,6 @@ FOLDER_OPTION: Final = click.option(
     metavar="DIR",
     help="Another folder than the current one.",
 )
-_TONES: Final = {"+": "32", "-": "31", "@": "36", "d": "1", "\\": "2"}
-"""SGR codes by the kind of a patch's line."""
-_TAB: Final = 8
-_LONGEST_LINE: Final = 4_000
-_BAR: Final = 40
 
 
 @asynccontextmanager
@@ -106,18 +114,18 @@ async def diff(
     async with opened(invocation, run_id) as (results, detail):
         change = had(await results.change(detail, turn))
     output = invocation.output
-    _tell_origin(output, change)
+    tell_origin(output, change)
     if output.format is not Format.TABLE or stat:
-        documents = [_file_document(file) for file in change.files]
-        output.listing("files", documents, change.files, _FILES, more=_facts(change))
-        output.text(_total(change))
+        documents = [file_document(file) for file in change.files]
+        output.listing("files", documents, change.files, FILES, more=facts_of(change))
+        output.text(total(change))
     elif name_only:
         for file in change.files:
-            output.print(_quoted(file.path))
+            output.print(quoted(file.path))
     elif output.width is None and not color:
-        _write(output, change.patch)
+        write_bytes(output, change.patch)
     else:
-        _show(output, change.patch)
+        show_patch(output, change.patch)
     return Exit.DONE
 
 
@@ -131,20 +139,19 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
         reviews = had(await results.reviews(detail, turn))
     output = invocation.output
     if output.format is Format.JSON:
-        output.print(output.json({"reviews": [_review_document(each) for each in reviews]}, indent=2))
+        output.print(output.json({"reviews": [review_document(each) for each in reviews]}, indent=2))
         return Exit.DONE
     if output.format is not Format.TABLE:
         found = [(each, finding) for each in reviews for finding in each.findings]
-        documents = [{"review": each.path, **_finding_document(finding)} for each, finding in found]
-        output.listing("findings", documents, [finding for _, finding in found], _FINDINGS)
+        documents = [{"review": each.path, **finding_document(finding)} for each, finding in found]
+        output.listing("findings", documents, [finding for _, finding in found], FINDINGS)
         return Exit.DONE
     for each in reviews:
-        output.note(" ".join(filter(None, (f"{each.path}, from {_ORIGINS[each.source]}.", each.note))))
+        output.note(" ".join(filter(None, (f"{each.path}, from {ORIGINS[each.source]}.", each.note))))
         if output.width is None:
-            _write(output, each.text.encode())
+            write_bytes(output, each.text.encode())
         else:
-            for line in each.text.split("\n"):
-                output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
+            show_text(output, each.text)
     return Exit.DONE
 
 
@@ -163,12 +170,17 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
 
     async with opened(invocation, run_id) as (results, detail):
         change = had(await results.change(detail, turn))
-    _tell_origin(invocation.output, change)
+    tell_origin(invocation.output, change)
     try:
         done = await apply_change(change, folder)
     except GitError as error:
         raise failed("wrong_state", str(error)) from error
-    document: Document = {"folder": str(done.folder), "files": done.files, "remarks": [*done.remarks], **_facts(change)}
+    document: Document = {
+        "folder": str(done.folder),
+        "files": done.files,
+        "remarks": [*done.remarks],
+        **facts_of(change),
+    }
     invocation.output.record(document, [("applied to", str(done.folder)), ("files", str(done.files))])
     for remark in done.remarks:
         invocation.output.note(f"Look at it first: {remark}")
@@ -236,121 +248,3 @@ async def _pull_request(invocation: Invocation, run_id: str) -> str:
     if told.pull_request is None:
         raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}.")
     return told.pull_request
-
-
-_ORIGINS: Final = {"git": "git", "service": "the service's results"}
-_FINDINGS: Final[Sequence[Column[Finding]]] = (
-    Column("severity", lambda finding: finding.severity or "", "severity"),
-    Column("file", lambda finding: finding.path, "path"),
-    Column("line", lambda finding: _count(finding.line), "line", lambda finding: finding.line),
-    Column("text", lambda finding: finding.text, "text"),
-)
-
-
-def _tell_origin(output: Output, change: Change) -> None:
-    if not change.patch:
-        output.note(f"Nothing was changed, says {_ORIGINS[change.source]}.")
-        return
-    ends = f" ({(change.base or 'nothing')[:12]}..{change.head[:12]})" if change.head else ""
-    output.note(
-        " ".join(filter(None, (f"From {_ORIGINS[change.source]}, since {change.base_name}{ends}.", change.note)))
-    )
-
-
-def _facts(change: Change) -> dict[str, object]:
-    facts = {"source": change.source, "base": change.base, "head": change.head, "base_name": change.base_name}
-    return {**facts, "note": change.note}
-
-
-def _file_document(file: ChangedFile) -> Document:
-    counts = {"additions": file.additions, "deletions": file.deletions, "binary": file.is_binary}
-    return {"path": _text(file.path), "old_path": file.old_path and _text(file.old_path), "kind": file.kind, **counts}
-
-
-def _review_document(each: Review) -> Document:
-    found = [_finding_document(finding) for finding in each.findings]
-    return {"path": _text(each.path), "text": each.text, "source": each.source, "note": each.note, "findings": found}
-
-
-def _finding_document(finding: Finding) -> dict[str, object]:
-    place = {"path": _text(finding.path), "line": finding.line}
-    return {**place, "severity": finding.severity, "text": finding.text}
-
-
-def _text(name: str) -> str:
-    """A file's name as Unicode: JSON has no bytes."""
-    return name.encode("utf-8", "surrogateescape").decode(errors="replace")
-
-
-def _quoted(name: str) -> str:
-    """A name on one line, in quotes as git writes it where a terminal or a script would stumble over it."""
-    if name.isprintable() and not set(name) & {'"', "\\"}:
-        return name
-    raw = name.encode("utf-8", "surrogateescape")
-    return '"' + "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:03o}" for c in raw) + '"'  # noqa: PLR2004 — ASCII
-
-
-def _named(file: ChangedFile) -> str:
-    return _quoted(file.path) if file.old_path is None else f"{_quoted(file.old_path)} -> {_quoted(file.path)}"
-
-
-def _count(number: int | None) -> str:
-    return "" if number is None else str(number)
-
-
-def _total(change: Change) -> str:
-    added = sum(file.additions or 0 for file in change.files)
-    removed = sum(file.deletions or 0 for file in change.files)
-    files = "1 file" if len(change.files) == 1 else f"{len(change.files)} files"
-    lines = "1 line" if added == 1 else f"{added} lines"
-    return f"{files}, {lines} added, {removed} removed"
-
-
-def _bar(file: ChangedFile) -> str:
-    if file.is_binary:
-        return "binary"
-    added, removed = file.additions or 0, file.deletions or 0
-    scale = min(1.0, _BAR / max(1, added + removed))
-    return "+" * round(added * scale) + "-" * round(removed * scale)
-
-
-def _write(output: Output, data: bytes) -> None:
-    """Write bytes on stdout as they are."""
-    output.flush()
-    with printing():
-        output.stdout.buffer.write(data)
-        output.stdout.buffer.flush()
-
-
-def _show(output: Output, data: bytes) -> None:
-    for line in _shown(data, colour=output.colour or output.width is None):
-        output.print(line)
-
-
-def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
-    """A patch's lines for people: printable, cut where they are endless, and coloured by what they do."""
-    from app.results.diff import Patch
-
-    patch = Patch(data)
-    patch.read()
-    is_binary = False
-    for number, kind in enumerate(patch.kinds):
-        if patch.line(number) == b"GIT binary patch":
-            is_binary = True
-            yield "(binary content, not shown)"
-        is_binary = is_binary and not patch.line(number).startswith(b"diff --git ")
-        if is_binary:
-            continue
-        text = patch.line(number).decode(errors="replace").expandtabs(_TAB)
-        tone = _TONES.get(chr(kind)) if colour else None
-        safe = safe_text(text, limit=_LONGEST_LINE)
-        yield f"\x1b[{tone}m{safe}\x1b[0m" if tone else safe
-
-
-_FILES: Final[Sequence[Column[ChangedFile]]] = (
-    Column("change", lambda file: file.kind, "kind"),
-    Column("+", lambda file: _count(file.additions), "additions", lambda file: file.additions),
-    Column("-", lambda file: _count(file.deletions), "deletions", lambda file: file.deletions),
-    Column("", _bar, tone=lambda _: "dim"),
-    Column("file", _named, "path", lambda file: file.path, flexible=True),
-)
