@@ -48,6 +48,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
         items = await box.items(with_done=with_done)
         now = box.engine.clock()
     columns: tuple[Column[InboxItem], ...] = (
+        Column("severity", lambda item: item.severity, "severity", tone=lambda item: TONES[item.severity]),
         Column("kind", lambda item: item.kind, "kind", tone=lambda item: TONES[item.severity]),
         Column("what", lambda item: item.title, "title", flexible=True),
         Column("when", lambda item: "" if item.at == NO_TIME else exact_ago(item.at, now), "at"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from app.config.settings import Command, Settings, ViewSettings
 from app.config.table import Table
+from storage.records.grouping import GROUPINGS
 
 if TYPE_CHECKING:
     from app.rules.rule import Rule
@@ -113,10 +114,13 @@ def _view(table: Table) -> ViewSettings:
     )
 
     name, query, order = table.required_text("name"), table.text("query", ""), table.optional_text("sort")
+    group = table.optional_text("group")
     table.finish()
     if problems := parse(query, datetime.now(UTC)).problems:
         table.fail("query", f"at character {problems[0].start + 1}: {problems[0].message}", problems[0].cure)
+    if group is not None and group not in GROUPINGS:
+        table.fail("group", f"runs are not grouped by {group!r}.", f"Write {' or '.join(GROUPINGS)}.")
     try:
-        return ViewSettings(name, query, None if order is None else read_order(order))
+        return ViewSettings(name, query, None if order is None else read_order(order), group)
     except ValueError as error:
         table.fail("sort", f"{error}.", "Correct the column.")

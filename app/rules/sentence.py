@@ -158,7 +158,7 @@ def _schedule(on: OnSchedule, now: datetime) -> str:
 
 def _run(on: OnRun, _: datetime) -> str:
     was = f" after {on.was}" if on.was else ""
-    return f"When a run{_scope(on.scope)} is {on.to}{was}"
+    return f"When a run{_scope(on.scope)} {_BECOMES.get(on.to, f'is {on.to}')}{was}"
 
 
 def _health(on: OnHealth, _: datetime) -> str:
@@ -167,6 +167,7 @@ def _health(on: OnHealth, _: datetime) -> str:
     return f"When {host} is well again" if on.is_over else f"When {host} is not well{lasting}"
 
 
+_BECOMES: Final = {"failed": "fails", "completed": "completes", "working": "starts working"}
 _WHEN: Final[Mapping[type, Callable[[Any, datetime], str]]] = {
     OnSchedule: _schedule,
     OnInterval: lambda on, _: f"Every {_duration(on.every)}",

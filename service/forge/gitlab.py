@@ -112,7 +112,7 @@ class GitLab:
         place = f"{self._project}/merge_requests/{number}"
         refs = self._http.document("GET", place).get("diff_refs") or {}
         if refs.get("head_sha") != commit:
-            raise ForgeError(f"the merge request is at {refs.get('head_sha')}, not at {commit}")
+            raise ForgeError(f"the merge request is at {refs.get('head_sha')}, not at {commit}", status=_CONFLICT)
         for comment in comments:
             position = {
                 **{key: refs[key] for key in ("base_sha", "start_sha", "head_sha")},

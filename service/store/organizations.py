@@ -81,7 +81,8 @@ def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
 
 def of_run(connection: sa.Connection, run_id: str) -> Organization | None:
     """Return the organization to which a run belongs."""
-    return _first(connection, organizations.c.id == sa.select(runs.c.organization_id).where(runs.c.id == run_id))
+    owner = sa.select(runs.c.organization_id).where(runs.c.id == run_id).scalar_subquery()
+    return _first(connection, organizations.c.id == owner)
 
 
 def all_of(connection: sa.Connection) -> list[Organization]:

@@ -41,6 +41,7 @@ def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, c
     assert item["cure"] == "runwarden runs view run_1"
     assert keys(cli) == keys(cli) == ["failed:acme/api"]
     assert cli("inbox", "--json", RUNWARDEN_DATA_DIR="").json()["items"] == [item]
+    assert cli("inbox", "-o", "csv", RUNWARDEN_DATA_DIR="").out.startswith("severity,")
     assert cli("inbox", "done", "failed:acme/api", RUNWARDEN_DATA_DIR="").code == 0
     assert keys(cli) == []
     assert keys(cli, "--all") == ["failed:acme/api"]

@@ -142,7 +142,7 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     run = {"RUNWARDEN_DATA_DIR": ""}
 
     check = cli("automations", "check", "--replay", "1d", **run)
-    assert "When a run is failed, continue it: “go on”." in check.out
+    assert "When a run fails, continue it: “go on”." in check.out
     assert "replay   1 done" in check.out
     assert "It can set itself off" in check.out
     (listed,) = cli("automations", "list", "--json", **run).json()["automations"]

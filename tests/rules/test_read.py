@@ -111,7 +111,7 @@ def test_a_rule_says_in_a_sentence_what_it_does() -> None:
     assert sentence(nightly, NOW) == (
         "At 03:00 on Monday through Friday (Europe/Berlin), start the agent security-review on acme/api."
     )
-    assert sentence(second, NOW).startswith("When a run in acme/* is failed, continue it: “The run failed.")
+    assert sentence(second, NOW).startswith("When a run in acme/* fails, continue it: “The run failed.")
     labelled, *_ = rules(rule(on='{ run = "stuck", branch = "x", metadata = { team = "x*", kind = ["a", "b"] } }'))
     assert sentence(labelled, NOW).startswith("When a run on x labelled team=x* and kind=a or b is stuck, ")
     assert sentence(page, NOW) == "When a code host is not well for 5m, notify oncall."

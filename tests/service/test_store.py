@@ -162,6 +162,18 @@ def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: D
     assert ([worker.executor for worker in living], [worker.executor for worker in silent]) == (["one"], ["two"])
 
 
+@pytest.mark.filterwarnings("error::sqlalchemy.exc.SAWarning")
+def test_the_organization_of_a_run_is_read_without_a_warning(database: Database) -> None:
+    """Every turn reads it: a warning would be in the log as often."""
+    owner = organization(database)
+    with database.write() as connection:
+        run_id = runs.accept(connection, order(owner), NOW).id
+        found = organizations.of_run(connection, run_id)
+
+    assert found is not None
+    assert found.id == owner
+
+
 def test_pages_partition_the_list_while_runs_are_accepted(database: Database) -> None:
     """Walked with inserts between the pages: every run that was there is seen exactly once."""
     owner = organization(database)

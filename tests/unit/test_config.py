@@ -56,10 +56,11 @@ def test_base_url_and_token_in_the_environment_are_enough(tmp_path: Path, monkey
 def test_views_are_tabs_in_the_order_of_the_file(tmp_path: Path) -> None:
     """A query of the query language each, and an order where one is wanted."""
     text = '[[views]]\nname = "Agents"\nquery = "branch:agent/*"\nsort = "-took"\n[[views]]\nname = "Mine"\n'
+    text += 'group = "branch"\n'
 
     assert loaded(tmp_path, text).views == (
         ViewSettings("Agents", "branch:agent/*", RunSort("took", descending=True)),
-        ViewSettings("Mine", ""),
+        ViewSettings("Mine", "", group="branch"),
     )
 
 
@@ -164,6 +165,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         (COMMAND + 'argv = ["ls"]\n[[commands]]\nname = "log"\nargv = ["x"]\n', 5, "commands[2].name", "has this name"),
         ('[[views]]\nname = "A"\nquery = "stauts:x"\n', 3, "views[1].query", "at character 1: There is no stauts:"),
         ('[[views]]\nname = "A"\nsort = "age"\n', 3, "views[1].sort", "no column 'age' to sort by: started"),
+        ('[[views]]\nname = "A"\ngroup = "host"\n', 3, "views[1].group", "Write repository or branch"),
         ('[[views]]\nname = "A"\n[[views]]\nname = "a"\n', 4, "views[2].name", "another view has this name"),
     ],
 )

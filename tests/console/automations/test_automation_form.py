@@ -30,7 +30,7 @@ async def test_the_form_checks_while_one_types_and_saves_one_table(staged: Stage
         assert "This cannot be saved yet" in scene.text
 
         await scene.press(*(["backspace"] * 3), *'="allow"')
-        await scene.shows("✓ When a run in acme/* is failed", "also while its last run is active")
+        await scene.shows("✓ When a run in acme/* fails", "also while its last run is active")
         await scene.press("ctrl+s")
         await scene.shows(f"WRITE {file}", '+overlap="allow"')
         assert file.read_text("utf-8") == before

@@ -78,7 +78,10 @@ def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(for
         client.post_review(number, "b" * 40, "", [ReviewComment("src/app.py", 99, "nowhere")])
     with pytest.raises(ForgeError, match="check the token") as curable:
         client_of(forge, "revoked").open(PROPOSAL)
+    with pytest.raises(ForgeError, match=r"answered 4|not at") as moved:
+        client.post_review(number, "c" * 40, "", [])
     assert (final.value.is_final, curable.value.is_final) == (True, False)
+    assert moved.value.status is not None, "the whole forge would be left alone for a while"
 
 
 @pytest.mark.parametrize(
