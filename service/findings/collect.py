@@ -8,7 +8,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ FILES: Final = (f"{FOLDER}/findings.json", f"{FOLDER}/findings.sarif")
 """What an agent may write; never part of a commit."""
 _LARGEST: Final = {FILES[0]: 1 << 20, FILES[1]: 4 << 20}
 _LARGEST_SOURCE: Final = 4 << 20
+_MOST_READ: Final = 10_000
+"""Findings of a file that are looked at: a rule's text counts again for each of SARIF's results."""
 _CONTEXT_LINES: Final = 5
 _LARGEST_KEPT: Final = 256 << 10
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -85,8 +87,10 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
         try:
             data = _read(tree, path, _LARGEST[path])
             written = read_json(data)
-            drafts = document.drafts(written) if path == FILES[0] else sarif.drafts(written, root)
-            found += checked((_masked(draft, mask) for draft in drafts), remarks)
+            drafts = iter(document.drafts(written) if path == FILES[0] else sarif.drafts(written, root))
+            found += checked((_masked(draft, mask) for draft in islice(drafts, _MOST_READ)), remarks)
+            if next(drafts, None) is not None:
+                remarks.append(f"{path} is read up to finding {_MOST_READ:,}")
             usable += 1
         except FileNotFoundError:
             continue
@@ -115,12 +119,13 @@ def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFindi
 
     A line that the file does not have is dropped.
     """
-    files: dict[str, list[str]] = {}
+    # One file at a time: those of a hostile agent would not fit into memory together.
+    path, lines = "", list[str]()
     seen: Counter[tuple[str, str, str]] = Counter()
     for one in found:
-        if one.path not in files:
-            files[one.path] = _source(tree, one.path)
-        lines, line, end = files[one.path], one.line, one.end_line
+        if one.path != path:
+            path, lines = one.path, _source(tree, one.path)
+        line, end = one.line, one.end_line
         if line is not None and line > len(lines):
             line = end = None
         context = "" if line is None else _words(lines[line - 1 : min(end or line, line + _CONTEXT_LINES - 1)])

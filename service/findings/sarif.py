@@ -11,6 +11,7 @@ _CRITICAL: Final = 9.0
 """From which `security-severity` on (0 to 10) GitHub calls an alert critical."""
 _LONGEST: Final = 4_000
 _TITLE: Final = 200
+_ARGUMENT: Final = 400
 
 
 def drafts(document: Any, root: str) -> Iterator[dict[str, Any]]:
@@ -84,8 +85,9 @@ def _message(message: Any, rule: Mapping[str, Any]) -> str:
     if not text:
         strings = _table(rule.get("messageStrings"))
         text = _text(_table(strings.get(_text(message.get("id")))).get("text"))
+    text = text[:_LONGEST]
     for number, argument in enumerate(_list(message.get("arguments"))[:20]):
-        text = text.replace(f"{{{number}}}", _text(argument))[: 2 * _LONGEST]
+        text = text.replace(f"{{{number}}}", _text(argument)[:_ARGUMENT])[: 2 * _LONGEST]
     return text.strip()
 
 

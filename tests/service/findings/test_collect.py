@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any, Final
 
@@ -265,3 +266,24 @@ def test_sarif_of_other_types_fails_nothing(tmp_path: Path, key: str, value: Any
     run = CODEQL | {"results": [CODEQL["results"][0] | {key: value}]}  # type: ignore[dict-item,operator,index]
     read(written(tmp_path, {"version": "2.1.0", "runs": [run, value]}, SARIF))
     read(written(tmp_path, {"version": "2.1.0", "runs": [{key: value, "tool": value, "results": value}]}, SARIF))
+
+
+def test_what_few_bytes_make_large_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Placeholders of SARIF that multiply, and sources that do not fit into memory together."""
+    place = {"physicalLocation": {"artifactLocation": {"uri": "src/a.py"}}}
+    bomb = {"message": {"text": "{0}" * 5_000, "arguments": ["x" * 5_000]}, "locations": [place]}
+    tree = written(tmp_path, {"version": "2.1.0", "runs": [{"results": [bomb]}, {"results": [{}] * 10}]}, SARIF)
+    findings = []
+    for name in "bcdefg":
+        (tree / "src" / name).write_bytes(b"ab\n" * 50_000)
+        findings.append(EVAL | {"path": f"src/{name}"})
+    (tree / JSON).write_text(json.dumps({"version": 1, "findings": findings}))
+    monkeypatch.setattr("service.findings.collect._MOST_READ", 9)
+    tracemalloc.start()
+    found = read(tree)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(found.findings or ()) == 7
+    assert ".runwarden/findings.sarif is read up to finding 9" in found.remarks
+    assert peak < 15 << 20
