@@ -176,7 +176,7 @@ class Retention(_Section):
     audit_days: Annotated[float, Field(ge=1, le=36_500)] | None = None
     """Entries of the audit trail; None: they stay for good."""
     deliveries_days: Annotated[float, Field(ge=7, le=36_500)] = 90
-    """What was decided on deliveries; a delivery that comes again after that counts as new."""
+    """What was decided on deliveries; a change that is older than that starts nothing."""
     branches_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """Branches made for runs that ended, unless they are protected or hold commits of others; None: they stay."""
 

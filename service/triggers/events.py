@@ -28,6 +28,8 @@ _KINDS: Final = {
 """The actions of GitHub and GitLab, but for GitLab's `update`."""
 _Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 _Number = Annotated[int, Field(ge=1, lt=1 << 31)]
+_Name = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
+"""Of anything: what a database takes, and no more than a code host lets people choose."""
 
 
 class PayloadError(ValueError):
@@ -61,18 +63,18 @@ class _Model(BaseModel):
 
 
 class _Named(_Model):
-    name: str = ""
-    title: str = ""
+    name: _Name = ""
+    title: _Name = ""
 
 
 class _Repository(_Model):
     id: int
-    full_name: str
-    default_branch: str | None = None
+    full_name: _Name
+    default_branch: _Name | None = None
 
 
 class _Head(_Model):
-    ref: str
+    ref: _Name
     sha: _Sha
     repo: _Repository | None = None
     """None: the fork was deleted."""
@@ -89,7 +91,7 @@ class _PullRequest(_Model):
 
 
 class _Sender(_Model):
-    login: str
+    login: _Name
     type: str = "User"
 
 
@@ -133,8 +135,8 @@ class _Attributes(_Model):
     oldrev: str | None = None
     """Where the head was before a push."""
     state: str = "opened"
-    source_branch: str
-    target_branch: str
+    source_branch: _Name
+    target_branch: _Name
     source_project_id: int | None = None
     target_project_id: int
     last_commit: _Commit
@@ -144,12 +146,12 @@ class _Attributes(_Model):
 
 
 class _User(_Model):
-    username: str
+    username: _Name
 
 
 class _Project(_Model):
-    path_with_namespace: str
-    default_branch: str | None = None
+    path_with_namespace: _Name
+    default_branch: _Name | None = None
 
 
 class _GitLab(_Model):

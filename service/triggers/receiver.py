@@ -8,7 +8,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import Clock
+from service.clock import DAY_MICROS, Clock
 from service.reference import branch_fault
 from service.settings import Settings
 from service.store import agents, audit, deliveries, organizations, repositories, runs, turns
@@ -126,8 +126,8 @@ class Receiver:
         past = deliveries.acted_on(connection, subject)
         if any((one.head_sha, one.rule, one.agent) == (event.head_sha, index, rule.agent) for one in past):
             return Decision("repeated", f"{rule.agent} has had this commit by this rule")
-        if event.changed_at < deliveries.latest_change(connection, subject):
-            return Decision("stale", "a later change came first")
+        if reason := self._late(connection, subject, event, now):
+            return Decision("stale", reason)
         if refusal := _refusal(connection, subject, repository, rule, event):
             return Decision("refused", refusal)
         if limit := self._limit(connection, subject, now):
@@ -137,6 +137,20 @@ class Receiver:
         if event.is_fork and rule.forks == "approve":
             return Decision(WAITING, "the head is in a fork", request=request)
         return _start(connection, request, self._settings.limits.active_runs, now)
+
+    def _late(
+        self, connection: sa.Connection, subject: PullRequestKey, event: PullRequestEvent, now: int
+    ) -> str | None:
+        """Return why a change comes too late; None: it does not."""
+        if event.changed_at < deliveries.latest_change(connection, subject):
+            return "a later change came first"
+        # What was decided before may be forgotten: a signed delivery that someone kept must not start it again.
+        kept = int(self._settings.retention.deliveries_days * DAY_MICROS)
+        return (
+            "older than the decisions that are kept (retention.deliveries_days)"
+            if event.changed_at < now - kept
+            else None
+        )
 
     def _limit(self, connection: sa.Connection, subject: PullRequestKey, now: int) -> str | None:
         settings = self._settings.triggers

@@ -3,9 +3,11 @@
 import hashlib
 import hmac
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 SECRET: Final = "the secret of the webhook"
+_DAY: Final = (datetime.now(UTC) - timedelta(days=2)).date().isoformat()
 
 
 def github(action: str, sha: str, **given: Any) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def github(action: str, sha: str, **given: Any) -> dict[str, Any]:
                 "repo": {"deleted": None, "yes": fork}.get(given.get("fork", ""), repository),
             },
             "base": {"ref": given.get("base", "main"), "sha": "0" * 40, "repo": repository},
-            "updated_at": f"2026-11-01T10:{at // 60:02}:{at % 60:02}Z",
+            "updated_at": given.get("updated_at", f"{_DAY}T10:{at // 60:02}:{at % 60:02}Z"),
         },
         "repository": repository,
         "sender": {"login": given.get("sender", "dora"), "id": 1, "type": given.get("sender_type", "User")},
@@ -63,7 +65,7 @@ def gitlab(action: str, sha: str, **given: Any) -> dict[str, Any]:
                 "author": {"name": "D", "email": "d@d.invalid"},
             },
             "draft": given.get("draft", False),
-            "updated_at": f"2026-11-01 10:{at // 60:02}:{at % 60:02} UTC",
+            "updated_at": f"{_DAY} 10:{at // 60:02}:{at % 60:02} UTC",
             **({"oldrev": given["oldrev"]} if "oldrev" in given else {}),
         },
         "labels": [{"id": 1, "title": name} for name in given.get("labels", ())],

@@ -116,6 +116,17 @@ def test_each_rule_takes_a_commit_once(database: Database) -> None:
     assert (newer, still_open) == (["started"], {found[-1]})
 
 
+def test_a_delivery_that_was_kept_until_it_is_forgotten_starts_nothing(database: Database) -> None:
+    """Its signature holds for ever, and the name of a delivery is not signed."""
+    deliver = tenants(database, "acme")
+    given = [deliver("d1", updated_at="2020-01-01T10:00:00Z")]
+    with database.write() as connection:
+        deliveries.remove(connection, now_micros() + 1)
+    given += [deliver("d2", updated_at="2020-01-01T10:00:00Z"), deliver("d3")]
+
+    assert given == [["stale"], ["stale"], ["started"]]
+
+
 def test_what_the_account_of_a_token_does_is_the_service_s_own(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,15 @@ def test_a_body_that_is_none_is_refused(host: Any, body: bytes) -> None:
         read(host[0], host[1], body)
 
 
+@pytest.mark.parametrize("host", [GITHUB, GITLAB], ids=["github", "gitlab"])
+@pytest.mark.parametrize("key", ["head", "base", "sender", "path", "labels"])
+@pytest.mark.parametrize("value", ["a\0b", "\ud800", "x" * 1001], ids=["nul", "half", "long"])
+def test_a_name_that_no_database_takes_is_refused(host: Any, key: str, value: str) -> None:
+    """A tenant with a secret of its own signs what it likes."""
+    with pytest.raises(PayloadError):
+        event(host, "opened" if host is GITHUB else "open", **{key: [value] if key == "labels" else value})
+
+
 @pytest.mark.parametrize("sha", ["HEAD", "--upload-pack=x", SHA[:-1], f"{SHA}\n"])
 def test_a_commit_is_a_commit(sha: str) -> None:
     """Nothing else gets near git."""
