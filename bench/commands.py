@@ -13,6 +13,10 @@ COMMANDS = {"--version": 5, "--help": 5, "config path": None, "runs list --cache
 """Each with how often a bare Python could start in that time."""
 ROUNDS = 12
 MOST_LISTED = 100_000
+PEAK = (
+    "import resource as r, subprocess as s, sys; s.run(sys.argv[1:], stdout=s.DEVNULL, check=True);"
+    " print(r.getrusage(r.RUSAGE_CHILDREN).ru_maxrss)"
+)
 MEGABYTES = 100
 """What a list of any length may take."""
 
@@ -45,12 +49,10 @@ def measure(runs: int) -> Iterator[Figure]:
 
 def peak_bytes(argv: list[str], env: dict[str, str]) -> float:
     """The most memory that the process held at a time."""
-    process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise subprocess.CalledProcessError(os.waitstatus_to_exitcode(status), argv)
+    # Begun by a small process: what its parent held when it was forked counts as its own.
+    found = subprocess.run([sys.executable, "-c", PEAK, *argv], env=env, stdout=subprocess.PIPE, text=True, check=True)
     # Linux counts in KiB, macOS in bytes.
-    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return int(found.stdout) * (1 if sys.platform == "darwin" else 1024)
 
 
 def cpu_s(argv: list[str], env: dict[str, str]) -> float:

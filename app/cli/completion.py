@@ -159,8 +159,10 @@ COMPLETED: Final = {
 def suggest(group: str, command: click.Command) -> None:
     """Let a command, and those below it, complete what this machine has seen."""
     if isinstance(command, click.Group):
-        for each in command.commands.values():
-            suggest(group, each)
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if (each := command.get_command(context, name)) is not None:
+                suggest(group, each)
     for param in command.params:
         param.type = COMPLETED.get(f"{group}.{param.name}") or COMPLETED.get(param.name or "") or param.type
 

@@ -2,11 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -135,9 +137,22 @@ def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
 class CommandGroup(click.Group):
     """A group of commands, with the global options; `--json` and `--output` may stand before a command's name."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, elsewhere: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
+        """Prepare; `elsewhere` are commands by name, as `module:attribute`, which are imported when they are called."""
         super().__init__(*args, **kwargs)
+        self._elsewhere = elsewhere
         self.params += [*output_options(hidden=True), *global_options(hidden=True)]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — click's signature
+        """All names."""
+        return sorted({*self.commands, *self._elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported where need be; None for an unknown name."""
+        if cmd_name in self._elsewhere and cmd_name not in self.commands:
+            module, _, attribute = self._elsewhere[cmd_name].partition(":")
+            self.add_command(getattr(import_module(module), attribute))
+        return super().get_command(ctx, cmd_name)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End with the examples."""

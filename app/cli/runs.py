@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,13 +12,6 @@ from app.cli.documents import RunView, action_document, badge, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format, Output
-from app.cli.run_changes import apply, checkout, diff, open_, review
-from app.cli.run_list import CACHED_HINT, export, list_runs
-from app.cli.run_results import cancel, log, view
-from app.cli.run_retry import retry
-from app.cli.run_start import continue_run, start
-from app.cli.run_wait import RunLookup, wait
-from app.cli.sync import sync
 from app.text import safe_block
 from app.times import exact_ago, rfc3339, span
 from storage.records import Action
@@ -27,29 +20,29 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 
-@click.group(cls=CommandGroup)
+_MODULES: Final = {
+    "run_list": ("list_runs", "export"),
+    "run_start": ("start", "continue_run"),
+    "run_retry": ("retry",),
+    "run_wait": ("wait",),
+    "sync": ("sync",),
+    "run_results": ("view", "log", "cancel"),
+    "run_changes": ("diff", "review", "apply", "checkout", "open_"),
+}
+_NAMES: Final = {"list_runs": "list", "continue_run": "continue", "open_": "open"}
+"""Where a command's name is another word than its function's."""
+
+
+@click.group(
+    cls=CommandGroup,
+    elsewhere={
+        _NAMES.get(function, function): f"app.cli.{module}:{function}"
+        for module, functions in _MODULES.items()
+        for function in functions
+    },
+)
 def runs() -> None:
     """List, show, start, continue, retry, wait for and export runs, and take over what they did."""
-
-
-for command in (
-    list_runs,
-    export,
-    start,
-    continue_run,
-    retry,
-    wait,
-    sync,
-    view,
-    log,
-    diff,
-    review,
-    apply,
-    checkout,
-    open_,
-    cancel,
-):
-    runs.add_command(command)
 
 
 @runs.command("show", cls=FactCommand, short_help="Show one run: fields, timeline, what was sent from here.")
@@ -82,6 +75,9 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
 
 
 async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunView:
+    from app.cli.run_list import CACHED_HINT
+    from app.cli.run_wait import RunLookup
+
     lookup = RunLookup(engine)
     try:
         run = await lookup.cached(run_id) if cached else await lookup.current(run_id)
