@@ -1,5 +1,6 @@
 """An attempt at a turn: what its steps need, what the agent is told, and what its commit is recognized by."""
 
+import re
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
@@ -14,6 +15,8 @@ from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
 
 TRAILER: Final = "Runwarden-Run"
+# git takes blanks around a key, and looks for no mark below a line with scissors.
+_FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORECASE)
 _SEARCHED_COMMITS: Final = 500
 _SUBJECT_LENGTH: Final = 60
 
@@ -107,5 +110,5 @@ def commit_message(attempt: Attempt, given: str | None) -> str:
     first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
     lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
     # The mark is ours alone: an agent that could write one could make a later turn look done.
-    text = "\n".join(line for line in lines if not line.lower().startswith(f"{TRAILER.lower()}:")).strip()
+    text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
     return f"{text or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"
