@@ -12,6 +12,8 @@ from service.execution.git import Git, GitError
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # With its own word on submodules, git reads no `.gitmodules`: that is the repository's, and may be made to fail.
 _COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
+_MOST_CONTENT: Final = 256 << 20
+"""Bytes of files of which a patch is made at any rate: it is held in memory."""
 _PATCH: Final = (
     *(*_COMPARE, "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
@@ -68,6 +70,15 @@ class Patches:
         listing = (*_COMPARE, "-z", "--name-only", base or _EMPTY_TREE, commit)
         return [name for name in self.git(*listing, git_dir=git_dir).split("\0") if name]
 
+    def content_bytes(self, git_dir: Path, base: str | None, commit: str) -> int:
+        """Return how large the files are, before and after, that a commit touches: making its patch reads them all."""
+        listing = self.git(*_COMPARE, "-z", "--raw", base or _EMPTY_TREE, commit, git_dir=git_dir)
+        # Modes, object ids and what happened, then the path: by turns.
+        blobs = {blob for entry in listing.split("\0")[:-1:2] for blob in entry.split()[2:4]}
+        sizes = self.git.feed("\n".join(blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
+        # One that is not there, or is a submodule's commit, is `missing`.
+        return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
+
     def _merge_base(self, git_dir: Path, commit: str) -> str | None:
         if self.default is None:
             return None
@@ -86,6 +97,15 @@ class Patches:
         # A binary file counts as '-'.
         added, removed = (sum(int(line[side]) for line in lines if line[side] != "-") for side in (0, 1))
         return len(lines), added, removed
+
+
+def oversize(limits: ChangeLimits, content_bytes: int) -> str | None:
+    """Return why not even a patch of a change is made; None: it is."""
+    most = max(_MOST_CONTENT, 4 * limits.bytes)
+    if content_bytes <= most:
+        return None
+    why = f"the files that it touches have {content_bytes} bytes, more than {most} (four times change.bytes)"
+    return f"the change was not pushed: {why}"
 
 
 def refusal(limits: ChangeLimits, names: Sequence[str], patch_bytes: int) -> str | None:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.clock import Clock
 from service.execution import agent as agent_process
 from service.execution.attempt import Attempt, commit_message, completed, masked, own_commit, task_of
-from service.execution.change import Patches, refusal
+from service.execution.change import Patches, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
@@ -240,6 +240,8 @@ class TurnExecution:
         if name := attempt.secrets.named_in(attempt.workspace.changed(attempt.git, base, commit)):
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
+        if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, base, commit)):
+            raise AgentFailedError(why)
         change = patches.keep(attempt.workspace.ours, base, commit, *self._diffs(attempt))
         names = patches.names(attempt.workspace.ours, base, commit)
         if why := refusal(attempt.agent.options.change, names, self._diffs(attempt)[0].stat().st_size):

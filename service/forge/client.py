@@ -284,6 +284,11 @@ def harmless(text: str, limit: int) -> str:
     text = printable(text.replace("\r", "")).replace("<!--", "&lt;!--")
     text = re.sub(r"@(?=\w)", "@\u200b", text)
     text = re.sub(r"(?m)^(\s*(?:>\s*)*)/(?=\w)", "\\1\u200b/", text)
+    return cut(text, limit)
+
+
+def cut(text: str, limit: int) -> str:
+    """Return the beginning of a text that is too long."""
     return text if len(text) <= limit else text[: limit - 2].rstrip() + " …"
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from service.forge.client import CommitStatus, Forge, ForgeError, Proposal, PullRequest, harmless
+from service.forge.client import CommitStatus, Forge, ForgeError, Proposal, PullRequest, cut, harmless
+from service.forge.review_text import inert
 from service.store.postings import Posted, Posting
 from service.store.runs import Run
 from service.store.turns import Turn
@@ -15,6 +16,10 @@ _LONGEST_TITLE: Final = 120
 _LONGEST_SUMMARY: Final = 8000
 _LONGEST_INSTRUCTIONS: Final = 2000
 _MOST_TURNS: Final = 10
+_LONGEST_LIST: Final = 40_000
+"""Of all instructions: GitHub takes 65,536 characters of the whole text."""
+_LARGEST_ESCAPE: Final = 5
+"""Characters that stand for one: `&amp;`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,10 @@ class Subject:
         return f"<!-- runwarden {self.run.id} -->"
 
     def say(self, text: str | None, limit: int) -> str:
-        """Return foreign text as it may be posted."""
-        return harmless(self.mask(text or ""), limit)
+        """Return foreign text as Markdown that shows it and does nothing, at most twice as long as the limit."""
+        text = cut(self.mask(text or ""), limit)
+        shown = inert(text)
+        return shown if len(shown) <= 2 * limit else inert(cut(text, limit // _LARGEST_ESCAPE))
 
     def say_line(self, text: str | None, limit: int) -> str:
         """Return the first line of foreign text as it may be posted."""
@@ -111,7 +118,9 @@ def _part(subject: Subject) -> str:
     run = subject.run
     named = f"[{run.id}]({subject.run_url})" if subject.run_url else f"`{run.id}`"
     latest = subject.turns[-_MOST_TURNS:]
-    asked = [f"{one.number}. {_indented(subject.say(one.instructions, _LONGEST_INSTRUCTIONS))}" for one in latest]
+    asked = [_item(f"{one.number}. ", subject.say(one.instructions, _LONGEST_INSTRUCTIONS)) for one in latest]
+    while sum(map(len, asked)) > _LONGEST_LIST:
+        del asked[0]
     parts = [
         subject.mark,
         subject.say(subject.turn.summary, _LONGEST_SUMMARY),
@@ -123,5 +132,7 @@ def _part(subject: Subject) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _indented(text: str) -> str:
-    return text.strip().replace("\n", "\n   ")
+def _item(number: str, text: str) -> str:
+    # As far as the number reaches: otherwise the item ends, and with it a block of code that keeps text from acting.
+    indent = " " * len(number)
+    return f"{number}{text.strip()}".replace("\n", f"\n{indent}")

@@ -18,8 +18,9 @@ _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
 _SPECIAL: Final = re.compile(r"[\\\[`$~]")
 _MENTION: Final = re.compile(r"@(?=\w)|#(?=\d)|(?<!\w)!(?=\d)")
 _COMMAND: Final = re.compile(r"(?m)^([ \t]*(?:>[ \t]*)*)/(?=\w)")
-_LONGEST_LIST: Final = 40_000
-"""Characters: GitHub takes 65,536 of the whole text."""
+_SHORTEST: Final = "```"
+_LONGEST_LIST: Final = 30_000
+"""Characters: GitHub takes 65,536 of the whole text, also with all that its mark remembers."""
 _REMEMBERED: Final = 500
 
 
@@ -39,7 +40,11 @@ def _prose(text: str) -> str:
     for code in _CODE.finditer(text):
         parts += [_escaped(text[at : code.start()]), code[0]]
         at = code.end()
-    return _COMMAND.sub("\\1\u200b/", "".join([*parts, _escaped(text[at:])]))
+    return _disarmed("".join([*parts, _escaped(text[at:])]))
+
+
+def _disarmed(text: str) -> str:
+    return _COMMAND.sub("\\1\u200b/", text)
 
 
 def _escaped(text: str) -> str:
@@ -50,7 +55,10 @@ def _escaped(text: str) -> str:
 
 def fenced(text: str, kind: str = "") -> str:
     """Return a block of code that nothing in it can end."""
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    if _SHORTEST in text and (disarmed := _disarmed(text)) != text:
+        # To GitLab a shorter fence ends it, and commands may follow: then it is no text to take over as it is.
+        text, kind = disarmed, ""
+    fence = "`" * max(len(_SHORTEST), 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}{kind}\n{text}\n{fence}"
 
 

@@ -1,9 +1,12 @@
 """What a turn may change before its change is kept from the push."""
 
+from pathlib import Path
+
 import pytest
 
 from service.agents.options import ChangeLimits
-from service.execution.change import refusal
+from service.execution.change import Patches, oversize, refusal
+from service.execution.git import Git
 
 
 @pytest.mark.parametrize(
@@ -29,3 +32,36 @@ def test_a_change_beyond_its_limits_is_not_pushed(
 
     assert (found is None) == (reason is None)
     assert (reason or "") in (found or "")
+
+
+def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -> None:
+    """Counted before anything reads them: added, changed and removed ones, and no submodule."""
+    git, git_dir = (
+        Git(
+            tmp_path, 30, {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+        ),
+        tmp_path / "r",
+    )
+    git("init", "--quiet", "--bare", str(git_dir))
+
+    def commit(files: dict[str, str]) -> str:
+        blobs = {
+            name: git.feed(text, "hash-object", "-w", "--stdin", git_dir=git_dir).strip()
+            for name, text in files.items()
+        }
+        entries = [f"100644 blob {blob}\t{name}\n" for name, blob in blobs.items()] + [
+            f"160000 commit {'a' * 40}\tsub{len(files)}\n"
+        ]
+        tree = git.feed("".join(entries), "mktree", "--missing", git_dir=git_dir).strip()
+        return git.feed("x", "commit-tree", tree, "-F", "-", git_dir=git_dir).strip()
+
+    before, after = (
+        commit({"kept": "1" * 500, "changed": "2" * 30, "gone": "3" * 4}),
+        commit({"kept": "1" * 500, "changed": "4" * 200}),
+    )
+    sizes = [Patches(git, str, None).content_bytes(git_dir, base, after) for base in (before, None, after)]
+
+    assert sizes == [234, 700, 0]
+    assert oversize(ChangeLimits(), 256 << 20) is None
+    assert "(four times change.bytes)" in (oversize(ChangeLimits(), (256 << 20) + 1) or "")
+    assert oversize(ChangeLimits(bytes=1 << 30), 4 << 30) is None

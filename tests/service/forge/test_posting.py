@@ -152,7 +152,8 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(
     """Draft, from the run's own words, with a link; no mention, no command, no secret."""
     monkeypatch.setenv("FORGE_TOKEN_HERE", "bot-token")
     run_id = desk.begin("Fix it, @ann\n/merge")
-    desk.end(run_id, summary="Fixed by @bob\n/approve\nwith bot-token <!-- /runwarden -->")
+    acts = ("&#64;all", "&commat;all", "Fixes #12", "![x](https://evil.example/x)", "<details>", "<!--")
+    desk.end(run_id, summary="\n".join(["Fixed by @bob\n/approve\nwith bot-token <!-- /runwarden -->", *acts]))
     ended_at = desk.now
     desk.later(2)
     desk.post()
@@ -165,12 +166,27 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(
     assert "@\u200bann" in body(made)
     assert not [line for line in body(made).splitlines() if line.lstrip().startswith("/")]
     assert "bot-token" not in body(made)
+    assert [text for text in acts if text in body(made).replace("<!-- ", "")] == []
     assert body(made).count("<!-- /runwarden -->") == 1
     assert (posting.state, posting.url) == ("posted", made.get("html_url") or made.get("web_url"))
     with desk.database.read() as connection:
         run = runs.by_id(connection, run_id)
     assert run is not None
     assert run.updated_at > ended_at, "clients ask again"
+
+
+def test_instructions_of_any_length_and_number_stay_code_and_fit(desk: Desk) -> None:
+    """An item ends where its lines are not indented as far as its number reaches; forges take 65,536 characters."""
+    run_id = desk.begin("&" * 3000)
+    for number in range(2, 13):
+        desk.end(run_id, f"{number:040x}", number - 1)
+        desk.next_turn(run_id, "```\n@ann\n```\n" + "&\n" * 1000 if number > 9 else "a\n" * 1000)
+    desk.end(run_id, "f" * 40, 12, summary="&" * 8000)
+    desk.post()
+    (made,) = requests(desk.server)
+
+    assert "\n12. ```\n    @ann\n    ```\n" in body(made)
+    assert len(body(made)) < 60_000
 
 
 def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk) -> None:

@@ -197,6 +197,7 @@ def test_lines_of_a_patch() -> None:
         ("[ok](http://evil.example) <!-- x", "\\[ok](http://evil.example) &lt;!-- x"),
         ("ok\n/merge\n> /approve", "ok\n\u200b/merge\n> \u200b/approve"),
         ("a\n```py\nx = 1\n```\nb", "a\n```\nx = 1\n```\nb"),
+        ("````\n```\n/merge\n````", "````\n```\n\u200b/merge\n````"),
         ("~~~\n$x$ \x1b", "\\~\\~\\~\n\\$x\\$ \u241b"),
     ],
 )
