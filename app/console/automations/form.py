@@ -177,6 +177,7 @@ class AutomationForm(ModalScreen[str | None]):
     def action_fresh(self) -> None:
         """Take what was typed away."""
         self._editor.fill(self._original)
+        self._editor.take_focus()
         self._dialog.note(safe_text("As it is in the file; ctrl+z brings yours back."))
 
     def action_edit(self) -> None:
@@ -190,6 +191,7 @@ class AutomationForm(ModalScreen[str | None]):
             self._dialog.note(safe_text(str(error)), "warn")
         else:
             self._editor.fill(text)
+        self._editor.take_focus()
 
     def action_template(self) -> None:
         """Begin with one of the recipes."""

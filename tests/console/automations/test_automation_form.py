@@ -48,7 +48,8 @@ async def test_a_draft_survives_the_form(staged: Staged, configured: Configured)
         await type_at_the_end(scene, "# mine")
         await scene.press("escape", "E")
         await scene.shows("Your draft", "# mine")
-        await scene.press("ctrl+n")
+        await scene.press("tab", "ctrl+n")
+        assert scene.app.focused is scene.app.screen.query_one(TextArea)
         assert scene.app.screen.query_one(TextArea).text == ONE
         await scene.press("ctrl+z")
         assert scene.app.screen.query_one(TextArea).text == f"{ONE}# mine"

@@ -18,6 +18,7 @@ from app.engine import Engine
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, write
 from tests.console.quiet import toasts
 from tests.fault_server import Respond
+from widgets.forms.field import FormField
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -103,7 +104,7 @@ async def test_a_form_emptied_by_hand_leaves_no_draft(drafts: Drafts) -> None:
 
 
 async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any) -> None:
-    """It says how old it is; ctrl+n puts it aside and brings it back."""
+    """It says how old it is; ctrl+n or a click puts it aside and brings it back, and one types where it is needed."""
     app = stage(NewRunForm)
     async with opened(app, FILLED, "escape") as pilot:
         pass
@@ -111,17 +112,19 @@ async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(
     again = stage(NewRunForm)
     async with opened(again) as pilot:
         text, restored = painted(again), again.screen.values
-        await press(pilot, "ctrl+n")
-        fresh = again.screen.values
-        await press(pilot, "ctrl+n")
+        await pilot.click("#verb-swap")
+        await settle(pilot)
+        fresh, places = again.screen.values, [again.focused.query_ancestor(FormField).key]
+        await press(pilot, "tab", "ctrl+n")
         back = again.screen.values
+        places.append(again.focused.query_ancestor(FormField).key)
 
     assert app.outcome is None
     assert "Your draft from 7m ago" in text
     assert restored["instructions"] == "Fix the flaky test.\nThen run it."
     assert json.loads(restored["metadata"]) == [["depth", "3"]]
     assert fresh == {"repository": "", "branch_name": "", "instructions": "", "metadata": ""}
-    assert back == restored
+    assert (back, places) == (restored, ["repository", "instructions"])
 
 
 async def test_a_draft_is_gone_on_with_where_it_ends(stage: Any) -> None:
