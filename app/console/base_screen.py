@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -16,6 +16,7 @@ from textual.worker import Worker
 from app.console.key_actions import key_actions, key_hints
 from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
+from app.console.too_small import TooSmall, is_too_small
 from app.console.tour import TourStrip
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
@@ -94,6 +95,11 @@ class BaseScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """Tell the tour where it is."""
         self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
+
+    @on(events.Resize)
+    def _cover(self, event: events.Resize) -> None:
+        if is_too_small(event.size) and not isinstance(self.app.screen, TooSmall):
+            self.app.push_screen(TooSmall())
 
     def action_tour(self, step: str) -> None:
         """Go on with the tour, or leave it."""

@@ -45,6 +45,22 @@ async def test_the_palette_does_what_it_names(staged: Staged) -> None:
         assert "[Active " in scene.text
 
 
+async def test_a_terminal_too_small_says_what_it_needs_until_it_grows(staged: Staged) -> None:
+    """From the start or later, over a form as well; no key acts on what is not seen, and nothing typed is lost."""
+    async with staged((40, 10)) as scene:
+        await scene.press("n")
+        assert [line.strip() for line in scene.lines if line.strip()] == ["40x10 is too small: 50x12 at least."]
+        await scene.pilot.resize_terminal(80, 24)
+        await scene.settle()
+        assert len(scene.rows) > 1
+        await scene.press("n", "x")
+        for size in ((80, 11), (49, 24), (80, 24)):
+            await scene.pilot.resize_terminal(*size)
+            await scene.settle()
+            assert ("New run" in scene.text, "too small" in scene.text) == (size == (80, 24), size != (80, 24))
+        assert "x" in scene.app.screen.values.values()  # type: ignore[attr-defined]  # a form's
+
+
 async def test_what_reads_for_a_screen_ends_before_the_screen_goes(staged: Staged) -> None:
     """Else a result that arrives in that moment would look for parts that are gone already."""
     async with staged() as scene:
