@@ -97,7 +97,7 @@ class BaseScreen(Screen[None]):
         self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
 
     @on(events.Resize)
-    def _cover(self, event: events.Resize) -> None:
+    def _cover_if_too_small(self, event: events.Resize) -> None:
         if is_too_small(event.size) and not isinstance(self.app.screen, TooSmall):
             self.app.push_screen(TooSmall())
 
