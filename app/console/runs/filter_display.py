@@ -1,15 +1,16 @@
 """What stands above the runs table: the views with their numbers of runs, the line, and what is missing."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask
-from app.console.runs.query_controller import QueryController, facets, problem_texts
+from app.console.runs.query_controller import QueryController, problem_texts
+from app.console.runs.query_line import limit_in
 from app.console.runs.views import ALL
 from app.query import parse
 from app.text import safe_text
 from storage.records import RunFilter
-from widgets.filter.chips import ViewTab
+from widgets.filter.chips import Facet, ViewTab
 
 if TYPE_CHECKING:
     from app.console.runs.bulk_actions import BulkActions
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from widgets.filter.bar import FilterBar
     from widgets.filter.extent import Extent
     from widgets.runs.table import RunTable
+
+ANY: Final = "any"
 
 
 def is_cheap(condition: RunFilter) -> bool:
@@ -141,3 +144,27 @@ class FilterDisplay:
     def has_count(self) -> bool:
         """Whether a tab says how many runs the query matches."""
         return not self._query.now.is_changed and self.counts.of(self._query.now.view.query) is not None
+
+
+def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
+    """What the filter says of status, repository, branch and time, in a word each."""
+    flags = {"active": condition.active, "ended": condition.ended, "stuck": condition.stuck}
+    states = [name for name, is_set in flags.items() if is_set]
+    times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
+    found = (
+        ("status", [*states, *_values(condition.statuses, condition.not_statuses)]),
+        ("repository", _values(condition.repositories, condition.not_repositories)),
+        ("branch", _values(condition.branches, condition.not_branches)),
+        ("started", times),
+    )
+    return tuple(Facet(name, safe_text(_brief(values), limit=60), bool(values)) for name, values in found)
+
+
+def _values(shown: Iterable[str], excluded: Iterable[str]) -> list[str]:
+    return [*shown, *(f"not {value}" for value in excluded)]
+
+
+def _brief(values: Sequence[str]) -> str:
+    if not values:
+        return ANY
+    return values[0] if len(values) == 1 else f"{values[0]} +{len(values) - 1}"

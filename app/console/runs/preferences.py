@@ -42,9 +42,10 @@ class Preferences:
     detail: bool = True
     """Whether the run under the cursor is shown beside or below the table."""
 
-    def with_view(self, view: ViewSettings) -> "Preferences":
-        """Add a saved view, in place of one with the same name."""
-        return replace(self, views=(*self.without_view(view.name).views, view)[-MOST_VIEWS:])
+    def with_view(self, view: ViewSettings, place: int = MOST_VIEWS) -> "Preferences":
+        """Add a saved view at a place, or as the last one, instead of one with the same name."""
+        others = self.without_view(view.name).views
+        return replace(self, views=(*others[:place], view, *others[place:])[-MOST_VIEWS:])
 
     def without_view(self, name: str) -> "Preferences":
         """Remove the saved view of that name."""

@@ -18,16 +18,14 @@ from app.text import SafeText, safe_text
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.grouping import GROUPINGS, Grouping, RunGroup
 from storage.records.query import SortColumn
-from widgets.filter.chips import Facet
 from widgets.filter.search import StyledSpan, Suggestion
 
 if TYPE_CHECKING:
     from app.console.mark_picker import Picked
     from app.console.runs.pickers import Limits
-    from app.console.runs.preferences import PreferencesWriter
+    from app.console.runs.preferences import Change, PreferencesWriter
     from app.engine import Engine
 
-ANY: Final = "any"
 KNOWN_STATUSES: Final = ("queued", "working", "completed", "failed")
 """Statuses that are offered even while no run has them."""
 _SENTENCES: Final = re.compile(r"(?<=[.?]) ")
@@ -50,6 +48,7 @@ QUERY_BINDINGS: Final = (
     _hidden("right_square_bracket", "query('next_view')", "next view", key_display="]", id="runs.next_view"),
     _hidden("left_square_bracket", "query('view_before')", "previous view", key_display="[", id="runs.prev_view"),
     _hidden("V", "query('views')", "views", tooltip="All views; those saved here can be forgotten", id="runs.views"),
+    _hidden("u", "query('undo')", "undo", tooltip="Bring back the view that was just forgotten", id="runs.undo"),
     _hidden("ctrl+s", "query('save_view')", "save view", tooltip="Keep what is shown as a tab", id="runs.save_view"),
 )
 
@@ -75,7 +74,9 @@ class QueryController:
         self._group = group
         self._changed = changed
         self._vocabulary = Vocabulary()
-        self._actions: dict[str, Callable[[], None]] = {
+        self._undo: Change | None = None
+        """Brings back the view that was forgotten last. None: there is none, or something was changed since."""
+        self._actions: dict[str, Callable[[], object]] = {
             "status": lambda: context.with_engine(self._ask_statuses, "pick"),
             "repository": lambda: context.with_engine(self._ask_repositories, "pick"),
             "branch": lambda: context.with_engine(self._ask_branches, "pick"),
@@ -83,6 +84,7 @@ class QueryController:
             "order": self._ask_order,
             "views": self._ask_views,
             "save_view": self._ask_name,
+            "undo": self._bring_view_back,
             "next_view": lambda: self._step_view(1),
             "view_before": lambda: self._step_view(-1),
             "reverse": self._reverse,
@@ -110,11 +112,15 @@ class QueryController:
         """Change the query, or open the sheet that does: one of the names in `QUERY_BINDINGS`."""
         self._actions[name]()
 
+    def is_possible(self, name: str) -> bool:
+        """Whether there is something to do: only undoing needs something."""
+        return name != "undo" or self._undo is not None
+
     # The line
 
     def show(self, query: TableQuery) -> None:
         """Show another query, and remember its view and order."""
-        before, self.now = self.now, query
+        before, self.now, self._undo = self.now, query, None
         group = str(query.grouping or "")
         self._preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort, group=group))
         self._changed(before)
@@ -253,11 +259,22 @@ class QueryController:
             if name is not None:
                 self.show_view(named(self.views, name))
 
-        self._context.push_screen(ViewPicker(self.views, self.now.view, self._forget_view), picked)
+        sheet = ViewPicker(self.views, self.now.view, self._forget_view, self._bring_view_back)
+        self._context.push_screen(sheet, picked)
 
     def _forget_view(self, view: View) -> None:
+        place, saved = next(at for at in enumerate(self._preferences.now.views) if at[1].name == view.name)
+        self._undo = lambda known: known.with_view(saved, place)
         self._preferences.change(lambda known: known.without_view(view.name))
+        self._session.notify(f"Forgot the view {safe_text(view.name)}; u brings it back.")
         self._changed(self.now)
+
+    def _bring_view_back(self) -> tuple[View, ...]:
+        if self._undo is not None:
+            self._preferences.change(self._undo)
+            self._undo = None
+            self._changed(self.now)
+        return self.views
 
     def _ask_name(self) -> None:
         from app.console.runs.views_sheet import ViewSaver
@@ -312,27 +329,3 @@ def problem_texts(problem: Problem) -> Iterator[SafeText]:
     instead = _SENTENCES.split(problem.cure)[0]
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)
-
-
-def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
-    """What the filter says of status, repository, branch and time, in a word each."""
-    flags = {"active": condition.active, "ended": condition.ended, "stuck": condition.stuck}
-    states = [name for name, is_set in flags.items() if is_set]
-    times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
-    found = (
-        ("status", [*states, *_values(condition.statuses, condition.not_statuses)]),
-        ("repository", _values(condition.repositories, condition.not_repositories)),
-        ("branch", _values(condition.branches, condition.not_branches)),
-        ("started", times),
-    )
-    return tuple(Facet(name, safe_text(_brief(values), limit=60), bool(values)) for name, values in found)
-
-
-def _values(shown: Iterable[str], excluded: Iterable[str]) -> list[str]:
-    return [*shown, *(f"not {value}" for value in excluded)]
-
-
-def _brief(values: Sequence[str]) -> str:
-    if not values:
-        return ANY
-    return values[0] if len(values) == 1 else f"{values[0]} +{len(values) - 1}"

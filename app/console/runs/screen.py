@@ -59,11 +59,7 @@ class RunsScreen(BaseScreen):
         _hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         _hidden("d", "pane", "detail on/off", id="runs.pane"),
         _hidden(
-            "escape",
-            "clear",
-            "clear",
-            tooltip="The whole, the fetching, marks, the line, the view",
-            id="runs.clear",
+            "escape", "clear", "clear", tooltip="The whole, the fetching, marks, the line, the view", id="runs.clear"
         ),
     ]
 
@@ -226,6 +222,8 @@ class RunsScreen(BaseScreen):
             return self.run_actions.is_possible(str(parameters[0]))
         if action == "older":
             return self.older_runs.is_possible(str(parameters[0]))
+        if action == "query":
+            return self.query_controller.is_possible(str(parameters[0]))
         return super().check_action(action, parameters)
 
     async def action_run(self, name: str) -> None:

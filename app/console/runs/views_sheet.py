@@ -28,13 +28,22 @@ class ViewPicker(PickerScreen[str]):
     HINT = "enter shows · delete forgets one that was saved here"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("delete,backspace", "forget", "forget", id="views.forget"),
+        Binding("u", "undo", "undo", id="views.undo"),
     ]
 
-    def __init__(self, views: Sequence[View], current: View, forget: Callable[[View], None]) -> None:
+    def __init__(
+        self,
+        views: Sequence[View],
+        current: View,
+        forget: Callable[[View], None],
+        undo: Callable[[], Sequence[View]],
+    ) -> None:
+        """Prepare; `undo` brings back what was forgotten last, and returns all views."""
         super().__init__()
         self._views = list(views)
         self._current = current
         self._forget = forget
+        self._undo = undo
 
     def compose_choice(self) -> ComposeResult:
         """The views, and a note on the one under the cursor."""
@@ -60,6 +69,14 @@ class ViewPicker(PickerScreen[str]):
         self._forget(view)
         del self._views[index]
         options.remove_option_at_index(index)
+
+    def action_undo(self) -> None:
+        """Bring back the view that was forgotten last, and go to it."""
+        before, self._views = self._views, list(self._undo())
+        if (new := [index for index, view in enumerate(self._views) if view not in before]) != []:
+            options = self.query_one(Options)
+            options.set_options([Option(_entry(view)) for view in self._views])
+            options.highlighted = new[0]
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from app.config import ViewSettings
 from app.console.mark_picker import MarkPicker
+from app.console.runs.filter_display import facets
 from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
-from app.console.runs.query_controller import QueryController, facets, problem_texts
+from app.console.runs.query_controller import QueryController, problem_texts
 from app.console.runs.views import TableQuery
 from app.console.runs.views_sheet import ViewPicker, ViewSaver
 from app.query import parse

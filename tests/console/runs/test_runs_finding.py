@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from textual.widgets import OptionList
 
 from app.config import ViewSettings
 from app.console.app import RunwardenApp
@@ -134,8 +135,16 @@ async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Stage
             assert again.rows == remembered
             assert "started ↑" in again.text
 
-            await again.press("V", "delete", "escape")
+            await again.press("V", "delete")
+            assert "Forgot the view Agents; u brings it back." in again.toasts[-1]
+            await again.press("u")
+            assert again.app.screen.query_one(OptionList).option_count == 5
+            await again.press("delete", "escape")
             assert "Agents" not in again.lines[3]
+            await again.press("u")
+            assert "[Agents" in again.lines[3]
+            await again.press("V", "delete", "escape", "]", "u")
+            assert "Agents" not in again.lines[3], "something else was changed since"
 
 
 async def test_a_name_that_is_taken_is_not_taken_again(staged: Staged) -> None:
