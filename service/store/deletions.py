@@ -12,6 +12,7 @@ from service.store.runs import Run
 from service.store.schema import (
     default_branches,
     deletions,
+    deliveries,
     organizations,
     rate_limits,
     repositories,
@@ -112,6 +113,10 @@ def _delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) ->
     query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
     _note(connection, "turn", [f"{row[0]}:{row[1]}" for row in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)
+    # What was decided on a delivery stays, so that it starts nothing when it comes again.
+    owners = sa.select(run_table.c.organization_id).where(run_table.c.id.in_(run_ids))
+    started = (deliveries.c.organization_id.in_(owners), deliveries.c.run_id.in_(run_ids))
+    connection.execute(sa.update(deliveries).where(*started).values(run_id=None))
     connection.execute(sa.delete(run_table).where(run_table.c.id.in_(run_ids)))
 
 

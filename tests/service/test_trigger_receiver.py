@@ -13,7 +13,7 @@ from service.clock import now_micros
 from service.forge.accounts import OwnAccounts
 from service.settings import Settings
 from service.settings import Triggers as TriggerSettings
-from service.store import audit, deliveries, hosts, organizations, repositories, runs, turns
+from service.store import audit, deletions, deliveries, hosts, organizations, repositories, runs, turns
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
@@ -114,6 +114,19 @@ def test_each_rule_takes_a_commit_once(database: Database) -> None:
 
     assert given == [["started"], ["started"], ["repeated"]]
     assert (newer, still_open) == (["started"], {found[-1]})
+
+
+def test_a_run_that_is_deleted_leaves_no_trace_in_deliveries_and_starts_no_other(database: Database) -> None:
+    """The decision stays, without the run."""
+    deliver = tenants(database, "acme", "other")
+    deliver("d1")
+    with database.write() as connection:
+        first, theirs = (one.run_id or "" for one in deliveries.latest(connection, 9, result="started"))
+        deletions.delete_run(connection, first, now_micros())
+        left = [one.run_id for one in deliveries.latest(connection, 9)]
+
+    assert left == [None, theirs]
+    assert [deliver("d1"), deliver("d2")] == [["duplicate"] * 2, ["repeated"] * 2]
 
 
 def test_a_delivery_that_was_kept_until_it_is_forgotten_starts_nothing(database: Database) -> None:
