@@ -15,6 +15,7 @@ from service.api.errors import ApiError, bad_request
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
 _LARGE: Final = 16 << 10
+_SMALL: Final = 256 << 10
 """From this size on a body is read in a thread: the others' requests go on."""
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -126,17 +127,39 @@ def _check_type(request: Request) -> None:
         raise ApiError(415, "unsupported_media_type", "send the body without a content encoding")
 
 
-async def read_bytes(request: Request, limit: int) -> bytes:
-    """Return the body of a request.
+class Reserve:
+    """Memory for what is read of callers who have shown nothing yet; on the event loop alone."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def take(self, size: int) -> bool:
+        """Take some of it; False when there is not so much."""
+        enough = size <= self._left
+        self._left -= size if enough else 0
+        return enough
+
+    def give_back(self, size: int) -> None:
+        """Return what was taken."""
+        self._left += size
+
+
+async def read_bytes(request: Request, limit: int, reserve: Reserve | None = None) -> bytes:
+    """Return the body of a request; what it has beyond a first piece comes out of a reserve, where there is one.
 
     Raises:
-        ApiError: 413, or 400 where the connection ended first.
+        ApiError: 413, 400 where the connection ended first, or 503 where the reserve is used up.
     """
     chunks: list[bytes] = []
-    size = 0
+    size = taken = 0
     try:
         async for chunk in request.stream():
             size += len(chunk)
+            if reserve is not None and size > _SMALL:
+                if not reserve.take(len(chunk)):
+                    text = "too many large bodies arrive at the moment"
+                    raise ApiError(503, "too_busy", text, {"Connection": "close", "Retry-After": "5"})
+                taken += len(chunk)
             if size > limit:
                 # The rest is not read, so the connection cannot be used again.
                 text = f"the body may have at most {limit} bytes"
@@ -144,6 +167,9 @@ async def read_bytes(request: Request, limit: int) -> bytes:
             chunks.append(chunk)
     except ClientDisconnect as error:
         raise bad_request("incomplete_body", "the connection ended before the body did") from error
+    finally:
+        if reserve is not None:
+            reserve.give_back(taken)
     return b"".join(chunks)
 
 

@@ -1,14 +1,18 @@
 """The receiver on a database of each kind: one decision for a delivery, and no run where one is refused."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from service.api.bodies import Reserve, read_bytes
+from service.api.errors import ApiError
 from service.clock import now_micros
 from service.forge.accounts import OwnAccounts
 from service.settings import Settings
@@ -177,3 +181,26 @@ def test_what_the_account_of_a_token_does_is_the_service_s_own(
     assert asked == ["/user Bearer t1", "/user Bearer t2"]
     assert own.of("github", "acme/other") == frozenset()
     assert deliver("d1", sender="Acme-Bot", own=named[0]) == ["own"]
+
+
+def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:
+    """Small ones always get in; what was taken comes back, however the request ended."""
+    reserve = Reserve(1 << 20)
+
+    async def read_one(size: int, beside: int = 0) -> str:
+        async def stream() -> Any:
+            for _ in range(size >> 16):
+                yield bytes(1 << 16)
+            if beside:
+                others.append(await read_one(beside))
+
+        request: Any = SimpleNamespace(stream=stream)
+        try:
+            return str(len(await read_bytes(request, 2 << 20, reserve)))
+        except ApiError as error:
+            return error.error_code
+
+    others: list[str] = []
+    held = [asyncio.run(read_one(1 << 20, one)) for one in (1 << 19, 3 << 18, 1 << 18, 3 << 20)]
+    assert (held, others) == ([str(1 << 20)] * 4, [str(1 << 19), "too_busy", str(1 << 18), "too_busy"])
+    assert asyncio.run(read_one(5 << 18)) == str(5 << 18)
