@@ -81,7 +81,7 @@ class ApprovalCard(Widget, can_focus=True):
         yield Static(self.approval.request, classes="approval-card--request", markup=False)
 
     def _answers(self) -> Iterator[Part]:
-        for key, word, is_approved in (("A", "approve", True), ("X", "reject", False)):
+        for key, word, is_approved in (("^s", "approve", True), ("X", "reject", False)):
             words = Content.assemble((f"{key} ", "$accent bold"), (f"{word}…", STYLES["quiet"]))
             yield words, self.Answered(self.approval, is_approved)
             yield Content("    "), None

@@ -86,7 +86,7 @@ class RuleView:
         yield "automation", (self.name, "plain")
         yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
         if self.waiting:
-            yield "approval", (safe_text(f"! {self.waiting} to approve or reject: A"), "warn")
+            yield "approval", (safe_text(f"! {self.waiting} to approve or reject: v"), "warn")
         yield "does", (self.sentence, "plain")
         yield "limits", (self.limits, "quiet")
         for line in self.warnings:

@@ -1,9 +1,10 @@
 """The Health tab: the code hosts now and over time, our link to the service, and the token, each by itself."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -28,12 +29,19 @@ from app.console.health.rows import (
 )
 from app.console.leads import of_platform, runs_lead
 from app.console.messages import GoToTab
+from app.console.runs.bulk_actions import ids_of, show_many
+from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from app.query import parse
+from storage.records import RunFilter, RunSort
 from widgets.frame.notice import NoticePage
-from widgets.health import BLANK, HostFacts, host_block, incident_blocks, poll_blocks, titled
+from widgets.health import BLANK, MOST, HostFacts, host_block, incident_blocks, poll_blocks, titled
 from widgets.lead_list import Block, LeadList
+
+if TYPE_CHECKING:
+    from app.engine import Engine
 
 DAY: Final = timedelta(days=1)
 HOUR: Final = timedelta(hours=1)
@@ -45,6 +53,10 @@ class HealthScreen(BaseScreen):
 
     TAB = "health"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("T", "retry", "retry failed", tooltip="What failed of the runs of this row", id="health.retry"),
+        Binding(
+            "exclamation_mark", "incident", "next incident", key_display="!", tooltip="What broke", id="health.incident"
+        ),
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
     ]
 
@@ -100,6 +112,33 @@ class HealthScreen(BaseScreen):
     def action_refresh(self) -> None:
         """Ask the service now."""
         self.session.poll_soon()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what leads to runs has some to retry, and only what broke is gone to."""
+        if action == "incident":
+            return True if self._view is not None and self._view.incidents else None
+        if action == "retry":
+            return None if self.session.profile.read_only or self._lead(self.place) is None else True
+        return super().check_action(action, parameters)
+
+    def action_incident(self) -> None:
+        """Put the cursor on the next incident, after the last one on the first."""
+        keys = [incident_key(one) for one in (self._view or HealthView()).incidents[:MOST]]
+        here = keys.index(self.place) if self.place in keys else -1
+        self._list.seek(keys[(here + 1) % len(keys)])
+
+    def action_retry(self) -> None:
+        """Send the instructions of the failed runs of this row once more, after a confirmation."""
+        lead = self._lead(self.place)
+        if lead is not None:
+            runs = replace(parse(lead.place or "", self.session.run_now()).filter, statuses=("failed",))
+            ScreenContext.of(self).with_engine(partial(self._retry, runs), "form")
+
+    async def _retry(self, runs: RunFilter, engine: "Engine") -> None:
+        if ids := await ids_of(self.session, engine, runs, RunSort()):
+            await show_many(ScreenContext.of(self), engine, "retry", ids, lambda _: self.session.poll_soon())
+        elif not await engine.cache.count(runs):
+            self.session.notify("No run of this row failed.")
 
     @on(LeadList.Highlighted)
     def _highlighted(self) -> None:

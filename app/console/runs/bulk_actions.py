@@ -9,13 +9,13 @@ from textual.binding import Binding
 from app.console.messages import FollowRun
 from app.console.runs.query_controller import QueryController
 from app.console.runs.screen_context import ScreenContext
-from app.console.session import LONGEST_COPY
+from app.console.session import LONGEST_COPY, Session
 from app.text import SafeText, safe_text
-from storage.records import WindowRequest
+from storage.records import RunFilter, RunSort, WindowRequest
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from app.engine import Engine
@@ -87,13 +87,7 @@ class BulkActions:
         self._session.copy_as_is(lines, f"Copied {len(ids):,} run ids")
 
     async def _mark_all(self, engine: "Engine") -> None:
-        condition = self._query.condition
-        total = await engine.cache.count(condition)
-        if total > MOST_MARKS:
-            self._refuse(f"{total:,} runs match; at most {MOST_MARKS:,} are marked at a time. Narrow the filter first.")
-            return
-        rows = await engine.cache.rows(condition, self._query.now.sort, offset=0, limit=MOST_MARKS)
-        ids = tuple(row.run_id for row in rows)
+        ids = await ids_of(self._session, engine, self._query.condition, self._query.now.sort)
         if all(run_id in self._table.marks for run_id in ids):
             self._table.unmark(ids)
         else:
@@ -126,24 +120,8 @@ class BulkActions:
         self._session.notify(why, severity="warning")
 
     async def _many(self, engine: "Engine", name: str) -> None:
-        from app.console.runs.many import continued, retried, started_like
-        from app.console.runs.many_form import ManyForm
-
         ids = self._table.marks.ids or ((self._table.row.run_id,) if self._table.row is not None else ())
-        held = await engine.cache.details(ids)
-        runs = tuple(held[run_id].run for run_id in ids if run_id in held)
-        if name == "retry":
-            task = await retried(engine.ledger, runs)
-        elif name == "continue":
-            task = await continued(engine.ledger, runs, await engine.cache.final_statuses())
-        else:
-            task = await started_like(engine.ledger, runs)
-        if not task.runs:
-            self._refuse(task.nothing)
-            return
-        cap, told = self._session.settings.console.send_cap, self._session.batches.put
-        form = ManyForm(engine, task, cap=cap, changed=told)
-        self._context.push_screen(form, lambda _: self._sent(form.confirmed))
+        await show_many(self._context, engine, name, ids, self._sent)
 
     def _sent(self, run_ids: tuple[str, ...]) -> None:
         if run_ids:
@@ -169,3 +147,35 @@ class BulkActions:
     def _exported(self, said: str | None) -> None:
         if said is not None:
             self._session.notify(said)
+
+
+async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:
+    """All runs that match; none, and why, where they are too many."""
+    total = await engine.cache.count(condition)
+    if total > MOST_MARKS:
+        why = f"{total:,} runs match; at most {MOST_MARKS:,} are marked at a time. Narrow the filter first."
+        session.notify(why, severity="warning")
+        return ()
+    return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MOST_MARKS))
+
+
+async def show_many(
+    context: ScreenContext, engine: "Engine", name: str, ids: "Sequence[str]", sent: "Callable[[tuple[str, ...]], None]"
+) -> None:
+    """Show the form that retries, continues or starts alike these runs; `sent` is told which it was done for."""
+    from app.console.runs.many import continued, retried, started_like
+    from app.console.runs.many_form import ManyForm
+
+    session, held = context.session, await engine.cache.details(ids)
+    runs = tuple(held[run_id].run for run_id in ids if run_id in held)
+    if name == "retry":
+        task = await retried(engine.ledger, runs)
+    elif name == "continue":
+        task = await continued(engine.ledger, runs, await engine.cache.final_statuses())
+    else:
+        task = await started_like(engine.ledger, runs)
+    if not task.runs:
+        session.notify(task.nothing, severity="warning")
+        return
+    form = ManyForm(engine, task, cap=session.settings.console.send_cap, changed=session.batches.put)
+    context.push_screen(form, lambda _: sent(form.confirmed))

@@ -1,7 +1,7 @@
 """The sheets that ask what the table shows: statuses, repositories or branches, a stretch of time, and the order."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
 from typing import ClassVar, Final
 
 from textual import on
@@ -46,8 +46,20 @@ ORDERS: Final[tuple[tuple[SortColumn, str, str], ...]] = (
 )
 """What each column's two orders mean, ascending and descending."""
 
+DAYS_BACK: Final = 7
+"""Days before today that a digit chooses: until the same weekday of last week."""
+
 Limits = tuple[str, str]
 """From and until, as written in the query language; empty: no limit."""
+
+
+def limits_of(day: date) -> Limits:
+    """A day of the local calendar; in UTC that is a date of the query language."""
+    begin, end = (datetime.combine(each, time.min).astimezone() for each in (day, day + timedelta(days=1)))
+    if begin.astimezone(UTC).time() == time.min and end.astimezone(UTC).time() == time.min:
+        name = f"{begin.astimezone(UTC):%Y-%m-%d}"
+        return name, name
+    return begin.isoformat(timespec="minutes"), (end - timedelta(seconds=1)).isoformat(timespec="seconds")
 
 
 class ValuePicker(PickerScreen[Picked]):
@@ -156,15 +168,21 @@ class DatesPicker(PickerScreen[Limits]):
     """Closes with the earliest and the latest start."""
 
     TITLE_TEXT = "Started"
-    HINT = "enter applies · tab goes on to the limits"
+    HINT = "enter applies · 1 to 7 days back · tab to the limits"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(back), f"day({back})", f"{back} days back", show=False) for back in range(1, DAYS_BACK + 1)),
+    ]
 
     def __init__(self, since: str, until: str, now: datetime) -> None:
         super().__init__()
         self._since, self._until, self._now = since, until, now
+        today = now.astimezone().date()
+        self._days = tuple(today - timedelta(days=back) for back in range(1, DAYS_BACK + 1))
 
     def compose_choice(self) -> ComposeResult:
-        """The usual stretches, and the two limits."""
-        yield Options(*(Option(Content(name), id=f"preset-{index}") for index, (name, _) in enumerate(PRESETS)))
+        """The usual stretches, each day of the last week, and the two limits."""
+        days = (f"{back}  {day:%A, %d %b}" for back, day in enumerate(self._days, 1))
+        yield Options(*(Option(Content(name)) for name in (*(name for name, _ in PRESETS), *days)))
         yield LineInput(self._since, placeholder="from: 2h, 7d, 2026-05-01", compact=True, id="since")
         yield LineInput(self._until, placeholder="until: 1d, 2026-05-31", compact=True, id="until")
         yield Static(markup=False, id="picker-note")
@@ -180,7 +198,14 @@ class DatesPicker(PickerScreen[Limits]):
 
     @on(OptionList.OptionSelected)
     def _on_preset(self, message: OptionList.OptionSelected) -> None:
-        self.dismiss((PRESETS[message.option_index][1], ""))
+        if (back := message.option_index - len(PRESETS) + 1) > 0:
+            self.action_day(back)
+        else:
+            self.dismiss((PRESETS[message.option_index][1], ""))
+
+    def action_day(self, back: int) -> None:
+        """Close with the day so many days ago."""
+        self.dismiss(limits_of(self._days[back - 1]))
 
     @on(Input.Changed)
     def _on_typed(self) -> None:

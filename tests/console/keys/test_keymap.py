@@ -79,6 +79,7 @@ def test_the_console_itself_has_no_two_things_on_one_key() -> None:
 
 
 SAME = {
+    "!": {"next error", "next incident"},
     "B": {"branch", "check out"},
     "E": {"edit", "edit and resend"},
     "P": {"pause/resume", "pause fetching", "resume fetching"},

@@ -1,0 +1,207 @@
+"""The ten ways that people go most, each in at most six keys, or by the mouse alone; docs/console.md lists them."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from app.api.requests import CreateOrganization, StartRun
+from app.config.load import parse
+from app.console.runs.screen import RunsScreen
+from app.console.runs.views import TableQuery
+from storage.records import HealthReport, HealthSample, Repository
+from tests.console.automations.conftest import ONE, REQUEST, decided
+from tests.console.conftest import Scene
+from tests.console.journeys.conftest import Walked
+from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
+from tests.console.scenes import MINUTES_INTO_THE_DAY, TOKEN_VARIABLE
+from tests.fault_server import Received, Respond, Step
+from tests.run_board import stamp
+
+MOST_KEYS: Final = 6
+TUESDAY: Final = "run_01JXTUESDAY"
+LOG: Final = b"building\nError: no space left on device\n" + 200 * b"cleaning up\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """From the list of runs to what a person wanted to see, or wanted done."""
+
+    name: str
+    """As docs/console.md has it."""
+    steps: tuple[tuple[str, str], ...]
+    """Each key, and what a click is on instead; `:` before that: a double click on the row. Empty: no click."""
+    ends: tuple[str, ...]
+    """What is on the screen then."""
+
+    @property
+    def row(self) -> str:
+        """Its line in the documentation."""
+        return f"| {self.name} | {' '.join(f'`{shown(key)}`' for key, _ in self.steps)} |"
+
+
+def shown(key: str) -> str:
+    """A key as the console shows it."""
+    return {"right_square_bracket": "]", "asterisk": "*", "exclamation_mark": "!", "down": "↓"}.get(
+        key, key.upper() if re.fullmatch(r"f\d", key) else key
+    )
+
+
+FAILED: Final = (("right_square_bracket", "Failed 24h"), ("right_square_bracket", ""))
+JOURNEYS: Final = (
+    Journey(
+        "Find the failed run of last Tuesday",
+        (*FAILED, ("t", "started since"), ("3", "Tuesday, 28 Apr")),
+        ("1 of", "since:2026-04-28", "fix/tuesday"),
+    ),
+    Journey(
+        "See what broke the night: the incident, and its runs",
+        (("2", "2 Health"), ("exclamation_mark", ""), ("enter", ":✗ unreachable")),
+        ("repo:gitlab:*", "fix/night"),
+    ),
+    Journey(
+        "See who changed this branch",
+        (("b", ""), ("enter", ":agent/started")),
+        ("ada", "On this branch 2 runs"),
+    ),
+    Journey(
+        "Read the error in the log of the last failed run",
+        (*FAILED, ("enter", ":agent/started"), ("f5", "F5 Log"), ("exclamation_mark", "! next error")),
+        ("Error: no space left on device",),
+    ),
+    Journey(
+        "See how a repository does, and its runs of the week",
+        (("4", "4 Insights"), ("down", ""), ("enter", ":acme/api")),
+        ("repo:acme/api since:2026-04-25",),
+    ),
+    Journey(
+        "Settle a write whose outcome is unknown",
+        (("U", "U unknown outcome"), ("v", "v resolve"), ("2", "It did not take effect"), ("ctrl+s", "Apply ^s")),
+        ("⊘ not created",),
+    ),
+    Journey(
+        "See what was sent to create the newest organization",
+        (("3", "3 Organizations"), ("enter", ":29d23h left  "), ("enter", "enter its action")),
+        ("What was sent", '"email": "ada@globex.example"'),
+    ),
+    Journey(
+        "Retry all that failed on one host",
+        (
+            ("2", "2 Health"),
+            ("down", "gitlab.acme.example"),
+            ("T", "T retry failed"),
+            ("ctrl+s", "Preview ^s"),
+            ("ctrl+s", "Send ^s"),
+        ),
+        ("1 of 1 runs started again",),
+    ),
+    Journey(
+        "Approve what an automation asks for",
+        (("5", "5 Automations"), ("v", "1 waits for approval"), ("ctrl+s", "^s approve"), ("ctrl+s", "^s approves it")),
+        ("◌ approved",),
+    ),
+    Journey(
+        "Put the most urgent item of the inbox off until tomorrow morning",
+        (("7", "7 Inbox"), ("h", "h snooze"), ("2", "until tomorrow morning")),
+        ("Put off:",),
+    ),
+)
+
+
+def a_week(service: Service) -> None:
+    """Runs of last Tuesday and of the night, and of each run its turn and a log with an error far above its end."""
+    board, tools = service.board, {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
+    board.put(TUESDAY, "failed", created=-(3 * 1440 + 120), branch_name="fix/tuesday")
+    board.put("run_01JXTUESDAYTOO", "completed", created=-(3 * 1440 + 125))
+    board.put("run_01JXBEFORE", "completed", created=-1500, branch_name="agent/started", repository=tools)
+    board.put("run_01JXNIGHT", "failed", created=75, updated=80, branch_name="fix/night", repository=tools)
+    board.health["gitlab"] |= {"status": "ok"}
+    lists = service.server.otherwise
+
+    def answer(request: Received) -> Step:
+        found = re.search(r"/external/runs/([^/?]+)(/turns/\d+)?(/log)?$", request.path)
+        if request.method != "GET" or found is None:
+            return lists(request)
+        if found[3]:
+            where = {"Offset": 0, "Next": len(LOG), "Size": len(LOG), "Ended": "true"}
+            return Respond(200, LOG, {f"Runwarden-Log-{name}": str(value) for name, value in where.items()})
+        turn = {"number": 1, "instructions": "Do it.", "state": "failed", "outcome": "failed", "caller": "ada"}
+        return Respond(200, {"run_id": found[1], "turns": [turn | {"started_at": stamp(MINUTES_INTO_THE_DAY)}]})
+
+    service.server.otherwise = answer
+
+
+async def a_night(scene: Scene, service: Service) -> None:
+    """A host that was away, a run of ours that failed, an organization, an unknown write, and one to approve."""
+    engine = scene.engine
+    for minutes in range(600, 0, -10):
+        gitlab = "unreachable" if 510 <= minutes < 540 else "ok"
+        samples = [HealthSample("github", "ok", None, None, "{}")]
+        samples.append(HealthSample("gitlab", gitlab, "gitlab.acme.example", "acme", "{}"))
+        await engine.cache.store_health(HealthReport(tuple(samples)), at=scene.clock() - timedelta(minutes=minutes))
+    await engine.actions.submit(StartRun("Fix it.", Repository.parse("gitlab:acme/tools")))
+    service.board.runs[NEW_RUN] |= {"status": "failed"}
+    service.loses = {"lost@globex.example"}
+    await engine.actions.submit(CreateOrganization("lost@globex.example"))
+    await engine.actions.submit(CreateOrganization("ada@globex.example"))
+    await decided(scene, "second chance", "waiting", "waits for approval", request=REQUEST, ago_m=5.0)
+    await scene.sync()
+    await scene.ring()
+    await scene.tick(seconds=1)
+
+
+async def to_the_runs(scene: Scene) -> None:
+    """Where each journey begins: all runs, and the cursor of each tab on its first row."""
+    app = scene.app
+    await scene.press("2", "home")
+    while len(app.screen_stack) > 1:
+        await app.pop_screen()
+    await app.switch_mode("runs")
+    while not isinstance(app.screen, RunsScreen):
+        await app.pop_screen()
+    app.screen.query_controller.show(TableQuery())
+    await scene.settle()
+    await scene.press("home")
+
+
+async def go(hand: Hand, journey: Journey) -> None:
+    """By keys alone, or by clicks alone."""
+    for key, click in journey.steps:
+        if not isinstance(hand, Mouse):
+            await hand.do(key, "")
+        elif click.startswith(":"):
+            await hand.open(click[1:])
+        elif click:
+            await hand.do("", click)
+    scene = hand.scene
+    said = [word for word in journey.ends if not any(word in toast for toast in scene.toasts)]
+    await hand.see(*said)
+
+
+async def test_each_is_walked_by_keys_and_by_clicks(walked: Walked, service: Service, tmp_path: Path) -> None:
+    """In one console, one after the other, each from the list of runs."""
+    a_week(service)
+    file = tmp_path / "config.toml"
+    profile = f'[profiles.acme-prod]\nbase_url = "{service.server.base_url}"\ntoken_env = "{TOKEN_VARIABLE}"\n'
+    file.write_text(profile + ONE, "utf-8")
+    changed = {"file": file, "automations": parse(file, file.read_text("utf-8")).automations}
+    async with walked(synced=False, changed=changed) as hand:
+        await a_night(hand.scene, service)
+        for journey in JOURNEYS:
+            await to_the_runs(hand.scene)
+            try:
+                await go(hand, journey)
+            except AssertionError as error:
+                error.add_note(journey.name)
+                raise
+
+
+def test_the_documentation_lists_them_with_their_keys() -> None:
+    """Ten, in this order, and none takes more than six keys."""
+    page = (Path(__file__).parents[3] / "docs/console.md").read_text("utf-8")
+    table = page.partition("## Ten journeys")[2].partition("\n## ")[0]
+
+    assert [line for line in table.splitlines() if line.startswith("| ")][1:] == [each.row for each in JOURNEYS]
+    assert len(JOURNEYS) == 10
+    assert max(len(each.steps) for each in JOURNEYS) <= MOST_KEYS
