@@ -59,7 +59,7 @@ def limits_of(day: date) -> Limits:
     if begin.astimezone(UTC).time() == time.min and end.astimezone(UTC).time() == time.min:
         name = f"{begin.astimezone(UTC):%Y-%m-%d}"
         return name, name
-    return begin.isoformat(timespec="minutes"), (end - timedelta(seconds=1)).isoformat(timespec="seconds")
+    return begin.isoformat(timespec="minutes"), (end - timedelta(microseconds=1)).isoformat()
 
 
 class ValuePicker(PickerScreen[Picked]):

@@ -1,13 +1,15 @@
 """The query of the runs table: how each way to change it changes it."""
 
+import time
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from app.config import ViewSettings
 from app.console.mark_picker import MarkPicker
 from app.console.runs.filter_display import facets
-from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker
+from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, limits_of
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QueryController, problem_texts
 from app.console.runs.views import TableQuery
@@ -180,3 +182,28 @@ def test_facets_say_each_thing_in_a_word(desk: Desk) -> None:
     found = {facet.name: facet.value for facet in facets(line, parse(line, desk.clock()).filter)}
 
     assert found == {"status": "stuck +1", "repository": "acme/api +1", "branch": "any", "started": "since 2h"}
+
+
+@pytest.mark.parametrize(
+    ("zone", "limits"),
+    [
+        ("UTC", ("2026-04-28", "2026-04-28")),
+        ("Asia/Tokyo", ("2026-04-28T00:00+09:00", "2026-04-28T23:59:59.999999+09:00")),
+        ("America/St_Johns", ("2026-04-28T00:00-02:30", "2026-04-28T23:59:59.999999-02:30")),
+    ],
+)
+def test_a_day_is_one_of_the_local_calendar(
+    zone: str, limits: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of its seconds is left out, and none of the next day's comes in."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    assert limits_of(date(2026, 4, 28)) == limits
+
+    found = parse(f"since:{limits[0]} until:{limits[1]}", datetime(2026, 5, 1, tzinfo=UTC))
+    since, until = found.filter.since, found.filter.until
+    assert not found.problems
+    assert since is not None
+    assert until is not None
+    assert timedelta(days=1) - (until - since) <= timedelta(microseconds=1)
+    assert since.astimezone().isoformat(timespec="minutes").startswith("2026-04-28T00:00")
