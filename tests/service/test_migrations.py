@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from hatchling.builders.wheel import WheelBuilder
 
-from service.store import agents, invitations, organizations, tokens
+from service.store import agents, invitations, organizations, tokens, turns
 from service.store import rate_limits as rate_limits_store
 from service.store.database import Database, DatabaseError
 from service.store.schema import VERSION, metadata
@@ -106,6 +106,21 @@ def test_a_database_of_any_version_becomes_what_a_new_one_is(database: Database,
     assert kept == ["ci", agents.Agent("scribe", ("true",), 1.0)]
     assert invited in ([], ["refused"]), "codes were not kept: its recipient needs a new invitation"
     assert taken == (1, 0.0)
+
+
+def test_what_was_pushed_before_an_upgrade_is_known_as_the_service_s_own(database: Database) -> None:
+    """A delivery about it starts no run."""
+    as_it_was(database, "4")
+    run = "INSERT INTO runs VALUES ('run_1', 'org_1', 'a', 'completed', 'b', 'github', 'p', 'p', 'u', NULL, 2, 1, 1)"
+    turn = "INSERT INTO turns (run_id, number, status, instructions, inputs, attempt, accepted_at, commit_sha) VALUES "
+    with database.write() as connection:
+        connection.exec_driver_sql(run)
+        connection.exec_driver_sql(f"{turn}('run_1', 1, 'completed', 'x', '{{}}', 1, 1, '{'a' * 40}')")
+        connection.exec_driver_sql(f"{turn}('run_1', 2, 'failed', 'x', '{{}}', 1, 1, NULL)")
+    database.migrate()
+
+    with database.read() as connection:
+        assert [turns.is_own_commit(connection, sha * 40) for sha in "ab"] == [True, False]
 
 
 def test_agents_for_all_are_one_for_each_name_after_an_upgrade(database: Database) -> None:

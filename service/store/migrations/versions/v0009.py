@@ -8,7 +8,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Make room; nothing has rules or limits yet."""
+    """Make room; nothing has rules or limits yet, and what was pushed before is the service's own, too."""
     op.add_column("organizations", sa.Column("day_usd", sa.Float))
     op.add_column("organizations", sa.Column("day_tokens", sa.BigInteger))
     op.add_column("repositories", sa.Column("triggers", sa.JSON))
@@ -17,6 +17,7 @@ def upgrade() -> None:
         op.add_column("runs", sa.Column(name, sa.Text))
     op.add_column("runs", sa.Column("is_restricted", sa.Boolean))
     op.add_column("turns", sa.Column("pushing_sha", sa.Text))
+    op.execute("UPDATE turns SET pushing_sha = commit_sha")
     op.create_index("turns_by_push", "turns", ["pushing_sha"])
     owner = sa.ForeignKey("organizations.id", ondelete="CASCADE")
     texts = ("platform", "path_key", "delivery", "event", "result", "head_sha", "sender", "detail")
