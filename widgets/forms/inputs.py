@@ -1,5 +1,8 @@
 """Inputs that hold only printable text: nothing pasted into them reaches the terminal as a command."""
 
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +15,9 @@ from textual.widgets.text_area import Edit, EditResult
 
 from app.text import safe_text
 
+_PAINTED_WITHIN_S = 0.5
+LONG_PASTE = 50_000
+"""A paste of so many characters takes a moment."""
 LONGEST_LINE = 4_000
 """The most characters of a one-line input; longer pastes are cut."""
 
@@ -117,7 +123,19 @@ class Completion(Suggester):
 
 
 class ParagraphInput(TextArea):
-    """A multi-line input."""
+    """A multi-line input; `on_long_paste` is told the size of a paste that takes a moment, before it is inserted."""
+
+    on_long_paste: Callable[[int], None] = staticmethod(lambda _: None)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        # Textual's own handler comes after this one and inserts the text; keys wait for both.
+        if len(event.text) < LONG_PASTE or self.read_only:
+            return
+        self.on_long_paste(len(event.text))
+        painted = asyncio.Event()
+        self.screen.call_after_refresh(painted.set)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(painted.wait(), _PAINTED_WITHIN_S)
 
     def edit(self, edit: Edit) -> EditResult:
         """Apply the edit with the printable part of its text."""
