@@ -13,12 +13,13 @@ from service.cli.output import AdminContext, Change, admin_command, elsewhere_op
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.sandbox import NoSandboxError, find
 from service.settings import Execution
-from service.setup import Setup, SetupError, apply_setup
-from service.store import invitations, workers
+from service.setup import Setup, SetupError, apply_setup, find_organization
+from service.store import agents, hosts, invitations, organizations, repositories, trials, workers
 from service.store.schema import VERSION, runs
 from service.store.workers import Worker
 
 _MIB = 1 << 20
+_Inventory = dict[tuple[str, str | None, str], object]
 
 
 @click.command("apply")
@@ -32,10 +33,45 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     setup = Setup.model_validate(document)
     with admin.change("apply", create=True) as change:
         base = Path.cwd() if from_stdin else file.absolute().parent
+        before = _inventory(change.connection, setup)
         made = apply_setup(change.connection, setup, base, now_micros(), None if elsewhere else admin.folder.root)
+        made["applied"] = _applied(change.connection, setup, made, before)
         _record(change, setup, made)
     made |= {"data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     admin.show(made, _apply_lines(made))
+
+
+def _inventory(connection: sa.Connection, setup: Setup) -> _Inventory:
+    """Return what is there that the document may name, by its kind, its organization's id and its name."""
+    held: _Inventory = {("agent", owner, one.name): one for owner, one in agents.all_of(connection)}
+    held |= {("offer", None, one.code): one for one in trials.all_offers(connection)}
+    for entry in setup.organizations:
+        if found := organizations.by_slug(connection, entry.slug or organizations.slug_of(entry.name)):
+            held |= {("host", found.id, one.platform): one for one in hosts.of(connection, found.id)}
+            known = repositories.of(connection, found.id)
+            held |= {("repository", found.id, f"{one.platform}:{one.path}".lower()): one for one in known}
+    return held
+
+
+def _applied(
+    connection: sa.Connection, setup: Setup, made: dict[str, Any], before: _Inventory
+) -> list[dict[str, str | None]]:
+    """Return what became of each entry of the document: added, changed or unchanged."""
+    after = _inventory(connection, setup)
+    named: list[tuple[str, str | None, str]] = []
+    for agent in setup.agents:
+        owner = None if agent.organization is None else find_organization(connection, agent.organization).id
+        named.append(("agent", owner, agent.name))
+    named += [("offer", None, offer.code) for offer in setup.offers]
+    for one in made["organizations"]:
+        named += [("host", one["id"], platform) for platform in one["hosts"]]
+        named += [("repository", one["id"], f"{known['platform']}:{known['path']}") for known in one["repositories"]]
+    outcomes = []
+    for kind, owner, name in named:
+        key = (kind, owner, name.lower() if kind == "repository" else name)
+        outcome = "added" if key not in before else "unchanged" if before[key] == after[key] else "changed"
+        outcomes.append({"kind": kind, "name": name, "organization": owner, "outcome": outcome})
+    return outcomes
 
 
 def _record(change: Change, setup: Setup, made: dict[str, Any]) -> None:
@@ -65,13 +101,24 @@ def _parse(raw: bytes, file: Path) -> Any:
 
 
 def _apply_lines(made: dict[str, Any]) -> list[str]:
+    slugs = {one["id"]: one["slug"] for one in made["organizations"]}
     lines = []
     for organization in made["organizations"]:
         lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
         lines += [f"  it differs from the file, and stays so; to change it: {one}" for one in organization["differs"]]
         lines += [f"  token {one['alias']}: {one['value'] or 'kept'}" for one in organization["tokens"]]
-        lines += [f"  {one['platform']}:{one['path']}  {one['url']}" for one in organization["repositories"]]
-    return lines
+        urls = {f"{one['platform']}:{one['path']}": f"  {one['url']}" for one in organization["repositories"]}
+        lines += [
+            f"  {one['kind']} {one['name']}  {one['outcome']}{urls.get(one['name'], '')}"
+            for one in made["applied"]
+            if one["kind"] in {"host", "repository"} and one["organization"] == organization["id"]
+        ]
+    for one in made["applied"]:
+        if one["kind"] in {"agent", "offer"}:
+            owner = one["organization"]
+            of = "" if owner is None else f" of {slugs.get(owner, owner)}"
+            lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
+    return [*lines, f"applied to the service in {made['data_dir']}"]
 
 
 @click.command("migrate")

@@ -43,6 +43,34 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     assert second["agents"] == ["reviewer", "scribe"]
 
 
+def test_apply_says_what_it_did_by_name_and_to_which_service(tmp_path: Path) -> None:
+    """Agents are added, changed or unchanged, as repositories and offers are; the folder may be another service's."""
+    file, data = tmp_path / "agents.toml", tmp_path / "data"
+    offer = '[[offers]]\ncode = "PARTNER"\nkind = "partner"\n'
+    repository = 'repositories = [{ name = "api", platform = "github", path = "t/api", url = "api.git" }]\n'
+    said = []
+    for argv in ("true", "true", "false"):
+        file.write_text(
+            f'{offer}[[agents]]\nname = "mine"\nargv = ["{argv}"]\n[[organizations]]\nname = "Acme"\n{repository}'
+        )
+        said.append(CliRunner().invoke(main, ["apply", str(file), "--data-dir", str(data)]).output.splitlines())
+
+    words = ("added", "unchanged", "changed")
+    assert [[line for line in lines if "agent" in line] for lines in said] == [
+        [f"agent mine  {word}"] for word in words
+    ]
+    assert [lines[-1] for lines in said] == [f"applied to the service in {data}"] * 3
+    for lines, word in zip(said, ("added", "unchanged", "unchanged"), strict=True):
+        assert f"offer PARTNER  {word}" in lines
+        assert f"  repository github:t/api  {word}  {tmp_path / 'api.git'}" in lines
+    assert command(data, "apply", str(file))["applied"][0] == {
+        "kind": "agent",
+        "name": "mine",
+        "organization": None,
+        "outcome": "unchanged",
+    }
+
+
 def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
     """A deactivated organization, a withdrawn entitlement and a retired offer stay; what would change it is said."""
     document = tmp_path / "setup.json"
