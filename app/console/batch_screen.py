@@ -11,6 +11,7 @@ from app.console.messages import FollowRun
 from app.console.session import Session
 from app.console.sheet import Options, Sheet
 from app.text import safe_text
+from widgets.after_refresh import after_refresh
 from widgets.batch import BatchView
 
 HINTS = "enter opens · f follows all · esc closes"
@@ -46,7 +47,7 @@ class BatchScreen(Sheet[str | None]):
 
     def on_resize(self) -> None:
         """Draw for the new width, once it is known."""
-        self.call_after_refresh(self._show)
+        after_refresh(self, self._show)
 
     def action_follow(self) -> None:
         """Follow the runs that it made."""

@@ -1,4 +1,4 @@
-"""Prose in plain English: words that no sentence of ours needs any more are in no source file and no document."""
+"""Words that no source file or document holds, and one call that few may make."""
 
 import re
 from pathlib import Path
@@ -38,3 +38,19 @@ def test_the_words_are_recognised_where_they_stand() -> None:
     assert BANNED.search("told_by_somebody".replace("_", " "))
     assert BANNED.search("'x' is no duration")
     assert BANNED.search("a shallow copy") is None
+
+
+def test_what_waits_for_a_paint_asks_whether_its_widget_is_still_open() -> None:
+    """Only calls that touch no child, and the app's own, go past `after_refresh`."""
+    calls = {
+        str(path.relative_to(ROOT))
+        for path in texts()
+        if path.suffix == ".py" and ".call_after_refresh(" in path.read_text(encoding="utf-8")
+    }
+
+    assert calls == {
+        "app/console/app.py",
+        "widgets/after_refresh.py",
+        "widgets/forms/inputs.py",
+        "widgets/runs/rows.py",
+    }

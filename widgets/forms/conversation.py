@@ -10,6 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from widgets.after_refresh import after_refresh
 from widgets.runs.facts import QUIET, Turn, line, turn_lines
 
 ELSEWHERE: Final = "Sent from this machine; what was said from elsewhere is not known."
@@ -33,9 +34,13 @@ class Conversation(VerticalScroll):
         Binding("k", "scroll_up", "Up", show=False),
     ]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = Static(markup=False)
+
     def compose(self) -> ComposeResult:
         """The turns."""
-        yield Static(markup=False)
+        yield self._text
 
     def show(self, turns: Sequence[Turn], now: datetime) -> None:
         """Show the turns, oldest first, and say what is not known."""
@@ -43,10 +48,10 @@ class Conversation(VerticalScroll):
         for number, turn in enumerate(turns, 1):
             lines += [line()] if number > 1 else []
             lines += turn_lines(number, turn, now, UNWRAPPED)
-        self.query_one(Static).update(Content("\n").join(lines))
-        self.call_after_refresh(self._fit)
+        self._text.update(Content("\n").join(lines))
+        after_refresh(self, self._fit)
 
     def _fit(self) -> None:
         # What is updated while its page is hidden keeps the height that it had.
-        self.query_one(Static).refresh(layout=True)
+        self._text.refresh(layout=True)
         self.scroll_end(animate=False)

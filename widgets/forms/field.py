@@ -151,7 +151,7 @@ class FormField(Widget):
         line: tuple[SafeText, Tone] = self._hint
         if self._problem is not None and not (self._is_typing and self.guides):
             line = (self._problem, "quiet" if self._is_typing else "bad")
-        if self.is_mounted and line != self._shown:
+        if self.is_mounted and self.is_running and line != self._shown:
             self._shown = line
             self._draw()
 

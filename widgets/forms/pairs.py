@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from app.text import SafeText
+from widgets.after_refresh import after_refresh
 from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
 
@@ -122,7 +123,7 @@ class PairsField(FormField):
         lines = self.query_one(".pairs-field--lines", Vertical)
         lines.remove_children()
         lines.mount(*self._lines_for(unpacked(value)))
-        self.call_after_refresh(self._edited)
+        after_refresh(self, self._edited)
 
     def _lines_for(self, pairs: Pairs) -> Iterator[PairLine]:
         for key, value in (*pairs, ("", "")):

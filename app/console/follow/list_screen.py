@@ -15,6 +15,7 @@ from app.console.messages import FollowRun
 from app.console.session import Session
 from app.console.sheet import Sheet
 from storage.records.following import PinnedRun
+from widgets.after_refresh import after_refresh
 from widgets.batch import BatchView
 from widgets.follow import follow_line
 
@@ -58,7 +59,7 @@ class FollowList(Sheet[str | None]):
 
     def on_resize(self) -> None:
         """Draw for the new width, once it is known."""
-        self.call_after_refresh(self._tick)
+        after_refresh(self, self._tick)
 
     def action_move(self, rows: int) -> None:
         """Move the cursor."""

@@ -177,7 +177,7 @@ class FormScreen(ModalScreen[Action | None]):
             await self.switch.judge()
 
     def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
-        if self.is_mounted:
+        if self.is_mounted and self.is_running:
             self.dialog.note(text, tone)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

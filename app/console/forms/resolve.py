@@ -24,6 +24,7 @@ from app.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionKind
+from widgets.after_refresh import after_refresh
 from widgets.cells import shorten
 from widgets.forms.dialog import FormButton, FormDialog
 from widgets.forms.facts import FormChoice, FormFact
@@ -141,7 +142,7 @@ class ResolveForm(ModalScreen[Action | None]):
 
     def on_resize(self) -> None:
         """Draw the candidates for the new width, once it is known."""
-        self.call_after_refresh(self._draw_candidates)
+        after_refresh(self, self._draw_candidates)
 
     def _engine_changed(self, event: Event) -> None:
         if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_applying:
@@ -150,7 +151,7 @@ class ResolveForm(ModalScreen[Action | None]):
     @work(group="settled", exclusive=True)
     async def _look_whether_settled(self) -> None:
         action = await self._engine.ledger.action(self._action.action_id)
-        if action is None or self._is_applying or action.is_open == (self._settled is None):
+        if not self.is_running or action is None or self._is_applying or action.is_open == (self._settled is None):
             return
         self._settled = None if action.is_open else action
         self._doubt(None)

@@ -25,6 +25,7 @@ from app.console.turns import instructions_of, turn_of
 from app.engine import Engine
 from app.text import safe_text
 from storage.records import FINAL_STATUSES, Repository, Run
+from widgets.after_refresh import after_refresh
 from widgets.badges import run_badge
 from widgets.forms.conversation import Conversation
 from widgets.forms.facts import FormFact
@@ -145,9 +146,9 @@ class ContinueRunForm(ActionForm):
 
     async def on_mount(self) -> None:
         """The conversation so far is looked up, once there is room to show it."""
-        self.call_after_refresh(self._read_conversation)
+        after_refresh(self, self._read_conversation)
         if self.beginning is not None:
-            self.call_after_refresh(self.action_forward)
+            after_refresh(self, self.action_forward)
 
     def actions_changed(self) -> None:
         """A turn was sent or settled."""

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 
 from app.console.key_actions import KeyAction, Place, key_actions
 from app.console.sheet import Sheet
+from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES
 
 KEY_CELLS = 13
@@ -61,7 +62,7 @@ class KeyHelpScreen(Sheet[None]):
 
     def on_resize(self) -> None:
         """Break the lines again, once it is known how long they may be."""
-        self.call_after_refresh(self._fit)
+        after_refresh(self, self._fit)
 
     def action_filter(self) -> None:
         """Type into the filter."""

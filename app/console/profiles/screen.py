@@ -17,6 +17,7 @@ from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.session import Session
 from app.events import Event
+from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES
 from widgets.frame.freshness import PollTiming
 from widgets.profiles import NEEDS_A_LOOK, Criteria, ProfileFacts, ProfileList, worst
@@ -62,7 +63,7 @@ class ProfilesScreen(BaseScreen):
 
     def on_resize(self) -> None:
         """Draw for the new width, once it is known."""
-        self.call_after_refresh(self._show)
+        after_refresh(self, self._show)
 
     def engine_changed(self, event: Event) -> None:
         """The profile on show changed."""

@@ -12,6 +12,7 @@ from textual.message import Message
 from app.console.run.subject import Part, failure_told, unavailable
 from app.text import safe_text
 from storage.records.results import Finding, Review, Unavailable
+from widgets.after_refresh import after_refresh
 from widgets.line_table import LineColumn, LineTable
 from widgets.review import FindingItem, ReviewView, review_lines
 from widgets.text_search import TextSearch
@@ -130,7 +131,7 @@ class ReviewPart(Part):
         found = f"{count:,} finding{'' if count == 1 else 's'}"
         self._view.tell(f"{several}{safe_text(review.path)}", (found, safe_text(review.note), source))
         # Not before the focus that is on its way has come.
-        self.call_after_refresh(self._focus_findings)
+        after_refresh(self, self._focus_findings)
         self._lay_out()
 
     def _focus_findings(self) -> None:

@@ -29,6 +29,7 @@ from app.console.runs.views import TableQuery
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from storage.records import RunWindow
+from widgets.after_refresh import after_refresh
 from widgets.filter.bar import FilterBar
 from widgets.filter.chips import SheetRequested, ViewBar
 from widgets.filter.extent import Extent
@@ -146,7 +147,7 @@ class RunsScreen(BaseScreen):
         self.table_loader.tick()
         self._show_what_is_missing()
         # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
-        self.call_after_refresh(self.pane.tick, now, self.as_of)
+        after_refresh(self, self.pane.tick, now, self.as_of)
 
     def show_trouble(self) -> None:
         """Show trouble in the banner, or in the table while it is empty."""

@@ -1,10 +1,14 @@
 from typing import Any
 
+import pytest
+
 from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
 from app.engine import Engine
 from storage.records import Repository, Run
-from tests.console.forms.steps import CREATED, opened, painted, press, words, write
+from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, Respond
+from widgets.after_refresh import after_refresh
+from widgets.forms.conversation import Conversation
 
 EXECUTION = {
     "agent_name": "security-review",
@@ -140,3 +144,23 @@ async def test_a_project_is_onboarded(stage: Any, post: Any) -> None:
         assert "The service took the project" in painted(app)
 
     assert [request.json() for request in post.requests] == [{"project_path": "acme/web", "project_id": 7}]
+
+
+async def test_what_a_closed_form_put_off_is_not_done(stage: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The screen below makes the call after the next paint, when the form has lost its parts; the console goes on."""
+    app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
+    put_off: list[Any] = []
+    late: list[str] = []
+    async with opened(app) as pilot:
+        conversation = app.screen.query_one(Conversation)
+        monkeypatch.setattr(conversation, "call_after_refresh", put_off.append)
+        conversation.show((), clock())
+        after_refresh(conversation, late.append, "closed by now")
+        app.screen.dismiss(None)
+        await settle(pilot)
+        conversation.show((), clock())
+        for call in put_off:
+            call()
+
+        assert app.ended
+        assert (len(put_off), late) == (3, [])
