@@ -22,14 +22,14 @@ from app.events import Event, LinkChanged, StorageFailed
 from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
 from app.notify.news import NewsReader
-from app.rules.rule import OnRun, OnStuck, Rule
+from app.rules.rule import OnRun, OnStuck, Rule, fingerprint_of
 from app.times import rfc3339
 from app.token import EnvToken
 from storage.errors import StorageError
 from storage.lease import Lease
 from storage.records.decision import Decision, Occurrence
 from storage.records.following import StatusChange
-from storage.state import State
+from storage.state import AT_WORK, State
 
 log = logging.getLogger(__name__)
 
@@ -98,9 +98,9 @@ class Bot:
             StorageError: A file cannot be read or written.
         """
         engine, runner, dispatcher = self._opened()
-        if self._lease is not None:
-            # Not given back: the inbox tells from it when a bot was at work last.
-            await self._lease.acquire(LEASE, self._owner, LEASE_S)
+        # Not given back: the inbox tells from it when a bot was at work last.
+        if self._lease is not None and await self._lease.acquire(LEASE, self._owner, LEASE_S):
+            await self._say_rules()
         problem = await engine.refresh()
         await runner.look()
         await dispatcher.look(at_once=True)
@@ -158,6 +158,7 @@ class Bot:
             _, runner, dispatcher = self._opened()
             try:
                 if await self._may_work():
+                    await self._say_rules()
                     await runner.look()
                     if await dispatcher.look():
                         self._made.set()
@@ -240,6 +241,11 @@ class Bot:
             self._is_working = holds
             self.say("working" if holds else "standing_by", profile=self.profile.name)
         return holds
+
+    async def _say_rules(self) -> None:
+        """Enter what it goes by: a console tells from it whether the file differs."""
+        rules = rules_of(self.settings.automations, self.profile.name)
+        await self.state.begin_rule(AT_WORK, fingerprint_of(rules), self.engine.clock())
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, LinkChanged):

@@ -1,16 +1,18 @@
 """Automations by hand: what setting one off would do, said before it is done, and telling a bot of new rules."""
 
+import asyncio
 import json
 import os
 import shlex
 import signal
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.automations.acting import CannotActError, facts_of
-from app.automations.bot import dispatcher_of, occurrence_asked_for, runner_of
-from app.config import Settings
+from app.automations.bot import Bot, Say, dispatcher_of, occurrence_asked_for, runner_of
+from app.config import ConfigError, Settings
 from app.engine import Engine
 from app.rules.placeholders import filled, filled_argument
 from app.rules.rule import DoCommand, DoNotify, Rule
@@ -18,6 +20,8 @@ from storage.records.decision import Decision, Occurrence
 from storage.state import State
 
 _FROM_THE_RULE: Final = "(made from the rule's name and what set it off)"
+_DEMO: Final = b"app.demo.live"
+"""The module that the demo's bot runs in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +96,33 @@ def hand_over(process: int) -> bool:
     try:
         argv = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
         is_ours = any(part == b"app" or part.rpartition(b"/")[2].startswith(b"runwarden") for part in argv)
-        if not is_ours or b"watch" not in argv or b"--once" in argv:
+        watches = is_ours and b"watch" in argv and b"--once" not in argv
+        if not (watches or _DEMO in argv) or not _survives_hangup(process):
             return False
         os.kill(process, signal.SIGHUP)
     except OSError:
         return False
     return True
+
+
+def _survives_hangup(process: int) -> bool:
+    """Whether SIGHUP is handled or held there: by default it would end the process."""
+    status = Path(f"/proc/{process}/status").read_text("ascii", "replace")
+    masks = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith(("SigBlk:", "SigCgt:")))
+    return any(int(mask, 16) >> (signal.SIGHUP - 1) & 1 for mask in masks.values())
+
+
+def reload_on_hangup(read: Callable[[], Settings], bots: Sequence[Bot], say: Say) -> None:
+    """Have bots go by the configuration as it is, at SIGHUP; one with a mistake is refused, and the old one kept."""
+
+    def reload() -> None:
+        try:
+            settings = read()
+        except ConfigError as error:
+            say("reload_refused", message=str(error))
+            return
+        for bot in bots:
+            bot.reload(settings)
+        say("reloaded", automations=[rule.name for rule in settings.automations if rule.is_on])
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)

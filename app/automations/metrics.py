@@ -16,7 +16,7 @@ from storage.errors import StorageError
 from storage.records import LinkState, PlatformHealth, RunFilter
 from storage.records.budget import Wait
 from storage.records.following import StatusChange
-from storage.state import OWN, State
+from storage.state import AT_WORK, OWN, State
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -94,6 +94,7 @@ async def snapshot(engine: Engine, state: State, counts: RunCounts, *, is_workin
     Raises:
         StorageError: A file cannot be read.
     """
+    states = await state.rule_states()
     return Snapshot(
         profile=engine.profile.name,
         now=engine.clock(),
@@ -103,7 +104,7 @@ async def snapshot(engine: Engine, state: State, counts: RunCounts, *, is_workin
         links=await engine.cache.links(),
         unknown=len(await engine.ledger.unresolved()),
         decisions=await state.outcomes(),
-        paused={name: each.paused is not None for name, each in (await state.rule_states()).items() if name != OWN},
+        paused={name: each.paused is not None for name, each in states.items() if name not in {OWN, AT_WORK}},
         requests={priority.name.lower(): engine.client.budget.sent[priority] for priority in Priority},
         is_working=is_working,
         ledger=await engine.ledger.state_counts(),

@@ -16,7 +16,6 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import FactCommand, async_command
-from app.config import ConfigError
 from app.streams import printing
 from app.times import rfc3339
 
@@ -122,8 +121,9 @@ async def _once(bots: "Sequence[Bot]", heartbeat: "Heartbeat") -> int:
 
 
 async def _work(invocation: Invocation, settings: "Settings", bots: "Sequence[Bot]", heartbeat: "Heartbeat") -> None:
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(invocation, bots))
+    from app.automations.by_hand import reload_on_hangup
+
+    reload_on_hangup(invocation.settings, bots, say)
     rules = [rule.name for rule in settings.automations if rule.is_on]
     say("started", profiles=[bot.profile.name for bot in bots], automations=rules)
     notify_systemd("READY=1")
@@ -132,17 +132,6 @@ async def _work(invocation: Invocation, settings: "Settings", bots: "Sequence[Bo
         tasks.create_task(heartbeat.run())
         for bot in bots:
             tasks.create_task(bot.run())
-
-
-def _reload(invocation: Invocation, bots: "Sequence[Bot]") -> None:
-    try:
-        settings = invocation.settings()
-    except ConfigError as error:
-        say("reload_refused", message=str(error))
-        return
-    for bot in bots:
-        bot.reload(settings)
-    say("reloaded", automations=[rule.name for rule in settings.automations if rule.is_on])
 
 
 async def _watchdog() -> None:

@@ -31,12 +31,14 @@ FRAGILE: Final = "platform/tools"
 
 async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
     from app.automations.bot import Bot
+    from app.automations.by_hand import reload_on_hangup
     from app.config import load
     from app.demo.history import execute
     from app.engine import Engine
 
     settings, team = load(folder / "config.toml", {}), load(folder / "team.toml", {})
     bot = Bot(settings, settings.profile(), lambda *_, **__: None)
+    reload_on_hangup(lambda: load(folder / "config.toml", {}), [bot], bot.say)
     async with (
         await Engine.open(settings, settings.profile(), actor="demo") as own,
         await Engine.open(team, team.profile(), actor="team") as others,

@@ -1,6 +1,7 @@
 """A rule: what sets it off, what it does then, and what holds it back."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -178,6 +179,11 @@ class Rule:
 def fingerprint(rule: Rule) -> str:
     """A digest of what the rule's definition says; a key that is left out is not part of it, whatever it means."""
     return hashlib.sha256(repr(_said(rule)).encode()).hexdigest()
+
+
+def fingerprint_of(rules: Iterable[Rule]) -> str:
+    """A digest of what a set of rules says, in whatever order."""
+    return hashlib.sha256("".join(sorted(map(fingerprint, rules))).encode()).hexdigest()
 
 
 def _said(value: object) -> object:

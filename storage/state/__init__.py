@@ -11,7 +11,7 @@ from storage.private_file import FilePlace
 from storage.records.decision import Decision, Occurrence, Outcome, Past, Verdict
 from storage.state import decisions, deliveries, inbox, rules, silences
 from storage.state.opening import DAMAGE_CURE, connect
-from storage.state.rules import OWN
+from storage.state.rules import AT_WORK, OWN
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
@@ -135,4 +135,4 @@ class State:
     end_silence = writes(silences.end_silence)
 
 
-__all__ = ["OWN", "Decide", "State"]
+__all__ = ["AT_WORK", "OWN", "Decide", "State"]

@@ -14,6 +14,8 @@ AHEAD: Final = timedelta(minutes=5)
 """How far in the future a rule may have begun, for clocks that differ a little."""
 OWN: Final = "[notify] on"
 """Stands where a rule's name would: what it asks for is told from when it was first seen as it is."""
+AT_WORK: Final = "[automations] at work"
+"""Stands where a rule's name would, too: its fingerprint is of all the rules by which the bot at work goes."""
 _COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"
 
 
@@ -38,9 +40,9 @@ def begin(connection: sqlite3.Connection, rule: str, fingerprint: str, now: date
 
 def retire(connection: sqlite3.Connection, names: Collection[str]) -> None:
     """Forget how those read that are no longer among the rules: one that comes back begins as if it were new."""
-    query = "UPDATE rules SET fingerprint = '' WHERE rule NOT IN (SELECT value FROM json_each(?)) AND rule <> ?"
+    query = "UPDATE rules SET fingerprint = '' WHERE rule NOT IN (SELECT value FROM json_each(?))"
     with immediate(connection):
-        connection.execute(query, (json.dumps(list(map(sqlite_text, names))), OWN))
+        connection.execute(query, (json.dumps([*map(sqlite_text, names), OWN, AT_WORK]),))
 
 
 def mark_looked(connection: sqlite3.Connection, rule: str) -> None:

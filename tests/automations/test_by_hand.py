@@ -17,6 +17,7 @@ __all__ = ["lone", "service"]
 
 LISTENS = "import signal; print(end='.', flush=True); signal.sigwait([signal.SIGHUP]); print('heard')"
 BLOCKS = f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP]); {LISTENS}"
+DIES = "import sys; print(end='.', flush=True); sys.stdin.read()"
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,7 @@ BLOCKS = f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHU
     [
         (["app", "watch"], True),
         (["/usr/bin/runwarden", "--profile", "acme", "watch"], True),
+        (["-m", "app.demo.live", "/tmp/demo"], True),
         (["app", "watch", "--once"], False),
         (["/usr/bin/watch", "ls"], False),
         (["app", "console"], False),
@@ -40,6 +42,18 @@ def test_only_a_bot_is_told(argv: list[str], is_told: bool) -> None:  # noqa: FB
         assert process.stdout.read() == ("heard\n" if is_told else "")
 
     assert not hand_over(process.pid)
+
+
+def test_a_bot_that_does_not_listen_yet_is_not_ended() -> None:
+    """It has not come to handle the signal: its default would end it."""
+    argv, pipe = [sys.executable, "-c", DIES, "-m", "app.demo.live", "/tmp/demo"], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == "."
+        assert not hand_over(process.pid)
+        process.communicate("")
+
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(("owner", "expected"), [("4711-abc", 4711), (None, None), ("host-1", None)])

@@ -4,9 +4,11 @@ import json
 import os
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,11 @@ from typing import Any
 import httpx
 import pytest
 
+from app.automations.bot import LEASE
+from app.automations.by_hand import hand_over, process_of
 from app.config import Profile, Settings
 from app.demo import run_demo
+from storage.state import AT_WORK
 from tests.service.conftest import BARE
 from tests.waiting import eventually
 
@@ -206,6 +211,15 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
             assert len(told("actions", "list", "--state", "unknown")["actions"]) == 1
             causes = " ".join(each["set_off_by"] for each in told("automations", "log")["decisions"])
             assert not any(run_id in causes for run_id in seen[0])
+            (file,) = (folder / "client").rglob("state.sqlite3")
+            with closing(sqlite3.connect(file)) as state:
+                goes_by = "SELECT fingerprint FROM rules WHERE rule = ?", (AT_WORK,)
+                (owner,) = state.execute("SELECT owner FROM leases WHERE name = ?", (LEASE,)).fetchone()
+                before = state.execute(*goes_by).fetchone()
+                config = folder / "config.toml"
+                config.write_text(config.read_text().partition("[[automations]]")[0])
+                assert hand_over(process_of(owner) or 0), "as a console does it"
+                eventually(lambda: state.execute(*goes_by).fetchone() != before, "the bot goes by the new file")
         return 0
 
     assert [run_demo(show, keep=keep, folder=folder) for keep in (True, False)] == [0, 0]

@@ -13,11 +13,11 @@ from app.automations.occurrences import upcoming
 from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
 from app.config.load import parse
-from app.rules.rule import Rule
+from app.rules.rule import Rule, fingerprint_of
 from app.rules.sentence import limits, sentence, warnings
 from app.text import SafeText, safe_block, safe_text
 from storage.records.decision import Decision, RuleState
-from storage.state import State
+from storage.state import AT_WORK, State
 from widgets.automations.formatting import STRIP, RuleView
 from widgets.automations.table import Status
 from widgets.badges import Badge
@@ -27,6 +27,8 @@ JOURNAL: Final = 100
 MOST_WAITING: Final = 200
 UPCOMING: Final = 5
 NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
+OUTDATED: Final = Badge("▲", "the bot at work goes by an older file:", "warn")
+"""It acts by rules that are not those on show."""
 
 
 class RulesFile:
@@ -75,7 +77,8 @@ class Automations:
     """One a rule, in the same order."""
     waiting: tuple[Decision, ...]
     """Oldest first."""
-    status: Status
+    status: Status | None
+    """None: there is nothing for a bot to do."""
     bot: int | None
     """The process at work; None: there is none."""
 
@@ -96,9 +99,16 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
         count = sum(decision.rule == rule.name for decision in waiting)
         view = view_of(rule, states.get(rule.name), rules, now, settings.notify.silent, journal=journal, waiting=count)
         views.append(view)
-    at_work = Badge("●", "a bot is at work:", "good"), safe_text(f"process {bot}")
-    badge, hint = at_work if bot is not None else (NO_BOT, safe_text(f"{settings.command_line} watch starts one"))
-    return Automations(rules, tuple(views), waiting, Status(badge, hint, len(waiting)), bot)
+    read = states.get(AT_WORK)
+    is_outdated = bot is not None and read is not None and read.fingerprint != fingerprint_of(rules)
+    if bot is None:
+        badge, hint = NO_BOT, f"{settings.command_line} watch starts one"
+    elif is_outdated:
+        badge, hint = OUTDATED, f"kill -HUP {bot}"
+    else:
+        badge, hint = Badge("●", "a bot is at work:", "good"), f"process {bot}"
+    status = Status(badge, safe_text(hint), len(waiting))
+    return Automations(rules, tuple(views), waiting, status if views or is_outdated else None, bot)
 
 
 def view_of(

@@ -212,7 +212,7 @@ class AutomationsScreen(RulesScreen):
         self._table.show(views)
         self._table.refresh(layout=True)
         if found is not None:
-            self.query_one(StatusLine).show(found.status if views else None)
+            self.query_one(StatusLine).show(found.status)
             place, self._place = self._place, ""
             if any(place == str(decision.decision_id) for decision in found.waiting):
                 self.rule_actions.show_approvals(int(place))

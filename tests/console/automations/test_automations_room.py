@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from syrupy.assertion import SnapshotAssertion
 from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
 from app.console.messages import GoToTab
 from app.events import StateChangedElsewhere
+from app.rules.rule import fingerprint_of
 from storage.records import RunFilter, RunSort
+from storage.state import AT_WORK
 from tests.console.automations.conftest import (
     ONE,
     RECIPES,
@@ -104,6 +107,25 @@ async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Conf
 
         await scene.tick(seconds=31)
         assert "no bot is running" in scene.text
+        await other.close()
+
+
+async def test_a_bot_that_goes_by_an_older_file_is_told_for_as_long_as_it_does(
+    staged: Staged, configured: Configured
+) -> None:
+    """By what it read, whatever this console wrote since; the same once it has read that."""
+    async with staged(changed=configured(ONE)) as scene:
+        other, old = await another_bot(scene), scene.engine.settings.automations
+        await other.begin_rule(AT_WORK, fingerprint_of(old), scene.clock.now)
+        await scene.press("5")
+        assert "a bot is at work: process 4711" in scene.text
+        await scene.press("D", "P")
+        assert "the bot at work goes by an older file: kill -HUP 4711" in scene.text
+
+        new = [replace(each, is_on=False) for each in old]
+        await other.begin_rule(AT_WORK, fingerprint_of(new), scene.clock.now)
+        await scene.ring(StateChangedElsewhere())
+        assert "a bot is at work: process 4711" in scene.text
         await other.close()
 
 
