@@ -247,6 +247,6 @@ async def _cancel(invocation: Invocation, run_id: str, options: WriteOptions) ->
     from app.api.requests import CancelRun
 
     async with invocation.writer(dry_run=options.dry_run) as engine:
-        run = await RunLookup(engine).named(run_id)
+        run = await RunLookup(engine).to_change(run_id, invocation.output.note)
         report = await perform(invocation, engine, CancelRun(run.run_id), options, look)
     return report()

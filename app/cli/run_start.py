@@ -169,7 +169,7 @@ async def _continue(invocation: Invocation, run_id: str, work: Work) -> int:
     from app.api.requests import ContinueRun
 
     async with invocation.writer(dry_run=work.write.dry_run) as engine:
-        run = await RunLookup(engine).named(run_id)
+        run = await RunLookup(engine).to_change(run_id, invocation.output.note)
         request = ContinueRun(run.run_id, work.instructions, run.repository, work.branch, work.metadata)
         report = await perform(invocation, engine, request, work.write)
     return report()

@@ -74,12 +74,12 @@ def test_a_listed_run_is_as_received_with_what_was_observed(started: Started) ->
 
 
 def test_a_run_is_shown_by_a_part_of_its_id_with_its_conversation(started: Started) -> None:
-    """Live and from the cache."""
+    """Live and from the cache, by its beginning or by the end that the console's table shows."""
     cli, document = started
     run_id = document["run"]["run_id"]
 
     live = cli("runs", "show", run_id[:-4], "--json").json()
-    cached = cli("runs", "show", run_id[:-4], "--json", "--cached", RUNWARDEN_BASE_URL=cli.base_url).json()
+    cached = cli("runs", "show", run_id[-6:], "--json", "--cached", RUNWARDEN_BASE_URL=cli.base_url).json()
 
     assert (live["run"]["run_id"], live["source"], cached["source"]) == (run_id, "live", "cache")
     assert [turn["instructions"] for turn in live["conversation"]] == ["Review the login"]
@@ -218,15 +218,32 @@ def test_an_unreachable_service_is_exit_code_8(lone: CommandLine) -> None:
     assert (lone("runs", "list").code, lone("runs", "list").out) == (8, "")
 
 
-def test_a_prefix_that_fits_several_runs_names_them(boarded: CommandLine, board: Board) -> None:
-    """Exit code 2: nobody guesses which was meant."""
-    board.put("run_1a", "completed", created=0)
-    board.put("run_1b", "completed", created=1)
+@pytest.mark.parametrize("part", ["run_1", "wxyz"])
+def test_a_part_that_fits_several_runs_names_them(boarded: CommandLine, board: Board, part: str) -> None:
+    """Exit code 2: nothing guesses which was meant."""
+    for created, run_id in enumerate(("run_1a_wxyz", "run_1b_wxyz")):
+        board.put(run_id, "completed", created=created)
 
-    result = boarded("runs", "show", "run_1", "--json")
+    result, said = boarded("runs", "show", part, "--json"), boarded("runs", "continue", part, "More")
 
     assert (result.code, result.json()["error"]["kind"]) == (2, "ambiguous")
-    assert sorted(result.json()["error"]["candidates"]) == ["run_1a", "run_1b"]
+    assert sorted(result.json()["error"]["candidates"]) == ["run_1a_wxyz", "run_1b_wxyz"]
+    assert (said.code, "run_1a_wxyz" in said.err, "run_1b_wxyz" in said.err) == (2, True, True)
+
+
+@pytest.mark.parametrize("write", [("continue", "X37QCR", "More"), ("cancel", "X37QCR")])
+def test_a_write_by_the_end_of_an_id_says_which_run_it_is(
+    boarded: CommandLine, board: Board, write: tuple[str, ...]
+) -> None:
+    """Four characters at least; in the middle of an id they name no run."""
+    board.put("run_01X37QCR", "working", created=0)
+
+    result = boarded("runs", *write, "--dry-run")
+    refused = [boarded("runs", "continue", part, "More", "--dry-run").code for part in ("QCR", "X37Q")]
+
+    assert (result.code, result.err.splitlines()[-1]) == (0, "X37QCR is the run run_01X37QCR.")
+    assert "run_01X37QCR" in result.out
+    assert refused == [7, 7]
 
 
 def test_a_hostile_branch_does_nothing_to_the_terminal(boarded: CommandLine, board: Board) -> None:
