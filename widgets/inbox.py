@@ -92,7 +92,7 @@ def _facts(item: InboxItem, now: datetime) -> Iterator[tuple[str, Part]]:
     if item.at != NO_TIME:
         yield "last", (safe_text(f"{ago(item.at, now)}, {stamp(item.at)}"), "plain")
     if item.cure:
-        yield "by command", (safe_text(item.cure, limit=200), "quiet")
+        yield "by command", (safe_text(item.cure, limit=1000), "quiet")
 
 
 class InboxTable(LineTable[InboxRow]):

@@ -46,6 +46,7 @@ class Cause:
     """How those read that are not dealt with, the newest first."""
     entries: list[InboxEntry]
     cure: str = ""
+    """What to do, as a command without its program."""
     subject: str = ""
     group: str = ""
     """What marks of all causes in a repository are kept under, such as those by a notification's number."""
@@ -131,7 +132,7 @@ class Causes:
         found = []
         for action in await self.engine.ledger.unresolved():
             title, number = f"Unknown outcome: {action.kind} {action.subject}".rstrip(), action.action_id
-            cure = f"runwarden actions resolve {number}"
+            cure = f"actions resolve {number}"
             found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
         return found
 
@@ -140,7 +141,7 @@ class Causes:
         for each in await state.open_decisions():
             if each.outcome == "waiting":
                 title, number = f"{each.rule} waits for approval", str(each.decision_id)
-                cure = f"runwarden automations approve {number}"
+                cure = f"automations approve {number}"
                 found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
         rules = rules_of(self.automations(), self.engine.profile.name)
         for rule in rules:
@@ -149,7 +150,7 @@ class Causes:
                 # Not the last line: each time that is passed over while it is paused is one, and is no news.
                 last = next(iter(await state.journal(rule.name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
                 at = held.since if last is None else last.decided_at
-                title, cure = f"{rule.name} is paused: {held.paused}", f"runwarden automations resume '{rule.name}'"
+                title, cure = f"{rule.name} is paused: {held.paused}", f"automations resume '{rule.name}'"
                 found.append(_single("paused", f"paused:{rule.name}", title, at, rule.name, cure))
         names = {rule.name for rule in rules if rule.is_on}
         for newest, count in await state.limited(now - LOOK_BACK):
@@ -158,16 +159,14 @@ class Causes:
                     f"{newest.rule} reached its limit, {count:,} times: {newest.reason}",
                     f"limited:{newest.rule}",
                 )
-                cure = f"runwarden automations log '{newest.rule}'"
+                cure = f"automations log '{newest.rule}'"
                 entries = [InboxEntry(number, newest.decided_at)]
                 found.append(Cause(number, "limited", _always(title), entries, cure, newest.rule))
         if names:
             until = await state.lease_until(LEASE)
             if until is None or until < now - SILENT_AFTER:
                 title = "Automations are configured, and no bot is at work"
-                found.append(
-                    _single("bot", "bot", title, until or NO_TIME, "", f"{self.engine.settings.command_line} watch")
-                )
+                found.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
         return found
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
@@ -180,7 +179,7 @@ class Causes:
             each, key = list(group), f"undelivered:{route}"
             entries = [InboxEntry(key, one.made_at) for one in each]
             title = _undelivered(route, max(each, key=lambda one: one.made_at).message.title)
-            found.append(Cause(key, "undelivered", title, entries, f"runwarden notify test {route}", route))
+            found.append(Cause(key, "undelivered", title, entries, f"notify test {route}", route))
         return found
 
 

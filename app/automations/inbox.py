@@ -14,6 +14,8 @@ from storage.state import State
 
 MOST_ENTRIES: Final = 50
 """So many of an item's runs are listed."""
+_LONGEST_CURE: Final = 1000
+"""A command that was cut off cannot be pasted, and paths are long."""
 _LONGEST: Final = 200
 _NO_MARK: Final = Mark()
 
@@ -41,7 +43,8 @@ class Inbox:
             StorageError: A file cannot be read.
         """
         now, marks = self.engine.clock(), {} if with_done else await self._marks()
-        items = [item for cause in await self.causes.read(now) if (item := _item(cause, marks, now)) is not None]
+        causes, command_line = await self.causes.read(now), self.engine.settings.command_line
+        items = [item for cause in causes if (item := _item(cause, marks, now, command_line)) is not None]
         return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
 
     async def done(self, items: Sequence[InboxItem]) -> None:
@@ -99,7 +102,7 @@ class Inbox:
         return found.values()
 
 
-def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime) -> InboxItem | None:
+def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
     """What is left of the cause; None: nothing."""
     held = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, cause.group}]) for entry in cause.entries]
     undone = [(entry, own) for entry, own in held if not any(mark.is_done(entry.at) for mark in own)]
@@ -108,6 +111,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime) -> InboxItem |
     if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
         return None
     entries = sorted((entry for entry, _ in undone), key=lambda entry: entry.at, reverse=True)
+    cure = cause.cure or _cure(entries[0])
     newest = {entry.key: entry for entry in reversed(entries)}
     return InboxItem(
         key=cause.key,
@@ -115,7 +119,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime) -> InboxItem |
         title=safe_text(cause.title(entries), limit=_LONGEST),
         at=entries[0].at,
         count=len(entries),
-        cure=safe_text(cause.cure or _cure(entries[0]), limit=_LONGEST),
+        cure=safe_text(f"{command_line} {cure}", limit=_LONGEST_CURE) if cure else "",
         subject=cause.subject,
         group=cause.group,
         entries=tuple(entries[:MOST_ENTRIES]),
@@ -125,7 +129,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime) -> InboxItem |
 
 
 def _cure(entry: InboxEntry) -> str:
-    return f"runwarden runs view {entry.run_id}" if entry.run_id else ""
+    return f"runs view {entry.run_id}" if entry.run_id else ""
 
 
 def _back(marks: Iterable[Mark], now: datetime) -> str:

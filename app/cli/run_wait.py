@@ -120,7 +120,7 @@ def _only(part: str, matching: list[str]) -> str | None:
         candidates = matching[:MOST_CANDIDATES]
         more = ", …" if len(matching) > len(candidates) else ""
         message = f"{part} matches {len(matching)} runs, write more of the id: {', '.join(candidates)}{more}"
-        raise failed("ambiguous", message, candidates=candidates)
+        raise failed("ambiguous", message, candidates=list(candidates))
     return matching[0] if matching else None
 
 

@@ -78,9 +78,13 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
 
     found = {item["kind"]: item for item in cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]}
+    config = next(tmp_path.rglob("config.toml"))
+    given = cli("--config", str(config), "inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
 
     assert set(found) == {"failed", "approval", "paused", "limited"}
     assert found["approval"]["cure"].startswith("runwarden automations approve ")
+    assert {item["kind"] for item in given} == set(found)
+    assert all(item["cure"].startswith(f"runwarden --config {config} ") for item in given)
     assert "not started from this machine" in found["paused"]["title"]
     assert found["limited"]["title"] == "l reached its limit, 1 times: 1 in the last hour: limit.per_hour"
     with closing(sqlite3.connect(next(cli.home.rglob("state.sqlite3")))) as state, state:
