@@ -39,7 +39,7 @@ async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Se
         await hand.fill("instructions", "Only for web.")
         await hand.do("escape", "Close esc")
 
-        await hand.point("nt-service")
+        await hand.point("t-service")
         await named(hand, "N", "New like this")
         assert hand.value("repository") == "acme/payment-service"
         assert hand.value("instructions") == ""
@@ -63,7 +63,7 @@ async def test_n_takes_the_repository_of_the_cursor_and_keeps_its_draft(walked: 
         await hand.fill("instructions", "Only for web.")
         await hand.do("escape", "Close esc")
 
-        await hand.point("nt-service")
+        await hand.point("t-service")
         await hand.do("n", "n new run")
         assert (hand.value("repository"), hand.value("instructions")) == ("acme/payment-service", "")
         await hand.do("escape", "Close esc")
