@@ -159,20 +159,27 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
 @click.argument("run_id")
 @TURN_OPTION
 @FOLDER_OPTION
+@click.option("--force", is_flag=True, help="Even to a checkout that has no remote of the run's repository.")
 @async_command
-async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder: Path) -> int:
+async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder: Path, force: bool) -> int:
     """Apply what a run changed to a checkout: to all of its files or to none, and never over uncommitted changes.
 
     The checkout is the one that the current folder is in, or DIR.
     """
+    from app.results.checkout import AnotherRepositoryError, check_remotes
     from app.results.checkout import apply as apply_change
     from app.results.git import GitError
 
     async with opened(invocation, run_id) as (results, detail):
         change = had(await results.change(detail, turn))
     tell_origin(invocation.output, change)
+    repository = detail.run.repository
     try:
+        if not force and (remark := await check_remotes(folder, repository, results.repositories.address(repository))):
+            invocation.output.note(remark)
         done = await apply_change(change, folder)
+    except AnotherRepositoryError as error:
+        raise failed("wrong_state", f"{error} Name its checkout with -C, or apply it all the same: --force") from error
     except GitError as error:
         raise failed("wrong_state", str(error)) from error
     document: Document = {

@@ -1,6 +1,7 @@
 """What a person confirms with the facts in sight, and what came of it: the one sheet for taking over and cancelling."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,23 +20,41 @@ from widgets.badges import STYLES, Tone
 from widgets.forms.inputs import LineInput
 
 
+class NotSureError(GitError):
+    """It is done only where a person says so once more, with a key of its own; the message names it."""
+
+
 class ConfirmSheet(PickerScreen[str]):
     """Says what will be done, asks where if that is open, and closes with what was done, in words."""
 
     CSS = "ConfirmSheet .-hidden { display: none; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "go_on", "go on", show=False, id="confirm.go_on")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "go_on", "go on", show=False, id="confirm.go_on"),
+        Binding("ctrl+s", "anyway", "go on all the same", show=False, id="confirm.anyway", priority=True),
+    ]
     CLICKABLE: ClassVar[Mapping[str, str]] = {"enter goes on": "go_on"}
     HINT = "enter goes on"
 
     def __init__(
-        self, title: str, facts: Sequence[Content], folder: Path | None, do: Callable[[Path], Awaitable[str]]
+        self,
+        title: str,
+        facts: Sequence[Content],
+        folder: Path | str | None,
+        do: Callable[[Path], Awaitable[str]],
+        anyway: Callable[[Path], Awaitable[str]] | None = None,
     ) -> None:
-        """Prepare; `do` may raise GitError, OSError and ActionRefusedError. Without a folder, none is asked for."""
+        """Prepare; `do` may raise GitError, OSError and ActionRefusedError. Without a folder (None), none is asked for.
+
+        `anyway` is for the folder that `do` refused last with NotSureError.
+        """
         super().__init__()
         self.TITLE_TEXT = title
         self._facts = facts
         self._folder = folder
         self._do = do
+        self._anyway = anyway
+        self._refused: str | None = None
+        """The folder, as it was typed."""
         self._is_busy = False
 
     def compose_choice(self) -> ComposeResult:
@@ -54,17 +73,30 @@ class ConfirmSheet(PickerScreen[str]):
     @on(Input.Submitted)
     def action_go_on(self) -> None:
         """Do it."""
+        if self._folder is not None and not self.query_one(LineInput).value.strip():
+            self._note("Name a folder.", "bad")
+        else:
+            self._start(self._do)
+
+    def action_anyway(self) -> None:
+        """Do what was refused."""
+        if self._anyway is not None and self._refused == self.query_one(LineInput).value:
+            self._start(self._anyway)
+
+    def _start(self, do: Callable[[Path], Awaitable[str]]) -> None:
         if not self._is_busy:
             self._is_busy = True
             self._note("Working…", "busy")
             # The app's worker: leaving this sheet does not stop it half-way.
-            work: Any = self._work
+            work: Any = partial(self._work, do, self.query_one(LineInput).value)
             self.app.run_worker(work, group="take over")
 
-    async def _work(self) -> None:
+    async def _work(self, do: Callable[[Path], Awaitable[str]], typed: str) -> None:
+        self._refused = None
         try:
-            said = await self._do(typed_path(self.query_one(LineInput).value))
+            said = await do(typed_path(typed))
         except (GitError, OSError, ActionRefusedError) as error:
+            self._refused = typed if isinstance(error, NotSureError) else None
             if self.is_current:
                 self._note(str(error), "bad")
             else:

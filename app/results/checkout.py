@@ -17,6 +17,7 @@ from app.results.diff import Patch, as_name, new_side
 from app.results.git import Git, GitError
 from app.results.repository import History
 from app.text import safe_text
+from storage.records import Repository
 from storage.records.results import LINK_MODE, SUBMODULE_MODE, Change
 
 _SHOWN: Final = 5
@@ -25,6 +26,7 @@ _POINTED_OUT: Final = {
     ".gitattributes": "it may name filters that your git runs",
     ".gitmodules": "it names other repositories",
 }
+_LOGIN: Final = re.compile(r"//[^/@]*@")
 _SLUG: Final = re.compile(r"[^A-Za-z0-9._]+")
 
 
@@ -48,6 +50,34 @@ class CheckedOut:
     """The checkout whose objects it borrows, and which has to stay."""
 
 
+class AnotherRepositoryError(GitError):
+    """The checkout is of another repository than the run: a person may want that, and has to say so."""
+
+
+async def check_remotes(folder: Path, repository: Repository, address: str | None, git: Git | None = None) -> str:
+    """Make sure that a checkout is of a repository, by its remotes; a remark where it has none.
+
+    Raises:
+        AnotherRepositoryError: None of its remotes leads there, by the repository's name or the configured address.
+        GitError: There is no checkout.
+    """
+    git = git or Git()
+    top, label = await _top_level(folder, git), safe_text(repository.label, limit=120)
+    listed = b""
+    with suppress(GitError):  # Fails where there are none.
+        listed = await git.work(top, "config", "--null", "--get-regexp", r"^remote\..*\.(push)?url$")
+    remotes = {as_name(entry.partition(b"\n")[2]) for entry in listed.split(b"\0") if entry}
+    if address is not None and _place(address, top) in {str(top.resolve()), *(_place(each, top) for each in remotes)}:
+        return ""
+    if not remotes:
+        return f"{safe_text(str(top))} has no remotes: nothing says whether it is a checkout of {label}."
+    wanted = _parts(repository.path)
+    if any(_parts(each)[-len(wanted) :] == wanted for each in remotes):
+        return ""
+    leads = _names({_LOGIN.sub("//", each) for each in remotes})
+    raise AnotherRepositoryError(f"{safe_text(str(top))} has no remote of {label}: it is a checkout of {leads}.")
+
+
 async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied:
     """Apply a change to the checkout that a folder is in, whole or not at all.
 
@@ -60,6 +90,9 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     top = await _top_level(folder, git)
     _check_moved_links(patch, top)
     await _refuse_uncommitted(top, git)
+    if there := _in_the_way(patch, top):
+        known = "applied before, or files of your own that git does not track. Nothing was applied."
+        raise GitError(f"{safe_text(str(top))} has {_names(there)} already, {known}")
     command = ("apply", "--whitespace=nowarn")
     listed = await git.work(top, *command, "--numstat", "-z", given=change.patch)
     if (count := len(re.findall(rb"(?:^|\0)(?:\d+|-)\t(?:\d+|-)\t", listed))) != len(patch.files):
@@ -152,6 +185,27 @@ async def _refuse_uncommitted(top: Path, git: Git) -> None:
         raise GitError(
             f"{safe_text(str(top))} has uncommitted changes ({_names(changed)}). Commit or stash them first."
         )
+
+
+def _parts(address: str) -> list[str]:
+    return re.split(r"[/:]+", address.strip().rstrip("/").removesuffix(".git").casefold())
+
+
+def _place(address: str, top: Path) -> str:
+    """An address in a form that can be compared: a path as a whole one."""
+    path = address.removeprefix("file://").rstrip("/")
+    if "://" not in path and not re.match(r"[^/]+:", path):
+        path = os.path.realpath(top / Path(path).expanduser())
+    return path.removesuffix(".git")
+
+
+def _in_the_way(patch: Patch, top: Path) -> list[str]:
+    """The files that the patch adds and that are there: git would refuse them, too, as a patch that does not fit."""
+    changed = [file.changed() for file in patch.files]
+    gone = {each.path for each in changed if each.kind == "deleted"}
+    gone |= {each.old_path for each in changed if each.kind == "renamed" and each.old_path}
+    new = {each.path for each in changed if each.kind in {"added", "renamed", "copied"}} - gone
+    return [path for path in new if os.path.lexists(top / path)]
 
 
 def _missing(patch: Patch, top: Path) -> list[str]:

@@ -88,11 +88,15 @@ class RunRepositories:
             raise GitError(f'Nothing says where {label} is: add it under [repositories], as in "{label}" = "ADDRESS".')
         return Mirror(self._folder, address, self._git)
 
+    def address(self, repository: Repository) -> str | None:
+        """Where a repository is; None: that is not known."""
+        with suppress(GitError):
+            return self.mirror(repository).address
+        return None
+
     def is_configured(self, repository: Repository) -> bool:
         """Whether it is known where a repository is."""
-        with suppress(GitError):
-            return bool(self.mirror(repository))
-        return False
+        return self.address(repository) is not None
 
     async def history(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> History:
         """Fetch what belongs to a run, and keep its turns' commits; `told`: the commits that the service tells of.

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.results.checkout import apply, check_out
+from app.results.checkout import AnotherRepositoryError, apply, check_out, check_remotes
 from app.results.diff import Patch
 from app.results.git import Git, GitError
+from storage.records import Repository
 from storage.records.results import Change
 from tests.results.repository import Origin, git, repositories, run_detail
 
@@ -77,7 +78,7 @@ async def test_uncommitted_changes_are_never_overwritten(checkout: Path) -> None
         await apply(as_change(added("new.txt", "x")), checkout)
     git(checkout, "checkout", "--quiet", "--", "old.txt")
     (checkout / "new.txt").write_text("mine")
-    with pytest.raises(GitError, match="already exists"):
+    with pytest.raises(GitError, match=r"new.txt already, .* not track"):
         await apply(as_change(added("other.txt", "x") + added("new.txt", "x")), checkout)
 
     assert ((checkout / "new.txt").read_text(), (checkout / "other.txt").exists()) == ("mine", False)
@@ -112,6 +113,36 @@ async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(
 
     assert git(with_links, "status", "--porcelain", "--ignored") == b""
     assert list(with_links.parent.iterdir()) == [with_links]
+
+
+@pytest.mark.parametrize(
+    ("remotes", "said"),
+    [
+        (["git@github.com:acme/API.git"], ""),
+        (["https://github.com/other/web", "https://github.com/acme/api/"], ""),
+        (["file:///srv/git/mirror.git"], ""),
+        (["../git/mirror.git"], ""),
+        ([], "no remotes"),
+        (["https://github.com/other/api.git"], None),
+        (["https://u:secret@github.com/notacme/api.git"], None),
+    ],
+)
+async def test_a_checkout_is_of_a_repository_by_its_remotes(
+    tmp_path: Path, remotes: list[str], said: str | None
+) -> None:
+    """Of its name, or of the configured address; one without remotes is pointed out, another one refused."""
+    here = tmp_path / "here"
+    git(tmp_path, "init", "--quiet", "here")
+    for number, remote in enumerate(remotes):
+        git(here, "remote", "add", f"r{number}", remote)
+    address = "/srv/git/mirror.git" if not remotes or remotes[0].startswith("file") else str(tmp_path / "git/mirror")
+    if said is None:
+        with pytest.raises(AnotherRepositoryError, match=r"has no remote of acme/api") as refused:
+            await check_remotes(here, Repository.parse("acme/api"), address)
+        assert "secret" not in str(refused.value)
+    else:
+        remark = await check_remotes(here, Repository.parse("acme/api"), address)
+        assert (said in remark) if said else not remark
 
 
 async def test_a_folder_without_a_checkout_is_told(tmp_path: Path) -> None:

@@ -97,6 +97,19 @@ def test_a_change_is_applied_and_a_branch_checked_out(cli: CommandLine, origin: 
     assert (applied[1].code, "uncommitted changes" in applied[1].json()["error"]["message"]) == (2, True)
 
 
+def test_a_checkout_of_another_repository_is_left_alone(cli: CommandLine, tmp_path: Path) -> None:
+    """Unless that is meant: the message says how to say so."""
+    git(tmp_path, "init", "--quiet", "other")
+    git(tmp_path / "other", "remote", "add", "origin", "https://example.com/acme/other.git")
+    command = ("runs", "apply", "run_01", "--turn", "1", "-C", str(tmp_path / "other"), "--json")
+    refused, forced = cli(*command), cli(*command, "--force")
+
+    assert (refused.code, refused.json()["error"]["kind"]) == (2, "wrong_state")
+    assert "has no remote of acme/" in refused.json()["error"]["message"]
+    assert "--force" in refused.json()["error"]["message"]
+    assert "does not fit" in forced.json()["error"]["message"]
+
+
 def test_a_run_opens_at_its_address(cli: CommandLine) -> None:
     """Where no browser is, the address is printed all the same."""
     opened = cli("runs", "open", "run_01", "--json", BROWSER="false", PATH="").json()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from textual.app import App, SuspendNotSupported
 from textual.content import Content
 
-from app.console.confirm_sheet import ConfirmSheet
+from app.console.confirm_sheet import ConfirmSheet, NotSureError
 from app.console.forms.instructions import EditorError, editor_command
-from app.results.checkout import apply, check, check_out
+from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes
 from app.results.diff import Patch
 from app.results.git import GitError
 from app.text import safe_text
@@ -42,15 +42,33 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     removed = sum(file.deletions or 0 for file in change.files)
     facts = [
         Content(f"{_files(len(change.files))}, +{added:,} -{removed:,}, since {safe_text(change.base_name)}."),
-        Content("Nothing is committed; a checkout with uncommitted changes is left alone."),
+        Content("Nothing is committed. A checkout with uncommitted changes is left alone, and so are untracked files."),
         *(Content.styled(safe_text(remark), STYLES["warn"]) for remark in remarks[:MOST_REMARKS]),
     ]
 
-    async def do(folder: Path) -> str:
+    repository = detail.run.repository
+    nearest = near(results, repository)
+    offered: Path | str = ""
+    try:
+        remark = await check_remotes(nearest, repository, results.repositories.address(repository))
+        offered = nearest
+    except GitError as error:
+        remark = str(error) if isinstance(error, AnotherRepositoryError) else ""
+    if remark:
+        facts.append(Content.styled(safe_text(remark), STYLES["warn"]))
+
+    async def anyway(folder: Path) -> str:
         done = await apply(change, folder)
         return f"Applied {_files(done.files)} in {done.folder}. Look at it with git status."
 
-    return ConfirmSheet("Apply to a checkout", facts, near(results, detail.run.repository), do)
+    async def do(folder: Path) -> str:
+        try:
+            await check_remotes(folder, repository, results.repositories.address(repository))
+        except AnotherRepositoryError as error:
+            raise NotSureError(f"{error} ctrl+s applies it all the same.") from error
+        return await anyway(folder)
+
+    return ConfirmSheet("Apply to a checkout", facts, offered, do, anyway)
 
 
 def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:

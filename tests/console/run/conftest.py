@@ -125,6 +125,9 @@ class NoRepositories:
     def mirror(self, repository: Repository) -> Any:
         raise GitError(NOTHING)
 
+    def address(self, _: Repository) -> str | None:
+        return None
+
     def is_configured(self, _: Repository) -> bool:
         return False
 

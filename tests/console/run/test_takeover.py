@@ -25,6 +25,9 @@ class OneRepository:
     def mirror(self, _: Repository) -> Any:
         return self.real.mirror(RUN.run.repository)
 
+    def address(self, _: Repository) -> str | None:
+        return self.real.address(RUN.run.repository)
+
     def is_configured(self, _: Repository) -> bool:
         return True
 
@@ -55,6 +58,32 @@ async def test_a_change_is_applied_to_a_checkout(run_on_show: OnShow, results: S
         assert f"Applied 2 files in {checkout}. Look at it with git status." in scene.toasts
         assert git(checkout, "status", "--porcelain") == b" M code.py\n?? new.txt\n"
         assert (checkout / "code.py").read_bytes() == b"def f():\n    return 2\n"
+
+
+async def test_a_checkout_of_another_repository_is_neither_offered_nor_changed_at_once(
+    run_on_show: OnShow, results: ScriptedResults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`enter` leaves it alone, and says what does it all the same."""
+    checkout = tmp_path / "home/mine"
+    git(checkout, "remote", "set-url", "origin", "https://example.com/other/thing.git")
+    monkeypatch.chdir(checkout)
+    async with run_on_show(results) as scene:
+        await scene.press("f4")
+        await scene.shows("new.txt")
+        await scene.press("A")
+        folder = scene.app.screen.query_one(LineInput)
+        assert (folder.value, "has no remote of" in " ".join(scene.text.split())) == ("", True)
+        await scene.press("enter")
+        assert "Name a folder" in scene.text
+        folder.value = str(checkout)
+        await scene.press("ctrl+s")
+        assert git(checkout, "status", "--porcelain") == b""
+        await scene.press("enter", "enter")
+        assert git(checkout, "status", "--porcelain") == b""
+        assert "ctrl+s" in scene.text
+        await scene.press("ctrl+s")
+
+        assert git(checkout, "status", "--porcelain") == b" M code.py\n?? new.txt\n"
 
 
 def test_a_working_folder_that_is_gone_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
