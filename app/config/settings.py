@@ -337,7 +337,7 @@ class Settings:
             return ConfigError(
                 "No service is configured." if wanted is None else f"There is no profile {wanted!r}.",
                 cure="Set RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN, or write a profile into the file that `runwarden "
-                "config init` makes. To look around without a service: `runwarden demo`.",
+                "config init` makes. To look around without a service: `runwarden demo`, which names its --config.",
                 file=self.file,
             )
         if wanted is None:

@@ -132,11 +132,21 @@ def _ways_back(place: Path) -> str:
         return kept
     port = urlsplit(load(place / "config.toml", {}).profile().base_url).port
     folder, config = shlex.quote(str(place / "service")), shlex.quote(str(place / "config.toml"))
-    back = f"Come back: runwarden demo --folder {shlex.quote(str(place))}"
+    program = program_here()
+    back = f"Come back: {program} demo --folder {shlex.quote(str(place))}"
     return (
-        f"{kept}\n{back}\nIts service alone: runwarden serve --data-dir {folder} --port {port}\n"
-        f"A look: runwarden --config {config}"
+        f"{kept}\n{back}\nIts service alone: {program} serve --data-dir {folder} --port {port}\n"
+        f"A look: {program} --config {config}"
     )
+
+
+def program_here() -> str:
+    """How a shell in this folder calls this program: a checkout's is seldom on PATH."""
+    beside, on_path = Path(sys.executable).with_name("runwarden"), shutil.which("runwarden")
+    if not beside.exists() or (on_path is not None and Path(on_path).resolve() == beside.resolve()):
+        return "runwarden"
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
 def _made(folder: Path | None) -> Path:
@@ -156,7 +166,9 @@ def _made(folder: Path | None) -> Path:
 @contextmanager
 def _world(place: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
     is_kept = _is_kept(place)
-    _say(f"Starting the demo that was kept in {place}…" if is_kept else _banner(place, is_live=is_live, keep=keep))
+    what = f"Starting the demo that was kept in {place}…" if is_kept else _banner(place, is_live=is_live, keep=keep)
+    config = shlex.quote(str(place / "config.toml"))
+    _say(f"{what}\nFrom another terminal, while it runs: {program_here()} --config {config} runs list")
     try:
         world = resume(place) if is_kept else build(place, is_live=is_live)
     except subprocess.CalledProcessError as error:

@@ -19,7 +19,7 @@ import pytest
 from app.automations.bot import LEASE
 from app.automations.by_hand import hand_over, process_of
 from app.config import Profile, Settings
-from app.demo import run_demo
+from app.demo import program_here, run_demo
 from storage.state import AT_WORK
 from tests.service.conftest import BARE
 from tests.waiting import eventually
@@ -172,11 +172,12 @@ def test_a_service_that_cannot_start_is_quoted(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
-    """The last words name the two commands, and they work as they stand."""
+    """The last words name two commands that work as they stand; the first ones name one for another terminal."""
     kept = tmp_path / "kept demo"
     demo = begun(tmp_path, "--keep", "--folder", str(kept))
     said = demo.end()
-    serve, look = (shlex.split(line.partition(": runwarden ")[2]) for line in said.splitlines()[-2:])
+    serve, look = (shlex.split(line.partition(": ")[2])[1:] for line in said.splitlines()[-2:])
+    assert f"runwarden --config {shlex.quote(str(kept / 'config.toml'))} runs list" in said.partition("Everything")[0]
 
     service = subprocess.Popen([sys.executable, "-m", "app", *serve], stdout=subprocess.PIPE, text=True)
     try:
@@ -188,6 +189,21 @@ def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
         service.wait(PATIENCE_S)
     assert "live" in seen
     assert "fix/login-timeout" in seen
+
+
+def test_the_program_is_named_as_this_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a checkout by its path from there, elsewhere by its whole path; by its name alone where PATH leads to it."""
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "runwarden").touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    elsewhere = program_here()
+    monkeypatch.chdir(tmp_path)
+    inside = program_here()
+    monkeypatch.setenv("PATH", str(folder))
+
+    assert [elsewhere, inside, program_here()] == [str(folder / "runwarden"), ".venv/bin/runwarden", "runwarden"]
 
 
 def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
