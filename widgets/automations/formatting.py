@@ -1,7 +1,7 @@
 """A rule and its decisions in words: as a line of the table, and as the facts beside it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -60,6 +60,17 @@ class RuleView:
     waiting: int = 0
     """How many of its decisions wait for a person."""
     warnings: tuple[SafeText, ...] = ()
+    on_run: str = ""
+    """What it does to the run that sets it off, in the past tense, such as `continued`; empty: nothing."""
+    since: datetime | None = None
+    """Since when it is as it is."""
+
+    def did(self, decision: Decision) -> str:
+        """How a decision came by its result; vague where the rule was edited since."""
+        if decision.result_id != decision.occurrence.facts.get("run.id"):
+            return "made"
+        is_same = self.since is not None and decision.decided_at >= self.since
+        return (is_same and self.on_run) or "acted on"
 
     @property
     def name(self) -> SafeText:
@@ -103,14 +114,16 @@ def until(at: datetime, now: datetime) -> str:
     return f"in {span(seconds)}" if seconds < 0 or seconds >= 60 else "in a moment"  # noqa: PLR2004 — a minute
 
 
-def journal_lines(journal: tuple[Decision, ...], now: datetime, width: int) -> Content:
+def journal_lines(
+    journal: tuple[Decision, ...], now: datetime, width: int, did: Callable[[Decision], str] = lambda _: "made"
+) -> Content:
     """What was decided, a line each with what set it off, and the reason below."""
     lines: list[Content] = []
     for decision in journal:
         badge = OUTCOMES[decision.outcome]
         head = (f"{badge.text:<13} ", badge.style), (f"{ago(decision.decided_at, now):<9} ", STYLES["quiet"])
         lines.append(Content.assemble(*head, fit(set_off_by(decision, now), max(8, width - 24)).rstrip()))
-        made = f"made {safe_text(decision.result_id)}" if decision.result_id else ""
+        made = f"{did(decision)} {safe_text(decision.result_id)}" if decision.result_id else ""
         if why := "; ".join(filter(None, (made, safe_text(decision.reason, limit=400)))):
             lines.append(Content.styled(f"{'':<14}{why}", STYLES["quiet"]))
     return Content("\n").join(lines)

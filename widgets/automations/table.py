@@ -1,6 +1,6 @@
 """The table of rules, the rule beside it, and the line above both."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
@@ -67,6 +67,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._journal: tuple[Decision, ...] = ()
+        self._did: Callable[[Decision], str] = lambda _: "made"
         self._written: tuple[SafeText, ...] = ()
         self._painted: tuple[Content, Content] | None = None
         self._now: datetime | None = None
@@ -77,9 +78,11 @@ class RulePane(FactPane[RuleView], can_focus=True):
         yield Static(id="rule-journal", markup=False)
         yield Static(id="rule-written", markup=False)
 
-    def show_more(self, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime) -> None:
+    def show_more(
+        self, view: RuleView, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime
+    ) -> None:
         """Show the rule's whole journal, and its table as the configuration has it; empty: it is not known."""
-        self._journal, self._written = journal, written
+        self._did, self._journal, self._written = view.did, journal, written
         self._paint(now)
 
     def on_resize(self) -> None:
@@ -94,7 +97,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
 
     def _paint(self, now: datetime) -> None:
         self._now = now
-        journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4)
+        journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, self._did)
         nothing = Content.styled("Nothing has set it off yet.", STYLES["quiet"])
         parts = _titled("Journal", journal if self._journal else nothing), _written(self._written)
         if parts != self._painted:

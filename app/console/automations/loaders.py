@@ -1,6 +1,6 @@
 """What the Automations tab reads: the rules as the configuration has them now, and what is remembered of them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -13,7 +13,7 @@ from app.automations.occurrences import upcoming
 from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
 from app.config.load import parse
-from app.rules.rule import Rule, fingerprint_of
+from app.rules.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.rules.sentence import limits, sentence, warnings
 from app.text import SafeText, safe_block, safe_text
 from storage.records.decision import Decision, RuleState
@@ -26,6 +26,8 @@ JOURNAL: Final = 100
 """Decisions of a rule that are shown, the newest."""
 MOST_WAITING: Final = 200
 UPCOMING: Final = 5
+_ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
+"""A retry of a turn that continued a run continues it again; any other one makes a run."""
 NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
 OUTDATED: Final = Badge("▲", "the bot at work goes by an older file:", "warn")
 """It acts by rules that are not those on show."""
@@ -133,6 +135,8 @@ def view_of(
         journal,
         waiting,
         tuple(safe_text(line) for line in warnings(rule, rules, now, silent)),
+        _ON_RUN.get(type(rule.do), ""),
+        state.since if state is not None else None,
     )
 
 

@@ -150,7 +150,7 @@ class RulesScreen(BaseScreen):
             return  # The reader of the rules says it.
         written = await asyncio.to_thread(self.file.written, view.key)
         if self.view is not None and self.view.key == view.key:
-            self.query_one(RulePane).show_more(journal, written, self.session.clock())
+            self.query_one(RulePane).show_more(self.view, journal, written, self.session.clock())
 
 
 class AutomationsScreen(RulesScreen):
@@ -302,7 +302,9 @@ class RuleScreen(RulesScreen):
         engine = await self.session.opened()
         found = runs_of(await engine.usable_state().journal(self._view.key, limit=JOURNAL))
         held = await engine.cache.details(tuple(found))
-        choices = [(_decision_line(found[key], key, self.session.clock()), key) for key in found if key in held]
+        choices = [
+            (_decision_line(self._view, found[key], key, self.session.clock()), key) for key in found if key in held
+        ]
         if len(choices) > 1:
             self.app.push_screen(ChoiceSheet("Open a decision's run", choices), self._open_run)
         elif choices:
@@ -319,8 +321,8 @@ class RuleScreen(RulesScreen):
         self.dismiss()
 
 
-def _decision_line(decision: Decision, run_id: str, now: datetime) -> Content:
+def _decision_line(view: RuleView, decision: Decision, run_id: str, now: datetime) -> Content:
     badge = OUTCOMES[decision.outcome]
-    how = "made" if decision.result_id == run_id else "by"
+    how = view.did(decision) if decision.result_id == run_id else "by"
     said = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
     return Content.assemble((badge.text, badge.style), said)

@@ -93,6 +93,18 @@ async def test_a_decision_leads_to_its_run(staged: Staged, configured: Configure
         assert scene.app.screen.focused_run_id == first  # type: ignore[attr-defined]
 
 
+async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Staged, configured: Configured) -> None:
+    """Nor of what an earlier wording of the rule did, which is not known."""
+    async with staged(WIDE, changed=configured(ONE)) as scene:
+        await decided(scene, "second chance", "done", made="run_01JX0003", **RUN)
+        await decided(scene, "second chance", "done", made="run_new", ago_m=2, **RUN)
+        await decided(scene, "second chance", "done", made="run_01JX0003", ago_m=60 * 24 * 10, **RUN)
+        await scene.press("5", "enter")
+
+        assert [f"{how} run_" in scene.text for how in ("continued", "made", "acted on")] == [True] * 3
+        assert "made run_01JX0003" not in scene.text
+
+
 async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Configured) -> None:
     """And follows what other processes decide."""
     async with staged(changed=configured(ONE)) as scene:
