@@ -1,6 +1,7 @@
 """`runwarden automations`: the rules of the configuration, in words, before and after they act."""
 
 import getpass
+import json
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, get_args
@@ -10,6 +11,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
+from app.cli.output import Format
 from app.cli.table import Column
 from app.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, Decision, Outcome, RuleState
@@ -154,8 +156,19 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
             raise failed(
                 "not_found", f"Decision {decision} no longer waits. See: runwarden automations log {held.rule!r}"
             )
-    document: dict[str, object] = {"decision": decision, "rule": held.rule, "outcome": "approved"}
-    invocation.output.record(document, [("approved", f"{decision}"), ("automation", held.rule)])
+    output = invocation.output
+    document: dict[str, object] = {"decision": decision, "rule": held.rule, "outcome": "approved", "request": None}
+    pairs, body = [("approved", f"{decision}"), ("automation", held.rule)], ""
+    if held.request_json is not None:
+        request = json.loads(held.request_json)
+        document["request"], body = {"method": "POST", **request}, output.json(request["body"])
+        pairs.append(("request", f"POST {request['path']}"))
+    if output.format is Format.TABLE:  # A field would be cut off.
+        output.record(document, pairs)
+        if body:
+            output.print(body)
+    else:
+        output.record(document, [*pairs, ("body", body)])
     return Exit.DONE
 
 

@@ -85,6 +85,14 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     assert found["approval"]["cure"].startswith("runwarden automations approve ")
     assert {item["kind"] for item in given} == set(found)
     assert all(item["cure"].startswith(f"runwarden --config {config} ") for item in given)
+    number = found["approval"]["cure"].split()[-1]
+    approved = cli("automations", "approve", number, "--json", RUNWARDEN_DATA_DIR="").json()
+    assert (approved["outcome"], approved["request"]["method"]) == ("approved", "POST")
+    assert approved["request"]["path"] == "/external/runs"
+    assert approved["request"]["body"]["instructions"] == "go on"
+    other = cli("automations", "log", "--outcome", "waiting", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"][0]
+    told = cli("automations", "approve", str(other["decision"]), RUNWARDEN_DATA_DIR="").out
+    assert ("request     POST /external/runs\n" in told, '"instructions": "go on"' in told) == (True, True)
     assert "not started from this machine" in found["paused"]["title"]
     assert found["limited"]["title"] == "l reached its limit, 1 times: 1 in the last hour: limit.per_hour"
     with closing(sqlite3.connect(next(cli.home.rglob("state.sqlite3")))) as state, state:
