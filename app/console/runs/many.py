@@ -29,8 +29,18 @@ class ManyText:
     placeholder: str
     consequence: str
     """What sending does, with a place for the number of runs."""
+    each: str
+    """How it is done where there are several."""
     done: str
     """What became of them, with places for how many of how many."""
+
+    def outlook(self, count: int) -> str:
+        """What sending does to so many runs."""
+        return f"{self.consequence.format(_runs(count))}{self.each if count > 1 else ''}."
+
+    def outcome(self, confirmed: int, count: int) -> str:
+        """What became of so many runs."""
+        return self.done.format(f"{confirmed:,}", _runs(count))
 
 
 CONTINUE: Final = ManyText(
@@ -39,8 +49,9 @@ CONTINUE: Final = ManyText(
     nothing="Nothing to continue",
     hint="Each agent remembers what was said to it before. {repository} and {branch} are its own.",
     placeholder="What should each of them do next?",
-    consequence="Continues {} runs, one after the other, each with its own context.",
-    done="{} of {} runs continued",
+    consequence="Continues {}",
+    each=", one after the other, each with its own context",
+    done="{} of {} continued",
 )
 START_LIKE: Final = ManyText(
     title="Start runs like these",
@@ -48,8 +59,9 @@ START_LIKE: Final = ManyText(
     nothing="Nothing to start",
     hint="{repository} and {branch} are each run's own. So are {previous_instructions}.",
     placeholder="What should each of them do?",
-    consequence="Starts {} runs, one after the other, each on its repository and branch.",
-    done="{} of {} runs started",
+    consequence="Starts {}",
+    each=", one after the other, each on its repository and branch",
+    done="{} of {} started",
 )
 RETRY: Final = ManyText(
     title="Retry failed runs",
@@ -57,8 +69,9 @@ RETRY: Final = ManyText(
     nothing="Nothing to retry",
     hint="Optional. Is put below each run's own instructions.",
     placeholder="Nothing: the same instructions once more.",
-    consequence="Sends the last instructions of {} runs that failed once more, one after the other.",
-    done="{} of {} runs started again",
+    consequence="Sends the last instructions of {} that failed once more",
+    each=", one after the other",
+    done="{} of {} started again",
 )
 
 
@@ -98,8 +111,8 @@ class ManyTask:
         return self._problem(agents, "named agents take no words", "Leave this empty.") if agents else None
 
     def _problem(self, runs: Sequence[Run], what: str, cure: str) -> Problem:
-        count = f"{len(runs):,} of {len(self.runs):,}"
-        return Problem("instructions", f"In {count} runs {what}. {cure} The first one is {runs[0].run_id}.")
+        count = f"{len(runs):,} of {_runs(len(self.runs))}"
+        return Problem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
 
     def _known(self, run: Run) -> dict[str, str]:
         turn = self.turns.get(run.run_id)
@@ -134,6 +147,10 @@ async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
         return retry_request(turns[run.run_id], words)
 
     return ManyTask(RETRY, known, _left_out(*others), turns, again, retry_key)
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run" if count == 1 else f"{count:,} runs"
 
 
 def _left_out(*counts: tuple[int, str]) -> str:

@@ -97,7 +97,7 @@ class ManyForm(ActionForm):
         del request
         count = len(self._many.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
-        return self._many.text.consequence.format(f"{count:,}") + batches
+        return self._many.text.outlook(count) + batches
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Sending can be stopped between two runs, and gone on with."""
@@ -253,7 +253,7 @@ def outcome(batch: Batch, cap: int, trouble: SafeText | None) -> Outcome:
         meaning.append(safe_text(f"{rest:,} {them}.{more}"))
     if view.unknown:
         meaning.append(safe_text("Whether that one took effect is unknown: v resolves it. Nothing is sent before."))
-    said = batch.task.text.done.format(f"{view.confirmed:,}", f"{len(view.lines):,}")
+    said = batch.task.text.outcome(view.confirmed, len(view.lines))
     return Outcome(_verdict(view), safe_text(said), facts, tuple(meaning))
 
 

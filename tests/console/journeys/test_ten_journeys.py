@@ -94,7 +94,7 @@ JOURNEYS: Final = (
             ("ctrl+s", "Preview ^s"),
             ("ctrl+s", "Send ^s"),
         ),
-        ("1 of 1 runs started again",),
+        ("1 of 1 run started again",),
     ),
     Journey(
         "Approve what an automation asks for",
