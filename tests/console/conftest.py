@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from app.console.app import RunwardenApp
+from app.console.forms.action_form import SecondPress
 from app.engine import Engine
 from app.events import CacheChangedElsewhere, Event, LinkChanged
 from storage.errors import DiskFailedError
@@ -123,7 +124,7 @@ Staged = Callable[..., AbstractAsyncContextManager[Scene]]
 
 @pytest.fixture(autouse=True, scope="session")
 def swift_textual() -> Iterator[None]:
-    """Keys wait for facts, not for the processor; style sheets are parsed once, and no cursor blinks."""
+    """Keys wait for facts, not for the processor or a pause; style sheets are parsed once, and no cursor blinks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.app.wait_for_idle", idle)
         patch.setattr("textual.pilot.wait_for_idle", idle)
@@ -132,6 +133,7 @@ def swift_textual() -> Iterator[None]:
         patch.setattr(Stylesheet, "_parse_rules", kept(Stylesheet._parse_rules))
         patch.setattr(Input, "_toggle_cursor", lambda _: None)
         patch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
+        patch.setattr(SecondPress, "PAUSE_S", 0)
         yield
 
 

@@ -123,9 +123,9 @@ class FormDialog(Vertical):
         """Show a note about the whole form; its line is always there."""
         self.query_one("#note", Static).update(toned(text, tone))
 
-    def did(self, text: SafeText) -> None:
-        """Say what was done, in place of the steps until the next one; a notice would lie over the buttons."""
-        self.border_subtitle = toned(text, "good")
+    def did(self, text: SafeText, tone: Tone = "good") -> None:
+        """Say what a key did, in place of the steps until the next one; a notice would lie over the buttons."""
+        self.border_subtitle = toned(text, tone)
 
     def banner(self, text: SafeText | None) -> None:
         """Show why the last attempt had no effect; None: hide it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -18,11 +19,40 @@ from app.text import safe_text
 from app.times import span
 from storage.errors import StorageError
 from storage.records import Action
+from widgets.after_refresh import after_refresh
 from widgets.forms.dialog import FormButton, Phase
 from widgets.forms.pages import Outcome, OutcomePage
 
 if TYPE_CHECKING:
     from textual.timer import Timer
+
+
+class SecondPress:
+    """Whether a press of the key that sends is meant: not while it is held, and not before the preview was seen."""
+
+    PAUSE_S: ClassVar[float] = 0.8
+    """Longer than a terminal takes to begin repeating a held key."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        """Prepare; the clock counts seconds."""
+        self._clock = clock
+        self._since_s: float | None = None
+        """When the preview was painted, or the key pressed last; None: it was not painted yet."""
+
+    def forget(self) -> None:
+        """Something else is on its way to the screen."""
+        self._since_s = None
+
+    def painted(self) -> None:
+        """Count from now: it is on the screen."""
+        self._since_s = self._clock()
+
+    def is_meant(self) -> bool:
+        """Take a press; the pause begins again with each, so that a held key never sends."""
+        if self._since_s is None:
+            return False
+        before_s, self._since_s = self._since_s, self._clock()
+        return self._since_s - before_s >= self.PAUSE_S
 
 
 class ActionForm(FormScreen):
@@ -55,6 +85,7 @@ class ActionForm(FormScreen):
         self._open: Action | None = None
         """The action that a person has to resolve, where there is one."""
         self._sending_timer: Timer | None = None
+        self._second_press = SecondPress()
         self._began = engine.clock()
 
     def begin_with(self, values: Values, draft: str) -> None:
@@ -81,10 +112,18 @@ class ActionForm(FormScreen):
         """Preview, then send."""
         if self.phase == "editing":
             super().action_forward()
-        elif self.phase == "preview" and self.request is not None and not self.engine.actions.read_only:
+        elif self.phase == "preview" and self.request is not None and self.may_send():
             # The phase changes before anything is awaited: a second key finds nothing to send.
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
+
+    def may_send(self) -> bool:
+        """Whether the key was pressed after a look at what it sends, and this profile writes."""
+        if self.engine.actions.read_only:
+            return False
+        if not (is_meant := self._second_press.is_meant()):
+            self.dialog.did(safe_text("Look at it first; ^s again sends it."), "warn")
+        return is_meant
 
     def action_back(self) -> None:
         """One step back; from an outcome that is the end, unless nothing was sent."""
@@ -155,6 +194,9 @@ class ActionForm(FormScreen):
         super().enter(phase)
         if self._sending_timer is not None:
             self._sending_timer.stop()
+        if phase in {"preview", "outcome"}:
+            self._second_press.forget()
+            after_refresh(self, self._second_press.painted)
         if phase == "sending":
             self.set_focus(None)
             self._began = self.engine.clock()

@@ -109,7 +109,7 @@ class ManyForm(ActionForm):
 
     def action_forward(self) -> None:
         """From the fields to the preview; from there, and from one batch to the next, send."""
-        if self.phase == "outcome" and self.request is not None and not self.engine.actions.read_only:
+        if self.phase == "outcome" and self.request is not None and self.may_send():
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
         else:

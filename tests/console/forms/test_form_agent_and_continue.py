@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
+from app.console.forms.action_form import SecondPress
 from app.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
@@ -164,3 +165,35 @@ async def test_what_a_closed_form_put_off_is_not_done(stage: Any, clock: Any, mo
 
         assert app.ended
         assert (len(put_off), late) == (3, [])
+
+
+def test_a_held_key_never_counts_as_a_second_press() -> None:
+    """Nor does one before the preview is on the screen; one after a pause does, and only once."""
+    now = [0.0]
+    press = SecondPress(lambda: now[0])
+    press.PAUSE_S = 0.8  # type: ignore[misc]  # the staged console has none
+
+    def at(moment: float) -> bool:
+        now[0] = moment
+        return press.is_meant()
+
+    assert not at(5.0)
+    press.painted()
+    assert [at(moment) for moment in (5.3, 5.9, 6.5, 7.1, 7.9, 8.0)] == [False, False, False, False, True, False]
+    press.forget()
+    assert not at(20.0)
+
+
+async def test_a_draft_is_not_sent_by_two_quick_presses(stage: Any, clock: Any, post: Any, monkeypatch: Any) -> None:
+    """The form stays at its preview and says that the key sends; pressed once more after a pause, it does."""
+    monkeypatch.setattr(SecondPress, "PAUSE_S", 3600)
+    post.next(CONTINUED)
+    app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
+    async with opened(app, "An old draft.", "ctrl+s", "ctrl+s", "ctrl+s") as pilot:
+        assert app.screen.phase == "preview"
+        assert "Look at it first; ^s again sends it." in painted(app)
+        assert post.requests == []
+
+        monkeypatch.setattr(SecondPress, "PAUSE_S", 0)
+        await press(pilot, "ctrl+s")
+        assert len(post.requests) == 1
