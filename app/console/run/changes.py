@@ -1,12 +1,14 @@
 """The changes: which files, and line by line what a run, or one turn of it, did to them."""
 
 import asyncio
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from textual import on
 from textual.app import ComposeResult
+from textual.message import Message
 
 from app.console.run.subject import Part, failure_told, unavailable
 from app.console.run.takeover import apply_sheet, checkout_sheet, look_at
@@ -82,6 +84,12 @@ class ChangesPart(Part):
         border-right: solid $panel;
     }
     """
+
+    @dataclass
+    class NotFound(Message):
+        """A finding's file is not among the changed ones."""
+
+        path: str
 
     def __init__(
         self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
@@ -191,7 +199,9 @@ class ChangesPart(Part):
         rows = DiffRows(Patch(change.patch))
         rows.extend(FIRST)
         self.view.show(rows, change.files, self._about(change))
-        self.view.say(unavailable("Nothing was changed.", change.note))
+        detail, turn = self.subject.detail, self.subject.turn
+        may_change = detail is not None and not detail.is_final and turn in {None, self.subject.last_turn}
+        self.view.say(unavailable(f"Nothing was changed{' so far' if may_change else ''}.", change.note))
         self.refresh_bindings()
         self._settle()
         while not rows.is_complete:
@@ -225,7 +235,7 @@ class ChangesPart(Part):
             self._place = None
         elif self._is_whole:
             if self._change is not None:
-                self.session.notify(f"{self._place[0]} is not among the changed files.")
+                self.post_message(self.NotFound(self._place[0]))
             self._place = None
 
     def _copy_hunk(self) -> None:

@@ -231,6 +231,13 @@ class RunScreen(BaseScreen):
         self._show("changes")
         self._changes.go_to(message.finding.path, message.finding.line)
 
+    @on(ChangesPart.NotFound)
+    def _finding_not_found(self, message: ChangesPart.NotFound) -> None:
+        """Go back to the finding, and say there why it leads nowhere."""
+        if self._current == "changes":
+            self._show("review")
+        self.session.notify(f"{message.path} is not among the changed files.")
+
     # The reply
 
     @on(ReplyBox.Left)

@@ -105,13 +105,27 @@ async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> Non
             await scene.shows("1 finding")
             await scene.press("enter")
             await until(lambda times=times: scene.toasts.count("src/other.py is not among the changed files.") == times)
+            await scene.shows("1 finding", "Elsewhere.")
 
         results.change_ = change_of(
             PATCH + PATCH[: PATCH.index(b"diff --git a/docs")].replace(b"sign_in.py", b"other.py")
         )
-        await scene.press("greater_than_sign")
+        await scene.press("greater_than_sign", "f4")
         view = scene.app.screen.query_one(DiffView)
         assert view.changed(view.file or 0).path == "src/sign_in.py"
+
+
+@pytest.mark.parametrize(
+    ("downs", "said"), [(2, "Nothing was changed so far."), (3, "Nothing was changed.")], ids=["working", "ended"]
+)
+async def test_a_working_run_has_changed_nothing_so_far(
+    staged: Staged, monkeypatch: Any, downs: int, said: str
+) -> None:
+    """It may yet; what has ended changed nothing."""
+    monkeypatch.setattr("app.console.run.screen.Results", lambda *_: ScriptedResults(change_=change_of(b"")))
+    async with staged((140, 40)) as scene:
+        await scene.press(*["j"] * downs, "enter", "f4")
+        await scene.shows(said)
 
 
 @pytest.mark.parametrize("key", ["f3", "f4", "f5"])
