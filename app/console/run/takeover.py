@@ -42,7 +42,9 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     removed = sum(file.deletions or 0 for file in change.files)
     facts = [
         Content(f"{_files(len(change.files))}, +{added:,} -{removed:,}, since {safe_text(change.base_name)}."),
-        Content("Nothing is committed. A checkout with uncommitted changes is left alone, and so are untracked files."),
+        Content(
+            "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
+        ),
         *(Content.styled(safe_text(remark), STYLES["warn"]) for remark in remarks[:MOST_REMARKS]),
     ]
 
