@@ -14,7 +14,8 @@ async def named(hand: Hand, key: str, name: str) -> None:
     else:
         await hand.do(":", ": palette")
         await hand.type(name)
-        await hand.do("enter", name)
+        # Another tab's action of that name has its tab behind it.
+        await hand.do("enter", f"{name}  ")
 
 
 async def start_lost(hand: Hand, service: Service, text: str = "Fix the flaky test.") -> Action:
