@@ -108,6 +108,9 @@ def _syncing() -> Iterator[Figure]:
 def _presses(console: Terminal, goes_on: Callable[[], bool]) -> Iterator[float]:
     """Seconds from moving the cursor to the next of the two newest runs in the cursor's colour."""
     moves = cycle((("j", 1), ("k", 0)))
+    # The presses before may have ended on either of the two.
+    console.press("g")
+    console.settled()
     while goes_on():
         key, number = next(moves)
         # With its name, and on one line: what is painted for other reasons has the other one in that colour.
