@@ -18,6 +18,8 @@ from tests.pty.ansi import Screen
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 120.0
 """For what is certain to come; only a fault waits so long."""
+CALM_S = 240.0
+"""A key is answered by then, however slow the machine; a console that paints for ever is named by its key."""
 SILENCE_S = 0.15
 """Longer than any pause of the console between a key and its answer; after an escape it waits 0.1 for the rest."""
 ESCAPE = "\x1b[27u"
@@ -82,8 +84,9 @@ class Terminal:
         """Presses keys one by one, each once the one before it is answered: nothing is painted and no thread works."""
         for key in keys:
             self.type(key)
+            end = time.monotonic() + CALM_S
             while self._read(SILENCE_S) or not self._is_asleep():
-                pass
+                assert time.monotonic() < end, f"no silence after {key!r}; last painted: {self.seen[-2000:]!r}"
 
     def resize(self, size: tuple[int, int]) -> None:
         """The window has another size from now on; what was drawn in the old one is forgotten."""
