@@ -76,8 +76,8 @@ class Session:
         """What to say to a key that needs the engine before it is open."""
         self.engine: Engine | None = None
         self.vitals = _vitals_of(profile, first, can_switch=can_switch)
-        self.batches = Batches(lambda: self.engine, cast("Start", owner.run_worker), Signal(owner, "batches changed"))
         start = cast("Start", owner.run_worker)
+        self.batches = Batches(lambda: self.engine, start, Signal(owner, "batches changed"))
         self.inbox = InboxFeed(lambda: self.engine, lambda: self._automations, start, self._show_inbox)
         self.tour = Tour(settings, start, Signal(owner, "tour changed"))
         self.pins: tuple[PinnedRun, ...] = ()
@@ -88,14 +88,13 @@ class Session:
         self.inbox_changed: Signal[tuple[InboxItem, ...]] = Signal(owner, "inbox changed")
         self._toast = toast
         self._copy_text = copy_text
-        self._vitals_reader = CoalescedTask(self._read_vitals, cast("Start", owner.run_worker))
-        self._unknown_reader = CoalescedTask(self._read_unknown, cast("Start", owner.run_worker))
+        self._vitals_reader = CoalescedTask(self._read_vitals, start)
+        self._unknown_reader = CoalescedTask(self._read_unknown, start)
         self._unsubscribe: Callable[[], None] | None = None
         self._opened = asyncio.Event()
         self._storage_trouble: str | None = None
         self._run_clock_ahead = timedelta(0)
-        self._told_of_clock = timedelta(0)
-        """How far the service's clock was ahead when that was last said."""
+        self._told_of_clock = timedelta(0)  # What was last said of it.
         self._has_polled = False
         """Whether a poll was kept since the header was read last."""
 

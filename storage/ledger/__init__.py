@@ -114,8 +114,7 @@ class Ledger:
             actor: Who asked.
             base_url: Where it goes, without credentials.
             again: Whether it may follow a confirmed action of the same kind and subject.
-            supersedes: The unknown action that a person has sent again as this one. Its own outcome stays unknown, and
-                is open again if this one turns out to have had no effect.
+            supersedes: The unknown action that a person sent again as this one; open again if this one had no effect.
 
         Raises:
             WrongStateError: What it supersedes is not unknown, or was resolved.
@@ -125,12 +124,11 @@ class Ledger:
             DatabaseUnopenableError: The file was moved or deleted under this process.
         """
         at = self._clock()
-        action_id = action_id or new_action_id(at)
-        entry = entries.Entry(action_id, kind, subject, key, path, body_json, actor, base_url, self._author, again)
+        new = action_id or new_action_id(at)
+        entry = entries.Entry(new, kind, subject, key, path, body_json, actor, base_url, self._author, again)
 
         def enter(connection: sqlite3.Connection) -> Action:
-            # What a dead process left behind must not block as if it were being sent.
-            transitions.adopt(connection, self._author, at)
+            transitions.adopt(connection, self._author, at)  # What a dead process left behind must not block.
             return transitions.enter(connection, entry, this_process(), at, supersedes)
 
         self._place.check(MOVED_CURE)
