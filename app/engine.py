@@ -5,7 +5,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from app.token import Token, TokenError, resolve
 from storage.budget import SharedBudget
 from storage.cache import Cache
 from storage.errors import StorageError
+from storage.lazy_dataclass import dataclass
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records import Author

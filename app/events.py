@@ -1,8 +1,8 @@
 """The doorbell: it rings with what changed, never with the rows; a listener reads those from the cache."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from storage.lazy_dataclass import dataclass
 from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
 from storage.records.backfill import BackfillProgress
 from storage.records.budget import Wait

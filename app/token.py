@@ -5,9 +5,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO, final
+
+from storage.lazy_dataclass import dataclass
 
 _LONGEST: Final = 16_384
 """Characters; longer ones do not fit into a header."""

@@ -1,6 +1,5 @@
 """A batch of runs: one line on how far all of them are, and a line for each."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +8,7 @@ from textual.content import Content
 
 from app.text import SafeText, safe_text
 from app.times import ago, stamp
+from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
 

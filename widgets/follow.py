@@ -1,6 +1,5 @@
 """The followed runs: a line each, with how long it takes and how long its repository's runs usually take."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ from textual.widget import Widget
 
 from app.text import safe_text
 from app.times import ago, span
+from storage.lazy_dataclass import dataclass
 from storage.records import RunRow
 from widgets.badges import STYLES, Tone, run_badge
 from widgets.batch import BatchView

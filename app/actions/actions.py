@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,7 @@ from app.api.errors import ApiError
 from app.api.requests import Answer, CreateOrganization, WriteRequest, as_json, request_of
 from app.events import ActionChanged, Announce, Event, StorageFailed
 from storage.errors import StorageError
+from storage.lazy_dataclass import dataclass
 from storage.ledger import (
     AlreadyDoneError,
     KeyTakenError,

@@ -1,7 +1,7 @@
 """Cancelling: whether a cancellation of unknown outcome took effect is found out by looking at the run."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,6 +9,7 @@ from app.actions.actions import Actions
 from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError
 from app.api.requests import CancelRun, request_of
+from storage.lazy_dataclass import dataclass
 from storage.ledger import LedgerRefusedError
 from storage.records import Action
 from storage.records.results import RunTurns, Turn

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from app.api.requests import (
@@ -16,6 +15,7 @@ from app.api.requests import (
     WriteRequest,
     agent_segment,
 )
+from storage.lazy_dataclass import dataclass
 from storage.records import Action
 
 MAX_EMAIL: Final = 254

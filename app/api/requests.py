@@ -1,11 +1,12 @@
 """The writes of the spec as frozen values, made by a form or a command, and their answers."""
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Final
 from unicodedata import category
 from urllib.parse import quote, unquote
 
+from storage.lazy_dataclass import dataclass
 from storage.records import Action, ActionKind, Execution, Organization, Project, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -28,6 +28,7 @@ from app.api.failures import failure
 from app.api.masking import Mask
 from app.token import Token, TokenError
 from app.version import __version__
+from storage.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +9,7 @@ from app.cli.exits import ErrorDetail
 from app.cli.table import Column
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
+from storage.lazy_dataclass import dataclass
 from storage.records import INVITATION_LIFETIME, Action, ActionKind, Run, RunDetail
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
@@ -17,6 +17,7 @@ from app.cli.exits import Failure, failed
 from app.cli.table import GAP, Column, Table
 from app.streams import NotPrintedError, printing, remarking
 from app.text import csv_cell, json_escaped, safe_text
+from storage.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 Document = Mapping[str, object]

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -19,6 +19,7 @@ from app.cli.output import Format, Rows
 from app.cli.progress import Bar
 from app.query import both, parse
 from app.times import exact_ago, parse_period, rfc3339
+from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from app.address import base_address
 from app.config.settings import ENVIRONMENT_PROFILE, ConfigError, Profile, Settings
 from app.token import EnvToken
+from storage.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

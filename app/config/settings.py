@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from app.token import TokenSource
+from storage.lazy_dataclass import dataclass
 from storage.records.alert import Level
 from storage.records.query import RunSort
 

@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rich.segment import Segments
@@ -16,6 +15,8 @@ from textual import events
 from textual.app import App
 from textual.message_pump import MessagePump
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
+
+from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove

@@ -1,7 +1,6 @@
 """Keys and what they do, read from the bindings themselves: for the line at the bottom, the help and the palette."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from textual.binding import ActiveBinding
@@ -9,6 +8,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
+from storage.lazy_dataclass import dataclass
 from widgets.frame.bars import KeyHint
 
 Place = Literal["here", "in the list", "everywhere"]

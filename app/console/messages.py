@@ -1,9 +1,10 @@
 """What screens ask of the app: each message bubbles up from the screen that posts it."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from textual.message import Message
+
+from storage.lazy_dataclass import dataclass
 
 UNKNOWN_PLACE: Final = "unknown"
 """The place in Activity of the first write whose outcome a person has to find out."""

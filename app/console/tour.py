@@ -1,6 +1,6 @@
 """The tour: six steps in a line above the keys, which go on by themselves, and can be left at any time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
@@ -9,6 +9,7 @@ from textual.widgets import Static
 from app.config import Settings
 from app.console.coalesced_task import Start
 from app.console.user_preferences import keep, read
+from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES
 
 if TYPE_CHECKING:

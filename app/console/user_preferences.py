@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from app.atomic_file import alone, replacing
 from app.config import Settings, data_root
+from storage.lazy_dataclass import dataclass
 
 FILE: Final = "console.json"
 VERSION: Final = 1

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from storage.lazy_dataclass import dataclass
 
 KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ from app.sync.reader import RunReader, StoredPage
 from app.sync.runs import RunSync
 from app.sync.walk import Walk, reach
 from app.sync.windows import LONGEST, Stretch, Window, Windows
+from storage.lazy_dataclass import dataclass
 from storage.records import Coverage, CoverageGap, Run, RunPage
 from storage.records.backfill import ListPlace
 

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final
 
@@ -17,6 +17,7 @@ from app.api.errors import (
 )
 from app.events import Announce, LinkChanged
 from storage.cache import Cache
+from storage.lazy_dataclass import dataclass
 from storage.records import PollOutcome
 from storage.records.activity import Subject
 

@@ -1,13 +1,13 @@
 """Reading runs from the service: what is read is stored, under the time at which it was asked for."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from app.api.client import Client, pages
 from app.events import Announce, RunsChanged
 from storage.cache import Cache
+from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Repository, Run, RunChanges, RunPage
 
 _NAMED: Final = frozenset({*ACTIVE_STATUSES, *FINAL_STATUSES})

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import chain
@@ -11,6 +11,7 @@ from statistics import median_high, median_low
 from typing import Final
 
 from app.sync.reader import StoredPage
+from storage.lazy_dataclass import dataclass
 from storage.records import CoverageRange, Run
 
 TICK: Final = timedelta(microseconds=1)

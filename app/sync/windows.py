@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
 from app.api.client import EndCheck
 from app.api.errors import EndlessListError, UnsteadyListError
 from app.sync.walk import TICK
+from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunPage
 
 LONGEST: Final = 20

@@ -4,10 +4,10 @@ import sqlite3
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 
 from storage.cache.store_runs import Answer, store_all
+from storage.lazy_dataclass import dataclass
 from storage.records import Run, RunChanges
 from storage.thread import DatabaseThread
 

@@ -3,7 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, Self, TypeVar
@@ -13,6 +13,7 @@ from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.statuses import final_statuses
 from storage.cache.turns import FIRST_SINCE_SQL, UNKNOWN_US, Turns, took_sql
 from storage.database import immediate
+from storage.lazy_dataclass import dataclass
 from storage.records import Presence, Repository, Run, RunChanges, Transition
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 

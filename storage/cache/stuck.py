@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
 from typing import Final
@@ -11,6 +10,7 @@ from storage.cache.learnt import run_clock_ahead
 from storage.cache.run_sql import FINAL_SQL, RANK, where
 from storage.cache.schema import make_index
 from storage.database import immediate
+from storage.lazy_dataclass import dataclass
 from storage.records import RunFilter
 from storage.records.following import RunDurations, StuckRun
 from storage.values import from_us

@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
@@ -11,6 +11,7 @@ from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Counts, count, row_of
 from storage.cache.run_sql import Where, before, both, key_columns, onwards, order_by, where
 from storage.database import data_version, snapshot
+from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.values import from_us, to_us
 

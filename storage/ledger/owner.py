@@ -2,10 +2,11 @@
 
 import os
 import subprocess
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from storage.lazy_dataclass import dataclass
 
 NOT_TOLD: Final = "?"
 """Stands for what the system does not tell; it equals anything."""

@@ -1,9 +1,10 @@
 """Actions: every write ever intended, and what became of it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
+
+from storage.lazy_dataclass import dataclass
 
 ActionKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard", "run.cancel"]
 

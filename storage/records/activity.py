@@ -1,9 +1,11 @@
 """What happened between this machine and the service: the state of the link, and the log of polls and writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
+
+from storage.lazy_dataclass import dataclass
 
 Subject = Literal["runs", "health"]
 

@@ -1,10 +1,12 @@
 """Alerts: what people are to be told, what each route was told of it, what is on its way, and what is silenced."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal
+
+from storage.lazy_dataclass import dataclass
 
 Level = Literal["information", "warning", "error"]
 Phase = Literal["new", "again", "escalated", "over"]

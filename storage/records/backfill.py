@@ -1,8 +1,9 @@
 """Backfill: how far the fetching of older runs is, and where the re-reading of recent ones stands."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+
+from storage.lazy_dataclass import dataclass
 
 BackfillPhase = Literal["idle", "running", "paused", "waiting", "done"]
 """`idle`: this process does not fill. `done`: all that the configuration names is held."""

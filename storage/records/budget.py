@@ -1,8 +1,9 @@
 """The request budget: what the processes of one data folder have learned of a service's limits, health and clock."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
+
+from storage.lazy_dataclass import dataclass
 
 CLOCKS_DISAGREE_S: Final = 60.0
 

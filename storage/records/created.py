@@ -1,8 +1,9 @@
 """What a write creates besides runs: organizations, onboarded projects, executions."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+from storage.lazy_dataclass import dataclass
 
 INVITATION_LIFETIME: Final = timedelta(days=30)
 """How long the administrator's invitation holds (spec 3)."""

@@ -1,9 +1,11 @@
 """Decisions: what an automation made of each thing that set it off, and why."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final, Literal
+
+from storage.lazy_dataclass import dataclass
 
 Outcome = Literal[
     "history",

@@ -1,8 +1,8 @@
 """Following runs: those pinned, how long their repository's runs take, which are stuck, and which changed status."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from storage.lazy_dataclass import dataclass
 from storage.records.run import RunRow
 
 

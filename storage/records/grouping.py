@@ -1,7 +1,9 @@
 """Groups of runs: by what, which are folded, and what a group's line says."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, Self, get_args
+
+from storage.lazy_dataclass import dataclass
 
 GroupBy = Literal["repository", "branch"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)

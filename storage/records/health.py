@@ -1,7 +1,8 @@
 """The health of the code-hosting installation (spec 2.7), and what was observed of it over time."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from storage.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

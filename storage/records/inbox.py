@@ -1,9 +1,10 @@
 """The inbox: what happened and is not dealt with yet."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
+
+from storage.lazy_dataclass import dataclass
 
 Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "limited", "bot", "undelivered", "ended"]
 Severity = Literal["critical", "decide", "look"]

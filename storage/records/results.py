@@ -1,8 +1,9 @@
 """What a run did: its turns, its change, its review and its log, as git or the service tells them."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
+
+from storage.lazy_dataclass import dataclass
 
 Source = Literal["git", "service"]
 """Where a fact was read: the repository itself, or the results that the service keeps (docs/results.md)."""

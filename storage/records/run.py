@@ -1,9 +1,10 @@
 """Runs: what the service says of them (spec 2.4) and what was observed of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final, Literal
 
+from storage.lazy_dataclass import dataclass
 from storage.records.repository import Repository
 
 ACTIVE_STATUSES: Final = ("queued", "working")

@@ -1,8 +1,9 @@
 """The habits of a service, where the spec leaves it a choice or it takes one."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
+
+from storage.lazy_dataclass import dataclass
 
 DateFilter = Literal["created", "updated", "ignored", "unknown"]
 """What `date_from` and `date_to` are compared with."""

@@ -1,7 +1,6 @@
 """How many runs match, and what is missing: a line that claims no more than is known, and no more than matters."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,6 +8,7 @@ from textual.content import Content
 
 from app.text import safe_text
 from app.times import age, clock_time, day
+from storage.lazy_dataclass import dataclass
 from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.backfill import BackfillProgress
 from widgets.badges import STYLES, Tone

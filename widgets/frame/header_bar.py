@@ -1,7 +1,6 @@
 """The line at the top: the profile, how fresh its facts are, its run counts, and its code hosts' health."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from functools import partial
@@ -15,6 +14,7 @@ from textual.widget import Widget
 
 from app.text import safe_text
 from app.times import age
+from storage.lazy_dataclass import dataclass
 from storage.records import LinkState, PlatformHealth
 from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import shorten

@@ -1,6 +1,5 @@
 """Notices: what is wrong or missing, and what to press."""
 
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
 
@@ -8,6 +7,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES, Tone
 
 MEASURE: Final = 64

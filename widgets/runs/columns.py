@@ -1,9 +1,10 @@
 """The run table's columns: which ones are shown, and how wide they are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
+from storage.lazy_dataclass import dataclass
 from storage.records.query import SortColumn
 from widgets.cells import Cut
 

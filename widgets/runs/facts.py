@@ -1,6 +1,5 @@
 """One run: everything that a pane shows of it, and that as lines of text."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -8,6 +7,7 @@ from textual.content import Content
 
 from app.text import SafeText, safe_text
 from app.times import ago, clock_time, roughly_ago, span, stamp, started
+from storage.lazy_dataclass import dataclass
 from storage.records import RunDetail, RunRow
 from widgets.badges import STYLES, action_badge, run_badge
 from widgets.cells import shorten

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -13,6 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from app.text import SafeText
+from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunRow, RunSort
 from storage.records.query import SortColumn
 from storage.records.run import NO_FIGURES, RunFigures

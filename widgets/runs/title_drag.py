@@ -1,8 +1,8 @@
 """How the pointer rearranges the run table's columns."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from storage.lazy_dataclass import dataclass
 from widgets.runs.columns import GAP, ColumnChoice, Layout, PlacedColumn
 
 _DRAG_CELLS: Final = 2

@@ -2,13 +2,13 @@
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from textual.screen import Screen
 
 from app.console.base_screen import TABS, BaseScreen
 from app.console.session import Session
+from storage.lazy_dataclass import dataclass
 
 MOST_PLACES: Final = 100
 NOWHERE: Final = "There is nothing to go back to."

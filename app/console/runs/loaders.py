@@ -2,13 +2,14 @@
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask
 from app.console.turns import indented, turn_of
 from app.text import safe_text
+from storage.lazy_dataclass import dataclass
 from widgets.runs.facts import Branch, RunView
 
 if TYPE_CHECKING:

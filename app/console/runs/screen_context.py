@@ -1,7 +1,6 @@
 """What a screen gives to the objects that it holds: its session, and ways to show, to start and to ask."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from app.console.base_screen import BaseScreen
+from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.console.session import Session

@@ -1,13 +1,13 @@
 """How the table and the pane of the run under its cursor share the screen."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from textual.binding import Binding
 from textual.geometry import Size
 from textual.widget import Widget
 
+from storage.lazy_dataclass import dataclass
 from widgets.runs.pane import RunPane
 from widgets.runs.table import RunTable
 
