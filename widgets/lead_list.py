@@ -124,9 +124,10 @@ class LeadList(CursorView):
         self._lay_out()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Rows that lead nowhere say so."""
+        """Rows that lead nowhere say so; where none leads anywhere, nothing is offered."""
         if action == "choose":
-            return True if self.block is not None and self.block.leads else None
+            is_possible = self.block is not None and self.block.leads
+            return is_possible or (None if any(block.leads for block in self._blocks) else False)
         return super().check_action(action, parameters)
 
     def action_choose(self) -> None:

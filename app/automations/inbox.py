@@ -86,6 +86,14 @@ class Inbox:
         """
         return await self.engine.usable_state().undo(self.engine.clock())
 
+    async def can_undo(self) -> bool:
+        """Whether something was done that can be taken back.
+
+        Raises:
+            StorageError: The state cannot be read.
+        """
+        return any(mark != _NO_MARK for mark in (await self._marks()).values())
+
     async def _mark(self, marked: Mapping[str, Mark]) -> None:
         await self.engine.usable_state().mark(marked, self.engine.clock())
 

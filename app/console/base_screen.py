@@ -9,7 +9,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.worker import Worker
 
@@ -93,8 +93,13 @@ class BaseScreen(Screen[None]):
         self._show_tour()
 
     def on_screen_resume(self) -> None:
-        """Tell the tour where it is."""
+        """Tell the tour where it is, and offer the keys again."""
         self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
+        self._show_keys(self)
+
+    def on_screen_suspend(self) -> None:
+        """Offer no key behind a sheet."""
+        self._show_keys(self)
 
     @on(events.Resize)
     def _cover_if_too_small(self, event: events.Resize) -> None:
@@ -220,4 +225,4 @@ class BaseScreen(Screen[None]):
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if screen is self and self.is_mounted:
-            self.query_one(KeyBar).show(key_hints(self))
+            self.query_one(KeyBar).show(() if isinstance(self.app.screen, ModalScreen) else key_hints(self))

@@ -38,6 +38,8 @@ class InboxFeed:
         self._automations = automations
         self.items: tuple[InboxItem, ...] | None = None
         """None: not read yet."""
+        self.can_undo = False
+        """Whether something was put away that can be taken back."""
         self.inbox: Inbox | None = None
         """None: the engine is not open yet."""
         self._engine = engine
@@ -86,5 +88,6 @@ class InboxFeed:
 
             self.inbox = Inbox.of(engine, self._automations)
         self._read_at, self._is_stale = engine.clock(), False
+        self.can_undo = await self.inbox.can_undo()
         self.items = await self.inbox.items()
         self._publish(self.items)

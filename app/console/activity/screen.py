@@ -146,7 +146,9 @@ class ActivityScreen(BaseScreen):
         """Keys that have nothing to act on are shown as such."""
         entry = self._entry
         if action == "resolve":
-            return True if self._first_unknown is not None else None
+            return self._first_unknown is not None
+        if action in {"search", "kinds", "outcomes", "since"}:
+            return self._activity is not None and self._activity.held > 0
         if action == "undo":
             return entry is not None and entry.source.resolution in {"created", "not_created"}
         if action == "resend":
@@ -313,6 +315,7 @@ class ActivityScreen(BaseScreen):
         rows = with_batches(self._activity.entries, self._batches)
         self.query_one("#activity").set_class(not rows, "-empty")
         self._table.show(rows)
+        self.refresh_bindings()
 
     def _pick(
         self,
@@ -338,7 +341,7 @@ class ActivityScreen(BaseScreen):
         """Say what is filtered by, how much is on show, and why there may be nothing."""
         query, found = self._query, self._activity
         extent = f"{found.matching:,} of {found.held:,}" if found is not None and found.held else ""
-        chips = filters(query)
+        chips = filters(query) if extent or query.is_narrowed else ()
         if self.size.width < WIDE:
             chips = tuple(chip for chip in chips if chip.is_set)
         self.query_one(ActivityBar).show(views(query), chips, extent)

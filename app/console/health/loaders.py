@@ -35,6 +35,8 @@ class HealthView:
     failed: Failed = field(default_factory=dict)
     polls: tuple[PollSpan, ...] = ()
     """Newest first."""
+    statuses: tuple[str, ...] = ()
+    """Those that any run was ever seen with."""
 
 
 async def read_health(cache: Cache, reader: Reader, now: datetime, ahead: timedelta, before: HealthView) -> HealthView:
@@ -65,6 +67,7 @@ async def read_health(cache: Cache, reader: Reader, now: datetime, ahead: timede
         incidents,
         failed,
         (await cache.polls(ActivityFilter(), limit=MOST_POLLS)).newest,
+        await cache.known_statuses(),
     )
 
 

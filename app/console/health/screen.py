@@ -115,10 +115,12 @@ class HealthScreen(BaseScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what leads to runs has some to retry, and only what broke is gone to."""
+        view = self._view or HealthView()
         if action == "incident":
-            return True if self._view is not None and self._view.incidents else None
+            return bool(view.incidents)
         if action == "retry":
-            return None if self.session.profile.read_only or self._lead(self.place) is None else True
+            is_here = self._lead(self.place) is not None and not self.session.profile.read_only
+            return "failed" in view.statuses and (is_here or None)
         return super().check_action(action, parameters)
 
     def action_incident(self) -> None:
@@ -172,13 +174,15 @@ class HealthScreen(BaseScreen):
         before, now = self._view or HealthView(), self.session.clock()
         self._view = await read_health(engine.cache, self._past_reader, now, self._ahead, before)
         self._show(self.session.clock())
+        self.refresh_bindings()
 
     def _show(self, now: datetime) -> None:
         if self._view is not None:
             self._list.show(partial(self._blocks, self._view, now))
 
     def _blocks(self, view: HealthView, now: datetime, width: int) -> list[Block]:
-        return list(self._drawn(view, now, width))
+        # Before there are runs, nothing leads to any.
+        return [block if view.statuses else replace(block, leads=False) for block in self._drawn(view, now, width)]
 
     def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[Block]:
         session = self.session

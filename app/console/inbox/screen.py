@@ -144,6 +144,8 @@ class InboxScreen(BaseScreen):
         """Keys that have nothing to act on are not offered."""
         if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
             return self._table.item is not None
+        if action == "undo":
+            return self.session.inbox.can_undo
         return super().check_action(action, parameters)
 
     # What its keys do
@@ -300,6 +302,7 @@ class InboxScreen(BaseScreen):
         self._here = "" if self._item is None else self._item.key
         self._table.say(self._nothing)
         self.query_one("#inbox-summary", Static).update(_summary(items, len(self._marked)))
+        self.refresh_bindings()
 
 
 def _summary(items: tuple[InboxItem, ...], marked: int) -> Content:

@@ -142,7 +142,9 @@ class OrganizationsScreen(BaseScreen):
         if action in {"new_organization", "onboard"} and self._engine.actions.read_only:
             return None
         if action == "resolve":
-            return True if self._unknown else None
+            return bool(self._unknown)
+        if action in {"search", "sort"}:
+            return bool(self._attempts)
         if action == "clear":
             return self.is_mounted and bool(self._words)
         if action in {"open", "close", "its_action"}:

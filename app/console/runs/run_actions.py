@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from storage.records import Action
 
 WRITES: Final = frozenset({"new", "continue", "agent", "new_like", "retry", "cancel"})
+NEEDS_NO_RUN: Final = frozenset({"new", "agent", "refresh"})
 
 _hidden = partial(Binding, show=False)
 RUN_BINDINGS: Final = (
@@ -67,8 +68,10 @@ class RunActions:
             "refresh": context.session.poll_soon,
         }
 
-    def is_possible(self, name: str) -> bool | None:
+    def is_possible(self, name: str, *, has_runs: bool = True) -> bool | None:
         """Whether an action can be done; None: not on a read-only profile. Without a URL template nothing is opened."""
+        if not has_runs and name not in NEEDS_NO_RUN:
+            return False
         if name == "open":
             return bool(self._session.settings.console.run_url)
         return None if name in WRITES and self._session.profile.read_only else True

@@ -59,9 +59,7 @@ class RunsScreen(BaseScreen):
         _hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
         _hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         _hidden("d", "pane", "detail on/off", id="runs.pane"),
-        _hidden(
-            "escape", "clear", "clear", tooltip="The whole, the fetching, marks, the line, the view", id="runs.clear"
-        ),
+        _hidden("escape", "clear", "clear", tooltip="The whole, fetching, marks, the line, the view", id="runs.clear"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -94,8 +92,8 @@ class RunsScreen(BaseScreen):
         self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
         self.filter_display = FilterDisplay(context, self.bar, self.table, self.query_controller, self.bulk_actions)
-        self._possible: frozenset[str] = frozenset()
-        """What of the older runs the keys offer."""
+        self._offered: tuple[frozenset[str], bool] = frozenset(), False
+        """What of the older runs the keys offer, and whether they offer what is done with a run."""
         explanation = partial(self.filter_display.explanation, self.older_runs.explanation)
         self.pane_loader = PaneLoader(context, self.pane, explanation, self.table_loader.figures)
 
@@ -171,6 +169,7 @@ class RunsScreen(BaseScreen):
     @on(RunTable.Highlighted)
     def _on_highlighted(self) -> None:
         self.pane_loader.look()
+        self._offer(self._offered[0])
 
     @on(RunTable.Chosen)
     def _on_chosen(self, message: RunTable.Chosen) -> None:
@@ -220,7 +219,7 @@ class RunsScreen(BaseScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""
         if action == "run":
-            return self.run_actions.is_possible(str(parameters[0]))
+            return self.run_actions.is_possible(str(parameters[0]), has_runs=self._offered[1])
         if action == "older":
             return self.older_runs.is_possible(str(parameters[0]))
         if action == "query":
@@ -267,8 +266,8 @@ class RunsScreen(BaseScreen):
             self.split.step(by)
 
     def _keep_split(self, size: SplitSize) -> None:
-        change = partial(replace, split=size)
-        self.run_worker(partial(user_preferences.keep, self.session.settings, change), group="split")
+        keep = partial(user_preferences.keep, self.session.settings, partial(replace, split=size))
+        self.run_worker(keep, group="split")
 
     def action_raw(self) -> None:
         """Switch between the facts and the JSON as received."""
@@ -284,10 +283,9 @@ class RunsScreen(BaseScreen):
         """Leave the whole screen; else stop fetching; else take away marks, changes to the line, or the view."""
         if self.split.is_whole:
             self.split.take("normal")
+        elif self.older_runs.stop():
             return
-        if self.older_runs.stop():
-            return
-        if self.table.marks:
+        elif self.table.marks:
             self.table.unmark()
         else:
             self.query_controller.clear()
@@ -305,6 +303,13 @@ class RunsScreen(BaseScreen):
     @on(RunTable.Marked)
     def _show_remark(self) -> None:
         self.filter_display.show_remark(is_wide=self.app.size.width >= WIDE)
+        self._offer(self._offered[0])
+
+    def _offer(self, older: frozenset[str]) -> None:
+        # Every key is looked up for the line of keys: not each second for nothing.
+        if (offered := (older, bool(self.table.count or self.table.marks))) != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
 
     def _show_pane(self, shown: bool) -> None:  # noqa: FBT001 — one thing to say
         # A class, not `display`: that would bring it back while there is no run at all.
@@ -328,10 +333,7 @@ class RunsScreen(BaseScreen):
         self.table.end_with(self.older_runs.tail())
         if self.table.is_at_gap:
             self.pane_loader.look()
-        # Every key is looked up for the line of keys: not each second for nothing.
-        if (possible := self.older_runs.possible) != self._possible:
-            self._possible = possible
-            self.refresh_bindings()
+        self._offer(self.older_runs.possible)
         self._explain()
 
     def _older_runs_changed(self) -> None:

@@ -153,7 +153,7 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
 
         assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]
-        assert scene.app.screen.check_action("resolve", ()) is None
+        assert not scene.app.screen.check_action("resolve", ())
 
         await scene.press("u")
         assert "? unknown" in lines(scene)[0]
