@@ -17,7 +17,7 @@ from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, near
 from app.cli.output import Format, Rows
 from app.cli.progress import Bar
-from app.query import both, parse
+from app.query import both, parse, unknown_status
 from app.times import exact_ago, parse_period, rfc3339
 from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
@@ -318,9 +318,7 @@ class _RunList:
 
 
 def _unknown_status(status: str, known: Collection[str]) -> CommandFailedError:
-    meant = near(status, known)
-    cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
-    return failed("usage", f"No run that was ever seen here has the status {status!r}. {cure}")
+    return failed("usage", " ".join(unknown_status(status, known)))
 
 
 def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:

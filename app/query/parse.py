@@ -205,7 +205,8 @@ class _Parser:
         token = term.tokens[0]
         state = token.text.casefold()
         if state not in STATES:
-            cure = "Write is:active, is:ended or is:stuck."
+            meant = near(state, STATES)
+            cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended or is:stuck."
             return Problem(token.start, token.end, f"A run is never {token.text!r}.", cure)
         if state == "stuck":
             if term.negated:

@@ -1,7 +1,7 @@
 """The grammar: the keys of the query language, and a line split into terms with their places."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Literal
 
 from storage.lazy_dataclass import dataclass
@@ -37,11 +37,18 @@ def key_name(name: str) -> KeyName | None:
     return _BY_NAME.get(name.casefold())
 
 
-def near(name: str) -> str | None:
-    """The key that an unknown name was probably meant to be."""
-    from difflib import get_close_matches  # only for what is no key; the console starts without it
+def near(name: str, known: Iterable[str] = _BY_NAME) -> str | None:
+    """The known word, or the key, that an unknown one was probably meant to be."""
+    from difflib import get_close_matches  # only for what is not known; the console starts without it
 
-    return next(iter(get_close_matches(name.casefold(), _BY_NAME, n=1, cutoff=0.6)), None)
+    return next(iter(get_close_matches(name.casefold(), list(known), n=1, cutoff=0.6)), None)
+
+
+def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
+    """What to say of a status that no run was ever seen with, and what to write instead."""
+    meant = near(status, known)
+    cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
+    return f"No run that was ever seen here has the status {status!r}.", cure
 
 
 def key_of(name: KeyName) -> Key:

@@ -7,7 +7,9 @@ from app.console.coalesced_task import CoalescedTask
 from app.console.runs.query_controller import QueryController, problem_texts
 from app.console.runs.query_line import limit_in
 from app.console.runs.views import ALL
-from app.query import parse
+from app.query import Problem, parse, unknown_status
+from app.query.parse import KNOWN_STATUSES
+from app.query.terms import near
 from app.text import safe_text
 from storage.records import RunFilter
 from widgets.filter.chips import Facet, ViewTab
@@ -37,6 +39,8 @@ class ViewCounts:
         self._changed = changed
         self._counts: dict[str, int] = {}
         """By the line of the view."""
+        self.statuses: frozenset[str] | None = None
+        """Those that any run was ever seen with, and the spec's; None: not read yet."""
         self._latest = CoalescedTask(self._read, context.start)
 
     def of(self, line: str) -> int | None:
@@ -56,6 +60,7 @@ class ViewCounts:
     async def _read(self) -> None:
         if (engine := self._session.engine) is None:
             return
+        self.statuses = KNOWN_STATUSES | set(await engine.cache.known_statuses())
         now, found = self._session.run_now(), dict[str, int]()
         for line in dict.fromkeys(view.query for view in self._query.views):
             if is_cheap(condition := parse(line, now).filter):
@@ -121,13 +126,22 @@ class FilterDisplay:
 
     def show_remark(self, *, is_wide: bool) -> None:
         """Show what is wrong with the line, otherwise how many runs are marked."""
-        problems = self._query.now.query(self._session.run_now()).problems
+        problems = self._query.now.query(self._session.run_now()).problems or self._unknown_statuses()
         if problems:
             self._bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self._table.marks:
             self._bar.remark(self._bulk_actions.summary(is_wide=is_wide), tone="busy")
         else:
             self._bar.remark()
+
+    def _unknown_statuses(self) -> tuple[Problem, ...]:
+        """What is wrong with statuses, once they are typed; one that is excluded may be unknown, if not misspelt."""
+        known, condition = self.counts.statuses, self._query.condition
+        if known is None or self._query.now.cursor is not None:
+            return ()
+        excluded = (status for status in condition.not_statuses if near(status, known))
+        unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
+        return tuple(Problem(0, 0, *unknown_status(status, known)) for status in unknown)
 
     def explanation(self, otherwise: Callable[[], str]) -> str:
         """What to say beside the table while the cursor is on no run: of its group, or otherwise of what is missing."""
