@@ -20,6 +20,8 @@ from app.rules.rule import Rule
 from storage.records.decision import OPEN_OUTCOMES, Decision
 from storage.state import State
 
+WORDS: Final[Mapping[str, str]] = {"waiting": "would wait for approval"}
+"""What outcomes are called here, where not by their names."""
 SHOWN: Final = 20
 """Decisions of each rule that are told one by one, the newest."""
 
@@ -101,6 +103,8 @@ class _Told:
 
     def add(self, decision: Decision) -> None:
         number, outcome = decision.decision_id, decision.outcome
+        if self._open.get(number) == "waiting":
+            return  # It expired, since nothing in a replay approves it.
         if number in self._open:
             self._counts[self._open.pop(number)] -= 1
         self._counts[outcome] += 1

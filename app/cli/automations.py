@@ -279,7 +279,9 @@ def _print(invocation: Invocation, entry: dict[str, object]) -> None:
         output.text(f"  warning  {line}")
     replayed = entry.get("replay")
     if isinstance(replayed, dict):
-        counts = ", ".join(f"{count} {word}" for word, count in replayed["counts"].items())
+        from app.automations.replay import WORDS
+
+        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed["counts"].items())
         output.text(f"  replay   {counts or 'nothing would have set it off'}")
         output.text(f"           {_held(replayed['held_since'])}")
         for one in replayed["newest"]:

@@ -116,6 +116,19 @@ async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> 
     assert flagged["run_2"] == START + timedelta(hours=1) + 2 * timedelta(hours=1)
 
 
+async def test_what_needs_an_approval_would_wait_for_it(place: Place) -> None:
+    """Nothing in a replay could give it, so it does not expire either, however long ago it was."""
+    for number in range(20):
+        await place.world.run("run_1", "failed" if number else "working")
+        await place.world.run("run_2", "completed" if number % 2 else "working")
+        place.world.pass_(hours=12)
+
+    (found,) = (await replayed(place, rule(approval="true"))).values()
+
+    assert found.counts == {"waiting": 1}
+    assert [one.outcome for one in found.newest] == ["waiting"]
+
+
 @pytest.mark.parametrize("holds", [True, False])
 async def test_it_says_which_part_of_the_time_is_held(place: Place, *, holds: bool) -> None:
     """Runs as far as the coverage reaches, hosts since their first sample, times always."""

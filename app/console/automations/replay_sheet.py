@@ -12,7 +12,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from app.automations.replay import SHOWN, Replayed, replay
+from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.console.automations.sheets import BOX
 from app.console.sheet import Sheet
 from app.engine import Engine
@@ -149,8 +149,11 @@ def _counts(found: Replayed) -> Content:
     total = sum(found.counts.values())
     if not total:
         return Content("Nothing would have set it off.")
-    badges = [(OUTCOMES[outcome], count) for outcome, count in found.counts.items() if outcome in OUTCOMES]
-    parts = [Content.assemble((f"{badge.glyph} {count:,} {badge.word}", badge.style)) for badge, count in badges]
+    parts = [
+        Content.assemble((f"{badge.glyph} {found.counts[outcome]:,} {WORDS.get(outcome, badge.word)}", badge.style))
+        for outcome, badge in OUTCOMES.items()
+        if outcome in found.counts
+    ]
     times = "once" if total == 1 else f"{total:,} times"
     newest = f"The newest {SHOWN} of them:" if total > SHOWN else ""
     return Content.assemble((f"Set off {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else "")
