@@ -141,10 +141,8 @@ class OrganizationsScreen(BaseScreen):
         selected = self._selected
         if action in {"new_organization", "onboard"} and self._engine.actions.read_only:
             return None
-        if action == "resolve":
-            return bool(self._unknown)
-        if action in {"search", "sort"}:
-            return bool(self._attempts)
+        if action in {"resolve", "search", "sort"}:
+            return bool(self._unknown if action == "resolve" else self._attempts)
         if action == "clear":
             return self.is_mounted and bool(self._words)
         if action in {"open", "close", "its_action"}:
