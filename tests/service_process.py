@@ -4,11 +4,13 @@ import json
 import multiprocessing
 import os
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -17,13 +19,21 @@ from typing import Any, Final, TextIO
 from click.testing import CliRunner
 
 from service.cli import main
+from service.settings import DataFolder
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 READY_S: Final = 120.0
 STOP_S: Final = 120.0
 FORKS: Final = multiprocessing.get_context("forkserver")
 # A start costs what it imports: one process imports it once, and each service of these tests is its fork.
-FORKS.set_forkserver_preload(["tests.service_process", "service.server", "dbos"])
+FORKS.set_forkserver_preload(
+    [
+        *("tests.service_process", "service.server", "service.setup", "service.cli.serve", "service.store.migrations"),
+        *("dbos", "dbos._sys_db_sqlite", "psycopg", "alembic.command", "uvicorn.lifespan.off", "sqlite3"),
+    ]
+)
+_MADE: Final = tempfile.TemporaryDirectory(prefix="runwarden-made-")
+"""What is made once and copied: a repository of each content, and a database with its tables."""
 GIT_ENVIRONMENT: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -55,8 +65,8 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(result))
 """
 
 
-def git(*arguments: str, cwd: Path) -> str:
-    """Run git without anybody's configuration and return what it printed."""
+def git(*arguments: str, cwd: Path, given: str = "") -> str:
+    """Run git without anybody's configuration on what it is given, and return what it printed."""
     done = subprocess.run(
         ["git", *arguments],
         cwd=cwd,
@@ -64,7 +74,7 @@ def git(*arguments: str, cwd: Path) -> str:
         capture_output=True,
         text=True,
         check=True,
-        stdin=subprocess.DEVNULL,
+        input=given,
     )
     return done.stdout.rstrip("\n")
 
@@ -73,20 +83,36 @@ def make_repository(
     folder: Path, files: Mapping[str, str], branches: Mapping[str, Mapping[str, str]] | None = None
 ) -> Path:
     """Make a bare repository with one commit on main, and one commit more for each further branch."""
-    bare = folder.with_suffix(".git")
-    bare.parent.mkdir(parents=True, exist_ok=True)
-    git("init", "--quiet", "--bare", "--initial-branch=main", str(bare), cwd=bare.parent)
     # One stream makes it all: a commit at a time would cost most of a second.
     stream = [_commit("main", "First commit", files, None)]
     stream += [_commit(name, f"Work on {name}", more, "main") for name, more in (branches or {}).items()]
-    subprocess.run(
-        ["git", "fast-import", "--quiet"],
-        cwd=bare,
-        input="".join(stream).encode(),
-        check=True,
-        env={**os.environ, **GIT_ENVIRONMENT},
-    )
+    bare = folder.with_suffix(".git")
+    shutil.copytree(_repository_of("".join(stream)), bare)
     return bare
+
+
+@cache
+def _repository_of(stream: str) -> Path:
+    made = Path(tempfile.mkdtemp(dir=_MADE.name))
+    git("init", "--quiet", "--bare", "--initial-branch=main", ".", cwd=made)
+    git("fast-import", "--quiet", cwd=made, given=stream)
+    return made
+
+
+@cache
+def _tables() -> Path:
+    made = Path(tempfile.mkdtemp(dir=_MADE.name))
+    done = refused_start(made, "migrate")
+    assert done.returncode == 0, done.stderr
+    return DataFolder(made).database_file
+
+
+def lay_tables(data_dir: Path) -> None:
+    """Put an empty database with its tables where none is: half of a first start would go by in making them."""
+    file = DataFolder(data_dir).database_file
+    if not file.exists():
+        data_dir.mkdir(parents=True, exist_ok=True)
+        shutil.copy(_tables(), file)
 
 
 def _commit(branch: str, message: str, files: Mapping[str, str], onto: str | None) -> str:
@@ -301,6 +327,7 @@ def start_service(
         (data_dir / "service.toml").write_text(settings, "utf-8")
     file = folder / "setup.json"
     file.write_text(json.dumps(document), "utf-8")
+    lay_tables(data_dir)
     made = command(data_dir, "apply", str(file), environment=environment)
     service = RunningService(["serve", "--port", "0", *arguments], data_dir, environment or {}, made)
     service.start()

@@ -15,6 +15,9 @@ async def until(fact: Callable[[], bool], deadline_s: float = 60) -> None:
 def eventually(fact: Callable[[], bool], name: str = "the fact", deadline_s: float = 300) -> None:
     """Ask for a fact until it holds; fail with its name when it does not in time."""
     deadline = time.monotonic() + deadline_s
+    pause_s = 0.01
     while not fact():
         assert time.monotonic() < deadline, f"not in {deadline_s:g} s: {name}"
-        time.sleep(0.02)
+        # What takes long is asked seldom: an answer often costs the other process more than the wait.
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.3, 0.1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.service.conftest import Api
 from tests.service.processes import marked
-from tests.service_process import Node, command, demo_setup
+from tests.service_process import Node, command, demo_setup, lay_tables
 
 VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
@@ -22,6 +22,8 @@ class Deployment:
         self.settings = settings
         self.environment = {} if database_url is None else {VARIABLE: database_url}
         self.nodes: list[Node] = []
+        if database_url is None:
+            lay_tables(self.machine("first"))
         document = demo_setup(folder) if setup is None else setup
         (folder / "setup.json").write_text(json.dumps(document), "utf-8")
         made = self.admin("apply", str(folder / "setup.json"))

@@ -32,10 +32,10 @@ class Cluster:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
-    def create(self, database: str) -> str:
-        """Create an empty database and return its address."""
+    def create(self, database: str, template: str = "template1") -> str:
+        """Create a database, empty or as its template is, and return its address."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{database}"')
+            connection.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
         return self.url(database)
 
     def start(self) -> None:

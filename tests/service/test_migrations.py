@@ -40,7 +40,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty database of either kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'data' / 'service.sqlite'}"
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("empty_postgres_url"))
 
 
 @pytest.fixture

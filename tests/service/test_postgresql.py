@@ -13,7 +13,7 @@ from service.store.doorbell import Doorbell, ring
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster, NoPostgresError, cluster
-from tests.service_process import Node, git, refused_start
+from tests.service_process import Node, command, git, refused_start
 from tests.waiting import eventually
 
 # An hour, so that a worker which is only slow is never taken for dead.
@@ -183,13 +183,14 @@ def test_whoever_listens_hears_the_doorbell_ring(postgres_url: str, postgres: Cl
     database.close()
 
 
-def test_the_tables_can_be_made_ahead(many: Deployment) -> None:
+def test_the_tables_can_be_made_ahead(tmp_path: Path, empty_postgres_url: str) -> None:
     """`migrate` makes the service's and the queue's; again, it changes nothing."""
-    first, again = many.admin("migrate"), many.admin("migrate")
-    client = many.client(many.begin("serve", "--port", "0"))
+    first, again = (command(tmp_path, "migrate", "--database", empty_postgres_url) for _ in range(2))
+    with deployment(tmp_path / "deployment", empty_postgres_url, settings=SETTINGS) as made:
+        client = made.client(made.begin("serve", "--port", "0"))
 
-    assert first == again
-    assert client.get("/external/runs").status_code == 200
+        assert first == again
+        assert client.get("/external/runs").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,7 @@ def test_an_agent_that_neither_prints_nor_computes_is_ended(rehearse: Make, scri
     """Long before its time is over; one that computes without a word is left alone."""
     stage = rehearse()
     idle = stage.turn(script("sleep 1000", idle_timeout_s=0.5), "wait")
-    busy = "head -c 2000000000 /dev/zero | sha256sum > /dev/null; echo done"
-    working = stage.turn(script(busy, idle_timeout_s=2), "work")
+    working = stage.turn(script("timeout 1.5 sha256sum /dev/zero; echo done", idle_timeout_s=1), "work")
 
     assert "neither printed nor computed for 0.5 s" in str(idle.failure)
     assert (working.failure, working.log) == (None, "done\n")
