@@ -165,7 +165,10 @@ class Laboratory:
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     # What stands in its environment is for the test of what agents see of it.
     environment = {"SECRET": "s3cr3t", "LENT": "lent"}
-    service = service_process.start_service(tmp_path_factory.mktemp("service"), environment=environment)
+    # Many tests leave runs behind, which the next one's run need not wait for.
+    settings = "[execution]\nconcurrency = 4\n"
+    folder = tmp_path_factory.mktemp("service")
+    service = service_process.start_service(folder, settings=settings, environment=environment)
     yield service
     assert service.stop() == 0
 

@@ -13,7 +13,7 @@ from service.settings import DataFolder
 from service.store import turns
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
-from tests.service_process import git
+from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
 SETTINGS: Final = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n'
@@ -156,9 +156,8 @@ def test_a_turn_that_is_not_there_is_404(done: tuple[Api, str], number: str, wha
     assert (answer.status_code, answer.json()["error_code"]) == (404, "turn_not_found")
 
 
-def test_what_was_pruned_or_is_too_large_says_so(start: Callable[..., Api]) -> None:
+def test_what_was_pruned_or_is_too_large_says_so(api: Api) -> None:
     """410 and 413 name git as the way to a diff; the turn itself stays."""
-    api = start(settings=SETTINGS)
     run_id = api.start("write it")
     api.ended(run_id)
     folder = DataFolder(api.service.data_dir)
@@ -263,10 +262,17 @@ def test_a_cancelled_turn_is_not_taken_up_again_after_kill_9(postgres_url: str, 
     assert b"attempt 2" not in log
 
 
-def test_a_push_that_was_under_way_is_told_of(start: Callable[..., Api], tmp_path: Path) -> None:
+@pytest.fixture
+def own(tenant: Callable[..., Api], tmp_path: Path) -> tuple[Api, Path]:
+    """An organization with a repository of its own, and that."""
+    repository = make_repository(tmp_path / "api", {"README.md": "# api\n"})
+    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(repository)}
+    return tenant(repositories=[entry]), repository
+
+
+def test_a_push_that_was_under_way_is_told_of(own: tuple[Api, Path], tmp_path: Path) -> None:
     """The repository takes its time with a push; what was cancelled then stays so, and shows what landed."""
-    api = start(settings=SETTINGS)
-    repository = api.service.repositories["acme/api"]
+    api, repository = own
     hook = repository / "hooks" / "pre-receive"
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/pushing\nwhile [ ! -e {tmp_path}/gate ]; do sleep 0.02; done\n")
     hook.chmod(0o755)
@@ -282,19 +288,20 @@ def test_a_push_that_was_under_way_is_told_of(start: Callable[..., Api], tmp_pat
     assert turn["commit"] == git("rev-parse", api.run(run_id)["branch_name"], cwd=repository)
 
 
-def test_the_reason_of_a_failure_is_in_plain_words(start: Callable[..., Api], tmp_path: Path) -> None:
+def test_the_reason_of_a_failure_is_in_plain_words(own: tuple[Api, Path], tmp_path: Path) -> None:
     """An exit status, a time limit, a refused push, a command that is not there; none names the data folder."""
-    api = start(settings=SETTINGS)
-    api.add_agent(tmp_path, "slow", "import time; time.sleep(600)", "--timeout-s", "1")
+    api, repository = own
+    mine = ("--org", api.organization["slug"])
+    api.add_agent(tmp_path, "slow", "import time; time.sleep(600)", "--timeout-s", "1", *mine)
     program = tmp_path / "nowhere"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    api.service.admin("agent", "add", "nowhere", "--argv", str(program))
+    api.service.admin("agent", "add", "nowhere", "--argv", str(program), *mine)
     program.unlink()
     runs = [api.start("fail now"), api.begin("slow"), api.begin("nowhere")]
     for run_id in runs:
         api.ended(run_id)
-    hook = api.service.repositories["acme/api"] / "hooks" / "pre-receive"
+    hook = repository / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho not today >&2\nexit 1\n")
     hook.chmod(0o755)
     runs.append(api.start("write it"))

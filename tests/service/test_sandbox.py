@@ -5,9 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,7 +50,7 @@ def own_address() -> str | None:
     ids=["private", "host", "none"],
 )
 def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
-    start: Callable[..., Any], tmp_path: Path, settings: str, options: list[str], expected: list[bool]
+    request: pytest.FixtureRequest, tmp_path: Path, settings: str, options: list[str], expected: list[bool]
 ) -> None:
     """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
     if find(Execution()).slirp is None:
@@ -62,9 +60,13 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
         pytest.skip("this machine has no address but loopback")
     with socket.create_server(("0.0.0.0", 0)) as listener:
         port = listener.getsockname()[1]
-        api = start(settings=f'[execution]\nsandbox = "require"\n{settings}\n')
-        api.add_agent(tmp_path, "caller", CALLER, *options)
-        run_id = api.begin("caller", addresses=[[name, port] for name in ("127.0.0.1", "10.0.2.2", address)])
+        if settings:
+            api = request.getfixturevalue("start")(settings=f'[execution]\nsandbox = "require"\n{settings}\n')
+        else:
+            api = request.getfixturevalue("sandboxed")("require")
+        name = f"caller{len(options)}"
+        api.add_agent(tmp_path, name, CALLER, *options)
+        run_id = api.begin(name, addresses=[[host, port] for host in ("127.0.0.1", "10.0.2.2", address)])
 
         assert api.ended(run_id)["status"] == "completed", api.log(run_id)
         assert f"reached: {expected}" in api.log(run_id)

@@ -2,7 +2,7 @@
 
 import contextlib
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.execution.secrets import MASK, Secrets
 from tests.service.conftest import Api
 from tests.service.git_hosts import GitHttpHost
-from tests.service_process import demo_setup, git, make_repository
+from tests.service_process import git, make_repository, start_service
 
 KEY = "k3y/of+the:model?"
 
@@ -34,14 +34,15 @@ if how == "fail": sys.exit(f"failed with {key}")
 """
 
 
-@pytest.fixture
-def telltale(start: Callable[..., Api], tmp_path: Path) -> Api:
+@pytest.fixture(scope="module")
+def telltale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service whose agent is given a key and prints it in several ways."""
-    (tmp_path / "telltale.py").write_text(TELLTALE, "utf-8")
-    setup = demo_setup(tmp_path)
-    argv = ["{python}", str(tmp_path / "telltale.py")]
-    setup["agents"] += [{"name": "telltale", "argv": argv, "environment": ["MODEL_KEY"]}]
-    return start(setup=setup, environment={"MODEL_KEY": KEY})
+    folder = tmp_path_factory.mktemp("telltale")
+    service = start_service(folder, environment={"MODEL_KEY": KEY})
+    api = Api(service)
+    api.add_agent(folder, "telltale", TELLTALE, "--env", "MODEL_KEY")
+    yield api
+    assert service.stop() == 0
 
 
 def kept(api: Api, secret: str) -> bytes:
