@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +29,30 @@ from tests.service_process import demo_setup, git
 from tests.waiting import eventually
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n'
-KEPT_ON_PURPOSE = {"audit", "deletions"}
 
 
-def traces(database: Database, folder: DataFolder, mark: str) -> list[str]:
-    """Return where an id still stands: rows of any table, names and contents of files; but not on purpose."""
+@cache
+def tables(database: Database) -> list[sa.Table]:
+    """Return every table that may name what was deleted; read once of each database."""
     found = []
     with database.read() as connection:
         for schema in (None,) if database.is_sqlite else ("public", "dbos"):
-            tables = sa.MetaData()
-            tables.reflect(connection, schema=schema)
-            for table in tables.sorted_tables:
-                if table.name not in KEPT_ON_PURPOSE or (database.is_sqlite and table.name != "audit"):
-                    rows = connection.execute(sa.select(table)).all()
-                    found += [f"{table.name}: {row}" for row in rows if mark in str(row)]
+            there = sa.MetaData()
+            there.reflect(connection, schema=schema)
+            found += there.sorted_tables
+    kept = {"audit"} if database.is_sqlite else {"audit", "deletions"}
+    return [table for table in found if table.name not in kept]
+
+
+def traces(database: Database, folder: DataFolder, *marks: str) -> list[str]:
+    """Return where one of the ids still stands: rows of any table, names and contents of files; but not on purpose."""
+    with database.read() as connection:
+        rows = [f"{table.name}: {row}" for table in tables(database) for row in connection.execute(sa.select(table))]
+    found = [row for row in rows if any(mark in row for mark in marks)]
     for path in folder.root.rglob("*"):
         inside = path.is_file() and path.suffix != ".sqlite" and path.name != "serve.log"
-        if mark in path.name or (inside and mark.encode() in path.read_bytes()):
+        content = path.read_bytes() if inside else b""
+        if any(mark in path.name or mark.encode() in content for mark in marks):
             found.append(str(path))
     return found
 
@@ -96,8 +104,7 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(
     pushed = git("branch", "--list", "--format=%(refname:short)", cwd=made.repositories["acme/api"]).split()
     assert len(branches) == 3
     assert [one.endswith(working[-8:].lower()) for one in branches - {*pushed}].count(True) == 1
-    for gone in (done, web, working):
-        assert traces(database, folder, gone) == []
+    assert traces(database, folder, done, web, working) == []
     left = traces(database, folder, made.organization["id"])
     assert [one for one in left if child["organization_id"] not in one] == [], "a child keeps the id of its creator"
     assert client.get("/external/runs").status_code == 401
@@ -221,8 +228,7 @@ def test_cut_off_after_any_transaction_it_is_completed(
             is_cut = True
         monkeypatch.setattr(Database, "write", write)
         assert deletion.complete() == 0
-        for one in (owner, *its_runs):
-            assert traces(database, folder, one) == [], cuts
+        assert traces(database, folder, owner, *its_runs) == [], cuts
         if not is_cut:
             break
         cuts += 1

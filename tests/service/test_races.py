@@ -32,15 +32,15 @@ from service.store.repositories import Repository
 from service.store.runs import TurnRequest
 from service.store.trials import Offer
 from service.store.workers import Worker
+from tests.service.postgres import Cluster
 
 AT_ONCE = 8
 
 
-@pytest.fixture
-def database(postgres_url: str) -> Iterator[Database]:
-    """An empty PostgreSQL."""
-    made = Database(postgres_url)
-    made.migrate()
+@pytest.fixture(scope="module")
+def database(postgres: Cluster, tables: str) -> Iterator[Database]:
+    """A PostgreSQL for all of these tests: each has a house of its own."""
+    made = Database(postgres.create("races", tables))
     yield made
     made.close()
 
@@ -130,7 +130,7 @@ def test_writers_at_once_do_not_fail_each_other(house: House, table: str) -> Non
             act(connection)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in range(4):
+        for _ in range(3):
             gate = threading.Barrier(AT_ONCE)
             assert [future.exception() for future in [pool.submit(write, gate) for _ in range(AT_ONCE)]] == [
                 None
