@@ -48,6 +48,12 @@ def timestamp(received: object) -> datetime | None:
     return _from_epoch(received)
 
 
+def names_offset(received: object) -> bool:
+    """Whether a time that was received says for itself where it lies: a local time without an offset does not."""
+    found = _DATE_TIME.fullmatch(received.strip()) if isinstance(received, str) else None
+    return timestamp(received) is not None and (found is None or found[4] is not None)
+
+
 def rfc3339(moment: datetime) -> str:
     """An aware time as the request filters take it: UTC, with microseconds and `Z` (spec 4.2)."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)

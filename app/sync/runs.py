@@ -14,7 +14,7 @@ from app.events import Announce, RunsChanged
 from app.sync.look_up import SECOND, LookUp, Verdict
 from app.sync.polls import OthersPoll, PollRecord, alone
 from app.sync.reader import RunQuery, RunReader, StoredPage
-from app.sync.walk import ENDS, Walk
+from app.sync.walk import ENDS, Walk, newest
 from storage.cache import Cache
 from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, CoverageRange, Run, RunChanges, ServiceTraits
@@ -207,7 +207,7 @@ class RunSync:
         if walk.refutes_known():
             await self.cache.forget_coverage()
             walk.known = None
-        walk.is_behind = await self._is_behind()
+        walk.is_behind = await self._is_behind(walk)
         if walk.slipped:
             return False
         found, known = walk.range(), walk.known
@@ -230,9 +230,13 @@ class RunSync:
             await self.cache.keep_place(None, None)
         return joined
 
-    async def _is_behind(self) -> bool:
+    async def _is_behind(self, walk: Walk) -> bool:
         ahead = self._client.budget.heard_ahead
-        return ahead is not None and await self.cache.note_clock(ahead, self.clock())
+        if ahead is None:
+            return False
+        # What came during the walk may be newer than all that its first page showed.
+        shown = newest(walk.pages[0].page.runs, walk.as_of + ahead) if len(walk.pages) == 1 else None
+        return await self.cache.note_clock(ahead, walk.as_of, shown)
 
     async def _read_present(self, shown: Showing) -> None:
         """Read the runs that a service whose clock was set back creates now, below the head."""

@@ -1,5 +1,6 @@
 """A walk through the list, from its newest run downwards: what it may claim of the history, and no more."""
 
+import json
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
@@ -10,6 +11,7 @@ from itertools import chain
 from statistics import median_high, median_low
 from typing import Final
 
+from app.api.wire import names_offset
 from app.sync.reader import StoredPage
 from storage.lazy_dataclass import dataclass
 from storage.records import CoverageRange, Run
@@ -21,6 +23,8 @@ ODD_SHARE: Final = 0.1
 """Runs that may be out of order before the order itself is in doubt."""
 RECENT: Final = 100
 """Runs whose order is looked at."""
+FAR: Final = timedelta(days=7)
+"""A single time so far ahead says something of its run, not of the service's clock."""
 KEPT: Final = 3
 """Pages of a walk that are kept."""
 IN_A_ROW: Final = 3
@@ -44,6 +48,22 @@ def top(runs: Sequence[Run]) -> datetime | None:
     """The creation up to which the first page of a list shows every run. None: too few of its times can be read."""
     created = [run.created_at for run in runs if run.created_at is not None]
     return median_low(nlargest(ENDS, created)) if len(created) > 1 else None
+
+
+def newest(runs: Sequence[Run], present: datetime) -> datetime | None:
+    """The latest time that the first page of a list shows, by the times that name their offset. None: none does.
+
+    Of times far beyond the service's present, only one that most of the newest runs reach counts.
+    """
+    latest = nlargest(ENDS, (max(shown) for run in runs if (shown := _shown(run))))
+    times = [time for time, name, raw_json in latest if names_offset(json.loads(raw_json).get(name))]
+    near = [time for time in times if time <= present + FAR]
+    return max([*near, *([median_low(times)] if len(times) > 1 else [])], default=None)
+
+
+def _shown(run: Run) -> list[tuple[datetime, str, str]]:
+    shown = ((run.created_at, "created_at"), (run.updated_at, "updated_at"))
+    return [(time, name, run.raw_json) for time, name in shown if time is not None]
 
 
 def _ends(times: Sequence[datetime]) -> int:

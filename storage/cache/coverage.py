@@ -15,9 +15,11 @@ _STEP_US: Final = timedelta(seconds=5) // _MICROSECOND
 _MARGIN_US: Final = timedelta(seconds=2) // _MICROSECOND
 _FUTURE_US: Final = timedelta(minutes=5) // _MICROSECOND
 """What is known as of a time so far ahead was learnt before our clock was set back."""
-_CLOCK: Final = ("clock_ahead_us", "behind_from_us", "behind_until_us")
-"""Traits: how far the service's clock was ahead when it was heard last. While it is behind the time at which runs were
-claimed: the creation from which on nothing is claimed, and that time, by the service's clock."""
+_BEHIND: Final = ("behind_from_us", "behind_until_us")
+"""Traits, while the service's clock is behind the time at which runs were claimed: the creation from which on nothing
+is claimed, and that time, by the service's clock."""
+_CLOCK: Final = ("clock_ahead_us", "clock_judged", *_BEHIND)
+"""Traits: how far the service's clock was ahead when it was heard last; whether certain times were compared with it."""
 _REREAD: Final = ("reread_since_us", "reread_as_of_us")
 """Traits: what `keep_pass` keeps."""
 
@@ -76,47 +78,69 @@ def _believe(connection: sqlite3.Connection, as_of_us: int) -> None:
         connection.execute("UPDATE coverage SET as_of_us = :as_of WHERE as_of_us > :latest", late)
 
 
-def note_clock(connection: sqlite3.Connection, ahead: timedelta, now: datetime) -> bool:
+def note_clock(connection: sqlite3.Connection, ahead: timedelta, now: datetime, newest: datetime | None = None) -> bool:
     """Take in how far the service's clock is ahead of ours; whether it is behind the time at which runs were claimed.
 
     Where it was set back, new runs come into the list among those that are held. What is claimed then ends at the
     service's present, and so does all that is claimed later, until the time has passed to which it was set back.
+
+    Args:
+        connection: The cache's writer.
+        ahead: By the last answer.
+        now: By our clock: when that was asked for of which something is to be claimed.
+        newest: The latest time that the list shows. None: none of those that it shows is certain.
     """
-    ahead_us = ahead // _MICROSECOND
+    ahead_us, now_us, newest_us = ahead // _MICROSECOND, to_us(now), to_sortable_us(newest)
     known = _clock(connection)
     before_us, until_us = known.get("clock_ahead_us"), known.get("behind_until_us")
+    # The first times that are certain say whether the clock was set back before it was heard.
+    is_first = newest is not None and "clock_judged" not in known
     is_step = before_us is None or abs(ahead_us - before_us) > _STEP_US
-    if not is_step and until_us is None:
+    if not is_step and not is_first and until_us is None:
         return False
     with immediate(connection):
         if before_us is not None and ahead_us < before_us - _STEP_US:
-            until_us = _set_back(connection, before_us, before_us - ahead_us, until_us)
+            until_us = max(until_us or 0, _set_back(connection, now_us, ahead_us, newest_us, before_us))
+        elif is_first and newest_us > now_us + ahead_us + _MARGIN_US:
+            until_us = max(until_us or 0, _set_back(connection, now_us, ahead_us, newest_us))
         if is_step:
             _keep(connection, clock_ahead_us=ahead_us)
-        is_behind = until_us is not None and to_us(now) + ahead_us < until_us
-        if not is_behind:
-            connection.execute("DELETE FROM service_traits WHERE name IN (?, ?)", _CLOCK[1:])
+        if is_first:
+            _keep(connection, clock_judged=1)
+        is_behind = until_us is not None and now_us + ahead_us < until_us
+        if is_behind:
+            _keep(connection, behind_until_us=until_us or 0)
+        else:
+            connection.execute("DELETE FROM service_traits WHERE name IN (?, ?)", _BEHIND)
     return is_behind
 
 
-def _set_back(connection: sqlite3.Connection, before_us: int, by_us: int, until_us: int | None) -> int | None:
-    """Take back what is claimed above the service's present; the time until which it is behind, by its own clock."""
-    newest = connection.execute("SELECT end_us, as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
-    if newest is None:
-        return until_us
-    end_us, as_of_us = newest
-    # Nothing is known of the present but that the newest claimed run was created before it.
-    from_us = NO_TIME_US if end_us == NO_TIME_US else end_us - by_us - _MARGIN_US
+def _set_back(
+    connection: sqlite3.Connection, now_us: int, ahead_us: int, newest_us: int, before_us: int | None = None
+) -> int:
+    """Take back what is claimed above the service's present; the time until which it is behind, by its own clock.
+
+    `before_us`: how far it was ahead before. None: that was never heard.
+    """
+    held = connection.execute("SELECT end_us, as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
+    # Nothing is known of the present but that what is claimed was true before it.
+    end_us, as_of_us = held or (NO_TIME_US if newest_us == NO_TIME_US else now_us + ahead_us, now_us)
+    by_us = max(0, end_us - as_of_us - ahead_us) if before_us is None else before_us - ahead_us if held else 0
+    from_us = NO_TIME_US if end_us == NO_TIME_US else max(NO_TIME_US, end_us - by_us - _MARGIN_US)
     connection.execute("DELETE FROM coverage WHERE start_us > ?", (from_us,))
     connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (from_us,))
-    # Where nothing is left, an instant is: what is below it is missing, and fetched.
-    connection.execute(
-        "INSERT INTO coverage (start_us, end_us, as_of_us) SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM coverage)",
-        (from_us, from_us, NO_TIME_US),
-    )
-    until_us = max(until_us or 0, as_of_us + before_us)
-    _keep(connection, behind_from_us=from_us, behind_until_us=until_us)
-    return until_us
+    if held or from_us != NO_TIME_US:
+        # Where nothing is left, an instant is: what is below it is missing, and fetched.
+        connection.execute(
+            "INSERT INTO coverage (start_us, end_us, as_of_us)"
+            " SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM coverage)",
+            (from_us, from_us, NO_TIME_US),
+        )
+    _keep(connection, behind_from_us=from_us)
+    if before_us is None:
+        return newest_us + _MARGIN_US
+    former_us = now_us + before_us if newest_us == NO_TIME_US else newest_us + _MARGIN_US
+    return max(former_us, as_of_us + before_us if held else former_us)
 
 
 def _clock(connection: sqlite3.Connection) -> dict[str, int]:

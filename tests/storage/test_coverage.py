@@ -164,7 +164,7 @@ async def test_our_own_clock_set_forward_costs_no_freeze(cache: Cache) -> None:
     await cache.note_clock(timedelta(0), NOON)
     await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
 
-    assert not await cache.note_clock(-5 * MINUTE, NOON + 6 * MINUTE)
+    assert not await cache.note_clock(-5 * MINUTE, NOON + 6 * MINUTE, NOON)
 
 
 @pytest.mark.parametrize("extends", [True, False])
@@ -174,3 +174,38 @@ async def test_our_own_clock_set_back_says_nothing_of_the_future(cache: Cache, *
     known = await (cache.extend_coverage(NOON, NOON, NOON) if extends else cache.touch_coverage(NOON))
 
     assert known.as_of == NOON
+
+
+@pytest.mark.parametrize("is_claimed", [True, False])
+async def test_a_clock_that_was_set_back_before_it_was_heard(cache: Cache, *, is_claimed: bool) -> None:
+    """The newest run shown is dated after the service's present: nothing above that is claimed until then."""
+    if is_claimed:
+        await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON - MINUTE)
+    steps = [await cache.note_clock(-5 * MINUTE, NOON, NOON)]
+    found = await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
+    steps += [await cache.note_clock(-5 * MINUTE, NOON + at * MINUTE, NOON + 8 * MINUTE) for at in (4, 6)]
+
+    assert steps == [True, True, False]
+    present = NOON - (6 if is_claimed else 5) * MINUTE
+    assert [each.end for each in found.ranges] == [present - 2 * timedelta(seconds=1)]
+
+
+async def test_a_clock_set_back_while_nothing_was_claimed(cache: Cache) -> None:
+    """Until its time has passed when it was set back, only a list read to its end is claimed, as of then."""
+    await cache.note_clock(timedelta(0), NOON)
+    steps = [await cache.note_clock(-60 * MINUTE, NOON + at * MINUTE) for at in (1, 60, 62)]
+
+    assert steps == [True, True, False]
+
+
+async def test_runs_that_came_after_the_last_claim_hold_it_back_as_well(cache: Cache) -> None:
+    """What was created between that claim and the setting of the clock lies above what is created then."""
+    await cache.note_clock(timedelta(0), NOON)
+    await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
+    newest = (NOON + 8 * MINUTE, None)
+    steps = [await cache.note_clock(-60 * MINUTE, NOON + 9 * MINUTE, each) for each in newest]
+    await cache.note_clock(-60 * MINUTE, NOON + 67 * MINUTE)
+
+    assert steps == [True, True]
+    assert await cache.note_clock(-60 * MINUTE, NOON + 67 * MINUTE)
+    assert not await cache.note_clock(-60 * MINUTE, NOON + 69 * MINUTE)

@@ -34,6 +34,39 @@ def test_a_service_whose_clock_is_set_back(desk: Desk, hours: int, date_filter: 
     assert claims[-1]["as_of"] < desk.peer.runs["run_00900"].born.isoformat()
 
 
+@pytest.mark.parametrize("date_filter", ["created", "ignored"])
+def test_a_clock_that_was_set_back_before_it_was_heard(desk: Desk, date_filter: Any) -> None:
+    """The newest runs are shown created in the service's future: what it creates now comes below them."""
+    desk.peer.date_filter = date_filter
+    desk.peer.fill(300)
+    desk.peer.clock_offset = -2 * HOUR
+    desk.poll()
+    desk.peer.fill(3, every=SECOND / 1000)
+    claims = [desk.facts("runs", "list", "--limit", "1"), desk.facts("runs", "list", "--cached")]
+    desk.fill()
+    desk.peer.fill(3, every=SECOND / 1000)
+    claims += [desk.facts("runs", "list", "--limit", "1"), desk.facts("runs", "list", "--cached")]
+
+    assert desk.missing()
+    assert not any(map(desk.false_claims, claims))
+
+
+def test_a_clock_set_back_while_nothing_was_claimed(desk: Desk) -> None:
+    """Without times only a list read to its end is claimed; a run that came below its newest ones is not, then."""
+    desk.peer.has_readable_times, desk.peer.date_filter = False, "ignored"
+    desk.peer.fill(300)
+    desk.poll(first_runs=20, page_size=20)
+    desk.peer.clock_offset = -13 * HOUR
+    desk.fill()
+    desk.peer.fill(1)
+    desk.poll()
+
+    assert desk.missing()
+    assert desk.facts("runs", "list", "--cached")["as_of"] < min(
+        desk.peer.runs[run_id].born.isoformat() for run_id in desk.missing()
+    )
+
+
 def test_runs_dated_back_are_seen_soon(desk: Desk) -> None:
     """While the service's clock is behind what is held, a poll reads the page of its present as well."""
     desk.peer.fill(600, every=10 * SECOND)
@@ -54,7 +87,7 @@ def test_a_clock_that_goes_on(desk: Desk, paging: Any) -> None:
     desk.peer.clock_offset = -1 * HOUR
     desk.peer.fill(3, every=SECOND)
     desk.poll()
-    desk.peer.clock_offset = SECOND
+    desk.peer.clock_offset = 5 * SECOND
     desk.peer.fill(150, every=SECOND / 1000)
     since = utc_now().isoformat()
     desk.settle()

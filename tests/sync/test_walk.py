@@ -1,6 +1,8 @@
 """A walk claims what it was certainly shown, and not what a few odd times would have it say."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.sync.reader import StoredPage
-from app.sync.walk import TICK, Walk, reach, top
+from app.sync.walk import TICK, Walk, newest, reach, top
 from storage.records import CoverageRange, Repository, Run, RunChanges, RunPage
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -92,3 +94,22 @@ def test_three_held_and_unchanged_runs_in_a_row_join() -> None:
     assert walked(newest_first(4), newest_first(4, first=4)).meets(held)
     assert not walked(newest_first(8)).meets(held - {"run_4"})
     assert not walked(newest_first(8), changes=RunChanges(updated=("run_4",))).meets(held)
+
+
+@pytest.mark.parametrize(
+    ("shown", "far", "expected"),
+    [
+        ("%FT%TZ", 0, NOON),
+        ("%FT%T", 0, None),
+        ("%FT%TZ", 1, NOON - MINUTE),
+        ("%FT%TZ", 5, FAR[0]),
+        ("%FT%T+00:00", 0, NOON),
+    ],
+)
+def test_the_newest_time_is_one_that_names_its_offset(shown: str, far: int, expected: datetime | None) -> None:
+    """A run dated 2076 is not followed; most of the newest ones are."""
+    runs = [replace(each, created_at=FAR[0]) if n < far else each for n, each in enumerate(newest_first(20))]
+    raw = [json.dumps({"created_at": each.created_at.strftime(shown)}) for each in runs]
+    runs = [replace(each, raw_json=text, updated_at=None) for each, text in zip(runs, raw, strict=True)]
+
+    assert newest(runs, NOON) == expected

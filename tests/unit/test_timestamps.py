@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.wire import rfc3339, timestamp
+from app.api.wire import names_offset, rfc3339, timestamp
 
 MOMENT = datetime(2026, 5, 1, 10, 0, 0, tzinfo=UTC)
 
@@ -58,3 +58,15 @@ def test_a_filter_reads_back_as_the_same_moment(moment: datetime) -> None:
 
     assert len(text) == len("2026-05-01T10:00:00.000000Z")
     assert timestamp(text) == moment
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        *((each, True) for each in ("2026-05-01T10:00Z", "2026-05-01 10:00:00-05:00", 1_777_629_600, "1777629600")),
+        *((each, False) for each in ("2026-05-01T10:00:00", "2026-05-01", "soon", "2026-13-01T00:00:00Z", None, {})),
+    ],
+)
+def test_a_local_time_without_an_offset_may_be_any(received: object, *, expected: bool) -> None:
+    """It is read as UTC, and proves nothing."""
+    assert names_offset(received) == expected
