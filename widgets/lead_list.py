@@ -190,7 +190,7 @@ class LeadList(CursorView):
     def _lay_out(self) -> None:
         key = self._sought or ("" if self.block is None else self.block.key)
         before, old = self._lines, self._head
-        head, *self._blocks = self._draw(max(1, self.scrollable_content_region.width - MARK)) or (Block(()),)
+        head, *self._blocks = self._drawn()
         self._head = head.lines[0] if head.lines else ()
         self._starts = list(accumulate((len(block.lines) for block in self._blocks), initial=0))[:-1]
         self._lines = [line for block in self._blocks for line in block.lines]
@@ -208,6 +208,17 @@ class LeadList(CursorView):
             for line in self.visible_rows:
                 if before[line] != self._lines[line]:
                     self.repaint_row(line)
+
+    def _drawn(self) -> Sequence[Block]:
+        """The blocks for the whole width, or beside the scroll bar where those do not fit.
+
+        The bar on show does not decide: another width may have another number of lines, and the two would take turns.
+        """
+        room = self.content_region
+        blocks = self._draw(max(1, room.width - MARK))
+        if sum(len(block.lines) for block in blocks[1:]) + HEADER > room.height:
+            blocks = self._draw(max(1, room.width - self.styles.scrollbar_size_vertical - MARK))
+        return blocks or (Block(()),)
 
     def _stay(self, place: int | None) -> None:
         """Keep the cursor on its row; where that is gone, near it."""

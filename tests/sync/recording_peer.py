@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Container
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tests.sync.odd import ODD, UNIDENTIFIED
@@ -22,12 +22,22 @@ class RecordingPeer(Peer):
         self.true_now = START
         self.clock_offsets = [self.clock_offset]
         """All that it ever had."""
+        self.hides_its_future = False
+        """Its clock was set back before it was ever heard, and no time that it shows says so: nothing can know."""
         self.lives: dict[str, list[tuple[datetime, str | None]]] = defaultdict(list)
         """By run: its statuses as they are shown, each from a time on. None: deleted."""
 
     def answer(self, method: str, target: str, token: str, body: bytes) -> tuple[Answer, str]:
         self.true_now += ANSWERING
         return super().answer(method, target, token, body)
+
+    def set_clock(self, by: timedelta, *, is_heard: bool) -> None:
+        """Set its clock; `is_heard`: a poll compared it with ours before."""
+        self.clock_offset += by
+        self.clock_offsets.append(self.clock_offset)
+        is_certain = self.has_readable_times and self.local_offset is None
+        if not is_heard and not is_certain:
+            self.hides_its_future |= any(run.updated > self.service_now for run in self.runs.values())
 
     def put(self, run_id: str, status: str = "completed", **more: Any) -> None:
         super().put(run_id, status, **more)

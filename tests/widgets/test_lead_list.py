@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.widgets.stage import staged
-from widgets.lead_list import Block, LeadList
+from widgets.lead_list import MARK, Block, LeadList
 
 SHORT = (40, 8)
 
@@ -56,3 +58,22 @@ async def test_the_cursor_stays_on_its_row_once_it_was_moved() -> None:
         assert rows.block == row("d")
         rows.show(drawn())
         assert rows.block is None
+
+
+@pytest.mark.parametrize("height", ["1fr", "auto"])
+async def test_lines_that_fit_only_beside_a_scroll_bar(height: str) -> None:
+    """They are drawn the same each time: the bar that their number brings, or takes away, does not change it again."""
+    rows = LeadList(id="rows")
+
+    def draw(width: int) -> list[Block]:
+        return [title("head"), *(row(f"{n}") for n in range(SHORT[1] - (width < widest)))]
+
+    async with staged(rows, SHORT) as (_, pilot):
+        rows.styles.height, rows.styles.max_height = height, "100%"
+        widest, totals = rows.content_region.width - MARK, []
+        for _ in range(3):
+            rows.show(draw)
+            await pilot.pause()
+            totals.append(rows.total)
+
+    assert len(set(totals)) == 1
