@@ -30,6 +30,7 @@ FORKS.set_forkserver_preload(
     [
         *("tests.service_process", "service.server", "service.setup", "service.cli.serve", "service.store.migrations"),
         *("dbos", "dbos._sys_db_sqlite", "psycopg", "alembic.command", "uvicorn.lifespan.off", "sqlite3"),
+        "tests.imported",
     ]
 )
 _MADE: Final = tempfile.TemporaryDirectory(prefix="runwarden-made-")

@@ -4,8 +4,6 @@ import json
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +14,9 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.automations.by_hand import hand_over
 from tests.automations.test_acting import RUN, Service, automation, configured, service
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, Inside
+from tests.program import Program
 from tests.waiting import eventually
 
 __all__ = ["service"]
@@ -26,15 +24,14 @@ __all__ = ["service"]
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_CONFIG": str(tmp_path / "config.toml")})
+    return Inside(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_CONFIG": str(tmp_path / "config.toml")})
 
 
 @contextmanager
-def watching(cli: CommandLine, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def watching(cli: CommandLine, *arguments: str, **environment: str) -> Iterator[Program]:
     env = {name: value for name, value in {**cli.environment, **environment}.items() if value}
     env.pop("RUNWARDEN_DATA_DIR")
-    argv = [sys.executable, "-P", "-m", "app", "watch", *arguments]
-    process = subprocess.Popen(argv, env=env, cwd=cli.home, stdout=subprocess.PIPE, text=True)
+    process = Program(("watch", *arguments), env, cwd=cli.home)
     try:
         yield process
     finally:
@@ -42,7 +39,7 @@ def watching(cli: CommandLine, *arguments: str, **environment: str) -> Iterator[
         process.communicate()
 
 
-def line(process: subprocess.Popen[str], event: str) -> dict[str, object]:
+def line(process: Program, event: str) -> dict[str, object]:
     """The next line of the log about this event."""
     assert process.stdout is not None
     for text in process.stdout:
@@ -65,7 +62,7 @@ def test_it_works_reloads_and_ends_as_asked(service: Service, cli: CommandLine) 
             bot.send_signal(signal.SIGHUP)
             assert "config.toml:" in str(line(bot, "reload_refused")["message"])
             config.write_text(good + automation('{ notify = "default" }').replace('"r"', '"s"'))
-            assert hand_over(bot.pid), "as the console does it"
+            bot.send_signal(signal.SIGHUP)
             assert line(bot, "reloaded")["automations"] == ["r", "s"]
             bot.send_signal(signal.SIGTERM)
             assert line(bot, "stopped")
@@ -118,16 +115,14 @@ def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLin
     configured(service, cli.home, automation('{ continue = "go on" }'))
     for runs in ([], [RUN]):
         service.runs = list(runs)
-        with watching(cli, "--once") as bot:
-            assert bot.wait(120) == 0
+        assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
 
     copied = cli("backup", str(cli.home / "copy"), "--json", RUNWARDEN_DATA_DIR="").json()["files"]
     assert [Path(file).name for file in copied] == ["ledger.sqlite3", "state.sqlite3"]
     assert cli("backup", str(cli.home / "copy"), RUNWARDEN_DATA_DIR="").code == 2
     shutil.rmtree(cli.home / "data")
     shutil.copytree(cli.home / "copy", cli.home / "data")
-    with watching(cli, "--once") as bot:
-        assert bot.wait(120) == 0
+    assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
 
     assert len(service.posted) == 1
 
@@ -137,8 +132,7 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     configured(service, cli.home, automation('{ continue = "go on" }', 'overlap = "allow"'))
     for runs in ([], [RUN]):
         service.runs = list(runs)
-        with watching(cli, "--once") as bot:
-            assert bot.wait(120) == 0
+        assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
     run = {"RUNWARDEN_DATA_DIR": ""}
 
     check = cli("automations", "check", "--replay", "1d", **run)

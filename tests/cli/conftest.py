@@ -1,13 +1,13 @@
 import json
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass, field
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any
 from unittest.mock import patch
 
@@ -16,10 +16,9 @@ import pytest
 from app.__main__ import main
 from app.cli.logs import OURS
 from tests.fault_server import FaultServer
+from tests.program import Program, run
 from tests.run_board import Board, served
 from tests.service_process import ROOT, RunningService, start_service
-
-LONGEST_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -57,29 +56,13 @@ class CommandLine:
         }
 
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
-        done = subprocess.run(
-            self.argv(*arguments),
-            env={name: value for name, value in {**self.environment, **environment}.items() if value},
-            cwd=self.home,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=LONGEST_S,
-            check=False,
-        )
+        env = {name: value for name, value in {**self.environment, **environment}.items() if value}
+        done = run(arguments, env, stdin=stdin, cwd=self.home)
         return Result(done.returncode, done.stdout, done.stderr)
 
-    def begin(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    def begin(self, *arguments: str, stdin: int = DEVNULL, code: str | None = None) -> Program:
         """The command, under way."""
-        return subprocess.Popen(
-            self.argv(*arguments),
-            env=self.environment,
-            cwd=self.home,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return Program(arguments, self.environment, code=code, cwd=self.home, streams=(stdin, PIPE, PIPE))
 
     @staticmethod
     def argv(*arguments: str) -> list[str]:

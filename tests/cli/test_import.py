@@ -172,7 +172,7 @@ def test_a_terminal_shows_a_bar(faulty: CommandLine, server: FaultServer, file: 
     """It is replaced as rows are done, and gone when the table comes; elsewhere each row is a line."""
     server.otherwise = creating
     server.script(Respond(400, {"message": "no such offer"}))
-    terminal = Terminal(faulty.argv("orgs", "import", str(file))[1:], faulty.environment)
+    terminal = Terminal(["orgs", "import", str(file)], faulty.environment)
 
     terminal.read_until(lambda: b"org_c@example.com" in terminal.seen)
 

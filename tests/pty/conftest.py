@@ -12,7 +12,7 @@ TOKEN = "token-of-the-terminal"
 
 @pytest.fixture
 def opened(board: Board, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Opens the program on a terminal: `program`, or else `python -m app`; without a config there is no file."""
+    """Opens the program on a terminal: `program` instead of it; without a config there is no file."""
     terminals: list[Terminal] = []
 
     def start(
@@ -22,7 +22,6 @@ def opened(board: Board, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         size: tuple[int, int] = (100, 30),
         **env: Any,
     ) -> Terminal:
-        argv = ["-m", "app", *arguments] if program is None else ["-c", program, *arguments]
         place = {
             "HOME": str(tmp_path),
             "RUNWARDEN_DATA_DIR": str(tmp_path / "data"),
@@ -33,7 +32,7 @@ def opened(board: Board, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         if config is not None:
             (tmp_path / "config.toml").write_text(config)
             place["RUNWARDEN_CONFIG"] = str(tmp_path / "config.toml")
-        terminal = Terminal(argv, {**place, **env}, size)
+        terminal = Terminal(arguments, {**place, **env}, size, code=program)
         terminals.append(terminal)
         return terminal
 

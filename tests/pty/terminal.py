@@ -6,16 +6,15 @@ import pty
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.program import Program
 from tests.pty.ansi import Screen
+from tests.service_process import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 120.0
 """For what is certain to come; only a fault waits so long."""
 CALM_S = 240.0
@@ -31,22 +30,22 @@ ASLEEP = frozenset("SZTtX")
 class Terminal:
     """Starts a program on a pseudo-terminal, types into it, and keeps all that it wrote."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], size: tuple[int, int] = (100, 30)) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        size: tuple[int, int] = (100, 30),
+        *,
+        code: str | None = None,
+    ) -> None:
         self.master, self.slave = pty.openpty()
         self._closed = False
         self.seen = b""
         self._screen, self._undrawn = Screen(*size), b""
         self._set_size(size)
         self.attributes_before = termios.tcgetattr(self.slave)
-        self.process = subprocess.Popen(
-            [sys.executable, *argv],
-            stdin=self.slave,
-            stdout=self.slave,
-            stderr=self.slave,
-            cwd=ROOT,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env},
-            start_new_session=True,
-        )
+        env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env}
+        self.process = Program(arguments, env, code=code, streams=[self.slave] * 3)
 
     @property
     def screen(self) -> Screen:
@@ -120,7 +119,7 @@ class Terminal:
                 raise AssertionError(f"does not end:\n{self.screen.text}")
         while self._read(0.05):
             pass
-        return self.process.returncode
+        return self.process.wait()
 
     def vanish(self) -> int:
         """The terminal goes, and no signal is sent for it; the exit status of the program that was on it."""

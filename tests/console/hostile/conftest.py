@@ -58,7 +58,7 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         }
         # Our own bell would be taken for a foreign one.
         (tmp_path / "config.toml").write_text(config)
-        terminal = Terminal([*(("-m", "app") if program is None else ("-c", program)), *arguments], env)
+        terminal = Terminal(arguments, env, code=program)
         opened.append(terminal)
         return terminal
 

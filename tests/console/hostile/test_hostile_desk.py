@@ -83,7 +83,7 @@ def _opened(board: Board, folder: Path) -> Terminal:
         "TERM": "foot",
         "TZ": "UTC",
     }
-    return Terminal(["-m", "app"], env, (140, 40))
+    return Terminal([], env, (140, 40))
 
 
 def _visit(terminal: Terminal, board: Board, folder: Path) -> None:

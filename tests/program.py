@@ -1,0 +1,168 @@
+"""`runwarden` in a process of its own that is forked: imported once for all of them, and run as a program is."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from io import TextIOWrapper
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, CompletedProcess, TimeoutExpired
+from typing import IO, Any, Final
+
+from app.__main__ import main
+from tests.service_process import FORKS, ROOT
+
+LONGEST_S: Final = 300.0
+
+
+class Descriptor:
+    """A file descriptor that goes along into a new process."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (DupFd(self.number),)
+
+
+def _received(sent: Any) -> Descriptor:
+    return Descriptor(sent.detach())
+
+
+class Program:
+    """A running process, as `subprocess.Popen` has it; `code` is run instead of the program, as by `python -c`."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        code: str | None = None,
+        cwd: Path = ROOT,
+        streams: Sequence[int] = (DEVNULL, PIPE, PIPE),
+    ) -> None:
+        self.stdin: IO[str] | None = None
+        self.stdout: IO[str] | None = None
+        self.stderr: IO[str] | None = None
+        self._to_close: list[int] = []
+        given = [Descriptor(self._opened(number, kind)) for number, kind in enumerate(streams)]
+        self._process = FORKS.Process(target=_run, args=(code, list(arguments), dict(env), cwd, given), daemon=True)
+        self._process.start()
+        for number in self._to_close:
+            os.close(number)
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    def _opened(self, number: int, kind: int) -> int:
+        """The new process's end of a stream."""
+        if kind >= 0:
+            return kind
+        if kind == DEVNULL:
+            theirs = os.open(os.devnull, os.O_RDWR)
+        else:
+            reading, writing = os.pipe()
+            theirs, ours = (reading, writing) if number == 0 else (writing, reading)
+            name, mode = (("stdin", "w"), ("stdout", "r"), ("stderr", "r"))[number]
+            setattr(self, name, os.fdopen(ours, mode, encoding="utf-8"))
+        self._to_close.append(theirs)
+        return theirs
+
+    @property
+    def returncode(self) -> int | None:
+        """Negative: the signal that ended it; None: it runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end.
+
+        Raises:
+            TimeoutExpired: It goes on.
+        """
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise TimeoutExpired("runwarden", timeout or 0)
+        return self.returncode
+
+    def communicate(self, stdin: str = "", timeout: float | None = None) -> tuple[str, str]:
+        """What it prints until it ends."""
+        with ThreadPoolExecutor(3) as threads:
+            written = threads.submit(self._write, stdin)
+            read = [threads.submit(stream.read) if stream else None for stream in (self.stdout, self.stderr)]
+            try:
+                out, err = (each.result(timeout) if each else "" for each in read)
+                written.result(timeout)
+            except TimeoutError:
+                self.kill()
+                raise
+        self.wait(timeout)
+        self.close()
+        return out, err
+
+    def _write(self, text: str) -> None:
+        # It may end before it has read all.
+        with suppress(BrokenPipeError):
+            if self.stdin is not None:
+                with self.stdin:
+                    self.stdin.write(text)
+
+    def close(self) -> None:
+        """Close the pipes."""
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def run(arguments: Sequence[str], env: Mapping[str, str], *, stdin: str, cwd: Path) -> CompletedProcess[str]:
+    """Run the program to its end."""
+    program = Program(arguments, env, cwd=cwd, streams=(PIPE, PIPE, PIPE))
+    out, err = program.communicate(stdin, LONGEST_S)
+    return CompletedProcess(list(arguments), program.wait(), out, err)
+
+
+def _run(
+    code: str | None, arguments: list[str], environment: dict[str, str], cwd: Path, streams: list[Descriptor]
+) -> None:
+    """Become the program, in a session of its own."""
+    os.setsid()
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    for number, stream in enumerate(streams):
+        os.dup2(stream.number, number)
+    for each in {stream.number for stream in streams}:
+        os.close(each)
+    sys.__stdin__ = sys.stdin = _stream(0, "r", "surrogateescape")  # type: ignore[misc] — as an interpreter's start
+    sys.__stdout__ = sys.stdout = _stream(1, "w", "surrogateescape")  # type: ignore[misc] — as above
+    sys.__stderr__ = sys.stderr = _stream(2, "w", "backslashreplace")  # type: ignore[misc] — as above
+    sys.argv = ["-c" if code else "app/__main__.py", *arguments]
+    try:
+        if code is None:
+            sys.exit(main())
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def _stream(number: int, mode: str, errors: str) -> TextIOWrapper:
+    raw = open(number, f"{mode}b")  # noqa: SIM115 — the process's own
+    return TextIOWrapper(raw, "utf-8", errors, newline="\n", line_buffering=number == 2 or raw.isatty())
