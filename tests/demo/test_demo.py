@@ -21,17 +21,28 @@ from app.automations.by_hand import hand_over, process_of
 from app.config import Profile, Settings
 from app.demo import program_here, run_demo
 from storage.state import AT_WORK
+from tests.cli.conftest import Inside
+from tests.program import Program, run
 from tests.service.conftest import BARE
 from tests.waiting import eventually
 
 PATIENCE_S = 120.0
 
 
+EXECUTES_NOTHING = """
+import sys, app.demo
+async def nothing(engine): pass
+app.demo.execute = nothing
+from app.__main__ import main
+sys.exit(main())
+"""
+
+
 @dataclass
 class Demo:
     """A running `runwarden demo --no-console`."""
 
-    process: subprocess.Popen[str]
+    process: Program | subprocess.Popen[str]
     told: dict[str, Any]
 
     def get(self, path: str, **query: str) -> httpx.Response:
@@ -51,21 +62,31 @@ class Demo:
         return True
 
 
-def begun(folder: Path, *options: str, cwd: Path | None = None) -> Demo:
-    argv = [sys.executable, "-P", "-m", "app", "demo", "--no-console", *options]
-    env = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
-    process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def begun(process: Program | subprocess.Popen[str]) -> Demo:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate()[1]
     return Demo(process, json.loads(line))
 
 
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
+
+
+def printed(config: Path, *arguments: str) -> Any:
+    """What a command said, as JSON."""
+    done = run(("--config", str(config), *arguments, "--json"), os.environ, stdin="", cwd=config.parent)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    demo = begun(tmp_path_factory.mktemp("demo"))
+    folder = tmp_path_factory.mktemp("demo")
+    options = ("--keep", "--folder", str(folder / "kept demo"))
+    demo = begun(Program(("demo", "--no-console", *options), environment(folder)))
     yield demo
-    demo.end(signal.SIGKILL)
+    demo.process.kill()
 
 
 def test_the_first_line_tells_a_script_all_it_needs(demo: Demo) -> None:
@@ -97,9 +118,8 @@ def test_what_a_run_did_can_be_read_at_once(demo: Demo) -> None:
     runs = demo.get("/external/runs", page_size="100").json()["runs"]
     two_turns = [run["run_id"] for run in runs if run["branch_name"] == "fix/login-timeout"][-1]
 
-    def told(*arguments: str) -> Any:
-        argv = [sys.executable, "-P", "-m", "app", "--config", str(config), "runs", *arguments, two_turns, "--json"]
-        return json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+    def told(view: str, *options: str) -> Any:
+        return printed(config, "runs", view, two_turns, *options)
 
     assert told("diff", "--turn", "2")["base_name"] == "its first parent"
     assert told("diff")["base_name"] == "merge base with main"
@@ -112,45 +132,71 @@ def test_an_invitation_lies_in_the_outbox(demo: Demo) -> None:
     assert "ada@newcustomer.example" in mail.read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_all_it_started(number: signal.Signals, tmp_path: Path) -> None:
-    """Begun where modules have our names, it executes none of them; afterwards nothing answers and nothing lies about.
+def test_what_is_kept_can_be_taken_up_again(demo: Demo) -> None:
+    """The last words name two commands that work as they stand; the first ones name one for another terminal.
 
-    A folder that was there before is there, empty as it was.
+    Ended by Ctrl+C; it is the last that is asked of this demo.
     """
-    project, mine = tmp_path / "project", tmp_path / "mine"
+    config = Path(demo.told["data_dir"]).parent / "config.toml"
+    said = demo.end(signal.SIGINT)
+    serve, look = (shlex.split(line.partition(": ")[2])[1:] for line in said.splitlines()[-2:])
+    assert demo.process.wait() == 0
+    assert f"runwarden --config {shlex.quote(str(config))} runs list" in said.partition("Everything")[0]
+
+    service = Program(serve, os.environ)
+    try:
+        assert service.stdout is not None
+        assert json.loads(service.stdout.readline())["base_url"] == demo.told["base_url"]
+        seen = run(look, os.environ, stdin="", cwd=config.parent).stdout
+    finally:
+        service.terminate()
+        service.communicate()
+    assert "live" in seen
+    assert "fix/login-timeout" in seen
+
+
+def test_a_signal_ends_it_and_all_it_started(tmp_path: Path) -> None:
+    """Begun where modules have our names, it executes none of them; then nothing answers, and nothing lies about."""
+    project = tmp_path / "project"
     (project / "service").mkdir(parents=True)
-    mine.mkdir()
     for name in ("service/__init__.py", "json.py", "app.py"):
         (project / name).write_text("raise SystemExit('somebody else')")
-    demo = begun(tmp_path, *(("--folder", str(mine)) if number == signal.SIGINT else ()), cwd=project)
+    argv, pipe = [sys.executable, "-P", "-m", "app", "demo", "--no-console"], subprocess.PIPE
+    env = environment(tmp_path)
+    demo = begun(subprocess.Popen(argv, env=env, cwd=project, stdout=pipe, stderr=pipe, text=True))
     answered = demo.is_answering()
-    errors = demo.end(number)
+    errors = demo.end()
 
     assert (answered, demo.process.returncode) == (True, 0), errors
     assert not demo.is_answering()
-    assert [*tmp_path.glob("runwarden-demo-*"), *mine.iterdir()] == []
+    assert list(tmp_path.glob("runwarden-demo-*")) == []
 
 
 def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
     """Even kill -9 leaves no service behind."""
-    demo = begun(tmp_path)
+    demo = begun(Program(("demo", "--no-console"), environment(tmp_path), code=EXECUTES_NOTHING))
+    assert demo.is_answering()
     demo.end(signal.SIGKILL)
 
     eventually(lambda: not demo.is_answering(), "the service has ended")
 
 
 def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None:
-    """Killed from outside, it is missed at once: the demo says so, takes the rest down, and does not claim success."""
-    demo = begun(tmp_path)
+    """Killed from outside, it is missed at once: the demo says so, takes the rest down, and does not claim success.
+
+    A folder that was there before is there, empty as it was.
+    """
+    options = ("--folder", str(mine := tmp_path / "mine"))
+    mine.mkdir()
+    demo = begun(Program(("demo", "--no-console", *options), environment(tmp_path), code=EXECUTES_NOTHING))
     (service,) = children(demo.process.pid)
     os.kill(service, signal.SIGKILL)
     _, errors = demo.process.communicate(timeout=PATIENCE_S)
 
-    assert demo.process.returncode == 2
+    assert demo.process.wait() == 2
     assert "The demo's service ended by itself, with status -9. Its last words stand above." in errors
     assert " INFO service." in errors
-    assert list(tmp_path.glob("runwarden-demo-*")) == []
+    assert list(mine.iterdir()) == []
 
 
 def test_a_service_that_cannot_start_is_quoted(tmp_path: Path) -> None:
@@ -158,37 +204,11 @@ def test_a_service_that_cannot_start_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nif 'serve' in sys.orig_argv:\n    sys.exit('first line\\nno such \\x1b[31mtable')"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "app", "demo", "--no-console", "--folder", str(tmp_path / "demo")],
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = Inside(tmp_path)("demo", "--no-console", "--folder", str(tmp_path / "demo"), PYTHONPATH=str(tmp_path))
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "first line\nno such ␛[31mtable\n" in done.stderr
-    assert "The demo's service ended with status 1 before it was ready. Its last words stand above." in done.stderr
-
-
-def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
-    """The last words name two commands that work as they stand; the first ones name one for another terminal."""
-    kept = tmp_path / "kept demo"
-    demo = begun(tmp_path, "--keep", "--folder", str(kept))
-    said = demo.end()
-    serve, look = (shlex.split(line.partition(": ")[2])[1:] for line in said.splitlines()[-2:])
-    assert f"runwarden --config {shlex.quote(str(kept / 'config.toml'))} runs list" in said.partition("Everything")[0]
-
-    service = subprocess.Popen([sys.executable, "-m", "app", *serve], stdout=subprocess.PIPE, text=True)
-    try:
-        assert service.stdout is not None
-        assert json.loads(service.stdout.readline())["base_url"] == demo.told["base_url"]
-        seen = subprocess.run([sys.executable, "-m", "app", *look], check=True, capture_output=True, text=True).stdout
-    finally:
-        service.terminate()
-        service.wait(PATIENCE_S)
-    assert "live" in seen
-    assert "fix/login-timeout" in seen
+    assert (done.code, done.out) == (2, "")
+    assert "first line\nno such ␛[31mtable\n" in done.err
+    assert "The demo's service ended with status 1 before it was ready. Its last words stand above." in done.err
 
 
 def test_the_program_is_named_as_this_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +235,7 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     folder, seen = tmp_path / "kept", list[set[str]]()
 
     def told(*arguments: str) -> Any:
-        argv = [sys.executable, "-P", "-m", "app", "--config", str(folder / "config.toml"), *arguments, "--json"]
-        return json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+        return printed(folder / "config.toml", *arguments)
 
     def show(settings: Settings, profile: Profile) -> int:
         runs = told("runs", "list", "--limit", "2000")["runs"]
@@ -249,15 +268,10 @@ def test_a_folder_that_cannot_be_made_is_told_with_its_cure(tmp_path: Path) -> N
     """No traceback: exit code 2, what is wrong, and the option that helps."""
     (tmp_path / "file").touch()
 
-    done = subprocess.run(
-        [sys.executable, "-m", "app", "demo", "--no-console", "--folder", str(tmp_path / "file" / "demo")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = Inside(tmp_path)("demo", "--no-console", "--folder", str(tmp_path / "file" / "demo"))
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "cannot be made: Not a directory. Name a folder with --folder." in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert "cannot be made: Not a directory. Name a folder with --folder." in done.err
 
 
 def active(demo: Demo) -> bool:

@@ -1,14 +1,19 @@
 """The screen that was painted last, shown at once by the next start."""
 
 import re
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.console.scenes import a_day
 from tests.pty.ansi import Screen
+from tests.pty.conftest import TOKEN
 from tests.pty.terminal import Terminal
+from tests.run_board import Board, served
 
 Opened = Callable[..., Terminal]
 ENTER = b"\x1b[?1049h"
@@ -27,23 +32,66 @@ from app.__main__ import main
 NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 for number in NUMBERS:
     signal.signal(number, print)
-main()
+code = main()
 print("handlers:", "as before" if {signal.getsignal(number) for number in NUMBERS} == {print} else "lost")
+sys.exit(code)
 """
 """Has handlers of its own for the signals that the first frame listens to."""
 
 
-QUIET = "[notify]\non = []\n"
-"""A toast would lie over the rows."""
+SIZES = (80, 24), (140, 40)
 
 
-def left(opened: Opened, *shown: str, **options: object) -> Terminal:
-    """A console that was opened, and left by its key once it shows this as well."""
-    console = opened(**options)
-    console.shows("complete", "? help", "fix/login-timeout", *shown)
-    console.type("q")
-    console.end()
-    return console
+@pytest.fixture(scope="module")
+def board() -> Iterator[Board]:
+    """A service with a day's runs, for all of these starts."""
+    with served(Board()) as board:
+        a_day(board)
+        yield board
+
+
+@pytest.fixture(scope="module")
+def home(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a console was opened in two sizes, and left by its key."""
+    home = tmp_path_factory.mktemp("home")
+    for size in SIZES:
+        console = opened_in(home, board, size=size)
+        # What comes after the rows moves them: the counts, the flags of stuck runs, and the pane with its last line.
+        shown = ("52", "working !", "unobserved", *(["On this branch"] if size[0] > 120 else []))
+        console.shows("complete", "? help", "fix/login-timeout", *shown)
+        console.type("q")
+        assert console.end() == 0
+        console.close()
+    shutil.copytree(home / "data", home / "left")
+    return home
+
+
+@pytest.fixture
+def again(board: Board, home: Path) -> Iterator[Opened]:
+    """Opens a console there; each test finds the frames of the first ones."""
+    terminals: list[Terminal] = []
+
+    def start(**options: Any) -> Terminal:
+        terminals.append(opened_in(home, board, **options))
+        return terminals[-1]
+
+    yield start
+    for terminal in terminals:
+        terminal.close()
+    shutil.rmtree(home / "data")
+    shutil.copytree(home / "left", home / "data")
+
+
+def opened_in(
+    home: Path, board: Board, *, config: str = "[notify]\non = []\n", program: str | None = None, **env: Any
+) -> Terminal:
+    """Opens the program; a toast would lie over the rows."""
+    size = env.pop("size", SIZES[0])
+    (home / "config.toml").write_text(config)
+    places = {"HOME": home, "RUNWARDEN_DATA_DIR": home / "data", "RUNWARDEN_CONFIG": home / "config.toml"}
+    given = {name: str(path) for name, path in places.items()}
+    service = {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_TOKEN": TOKEN, "TZ": "UTC"}
+    return Terminal((), {**given, **service, **env}, size, code=program)
 
 
 def first_frame(console: Terminal) -> str:
@@ -54,17 +102,13 @@ def first_frame(console: Terminal) -> str:
     return "\n".join(screen.lines)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_it_is_the_screen_that_was_painted_last(opened: Opened, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_it_is_the_screen_that_was_painted_last(again: Opened, size: tuple[int, int]) -> None:
     """Every row stands where the console paints it again; the first line says how old it is, never that it is live."""
-    # What comes after the rows moves them: the counts, the flags of stuck runs, and the pane with its last line.
-    left(
-        opened, "52", "working !", "unobserved", *(["On this branch"] if size[0] > 120 else []), size=size, config=QUIET
-    )
-    again = opened(size=size, config=QUIET)
-    again.shows("? help")
-    again.wrote(ENTER, times=2)
-    first, *rows = first_frame(again).split("\n")
+    console = again(size=size)
+    console.shows("? help")
+    console.wrote(ENTER, times=2)
+    first, *rows = first_frame(console).split("\n")
 
     assert re.fullmatch(r" runwarden  environment   ◌ as of \d\d:\d\d:\d\d · opening *", first)
     shown = {number: row for number, row in enumerate(rows, 1) if "acme/" in row}
@@ -73,7 +117,9 @@ def test_it_is_the_screen_that_was_painted_last(opened: Opened, size: tuple[int,
         # Ages and durations move on, even past midnight.
         place = slice(row.index("acme/"), row.index("acme/") + 30)
 
-        again.read_until(lambda number=number, row=row, place=place: again.screen.lines[number][place] == row[place])
+        console.read_until(
+            lambda number=number, row=row, place=place: console.screen.lines[number][place] == row[place]
+        )
 
 
 def test_a_console_that_is_killed_leaves_one_too(opened: Opened, tmp_path: Path) -> None:
@@ -89,75 +135,55 @@ def test_a_console_that_is_killed_leaves_one_too(opened: Opened, tmp_path: Path)
     assert "fix/login-timeout" in first_frame(again)
 
 
-def test_keys_typed_at_it_count_and_leave_no_trace(opened: Opened) -> None:
-    """They wait to be read; the terminal does not echo them over the rows."""
-    left(opened)
-    again = opened()
-    again.read_until(lambda: "fix/login-timeout" in again.screen.text)
-    again.type("?")
-    again.shows("On this screen")
-    again.type("qq")
-
-    assert again.end() == 0
-    assert again.attributes == again.attributes_before
-
-
 @pytest.mark.parametrize("starts", [0, 1, 2])
-def test_what_is_typed_while_the_console_opens_is_answered_in_order(opened: Opened, starts: int) -> None:
-    """Also before its first frame, and keys that need the engine: to another tab, its help, and out of both."""
-    left(opened)
-    again = opened()
-    again.wrote(ENTER, times=starts)
-    again.type("4?")
-    again.shows("Insights", "On this screen")
-    again.type("qq")
+def test_what_is_typed_while_the_console_opens_is_answered_in_order(again: Opened, starts: int) -> None:
+    """Also at the first frame, without an echo over it, and keys that need the engine: a tab, its help, out of both."""
+    console = again()
+    console.wrote(ENTER, times=starts)
+    console.type("4?")
+    console.shows("Insights", "On this screen")
+    console.type("qq")
 
-    assert again.end() == 0
+    assert console.end() == 0
+    assert console.attributes == console.attributes_before
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_takes_it_down(opened: Opened, number: signal.Signals) -> None:
+def test_a_signal_takes_it_down(again: Opened) -> None:
     """Only Python itself listens so early: the screen is given back all the same."""
-    left(opened)
-    again = opened(program=LOADING)
-    again.shows("opening")
-    again.process.send_signal(number)
+    console = again(program=LOADING)
+    console.shows("opening")
+    console.process.send_signal(signal.SIGHUP)
 
-    assert again.end() == 128 + number
-    assert again.seen.endswith(b"\x1b[?25h\x1b[?1049l")
-    assert again.attributes == again.attributes_before
+    assert console.end() == 128 + signal.SIGHUP
+    assert console.seen.endswith(b"\x1b[?25h\x1b[?1049l")
+    assert console.attributes == console.attributes_before
 
 
-def test_a_configuration_that_breaks_takes_it_down(opened: Opened) -> None:
-    """The error stands on the shell's screen, not on a frame of better days."""
-    left(opened)
-    broken = opened(config="[console]\nmouse = 7\n")
+def test_a_configuration_that_breaks_takes_it_down(again: Opened) -> None:
+    """The error stands on the shell's screen, not on a frame of better days; signals are the caller's again."""
+    broken = again(config="[console]\nmouse = 7\n", program=CALLER)
 
     assert broken.end() == 2
     assert ENTER not in broken.seen
     assert b"config.toml:2" in broken.seen  # not the screen: a long temporary folder goes beyond its edge
+    assert b"handlers: as before" in broken.seen
 
 
-@pytest.mark.parametrize("config", ["", "[console]\nmouse = 7\n"])
-def test_signals_are_given_back_to_the_caller(opened: Opened, config: str) -> None:
-    """Whether the console was shown or its configuration could not be read."""
-    caller = opened(program=CALLER, config=config)
-    if not config:
-        caller.shows("? help")
-        caller.type("q")
+def test_signals_are_given_back_to_the_caller(again: Opened) -> None:
+    """Once the console was left."""
+    caller = again(program=CALLER)
+    caller.shows("? help")
+    caller.type("q")
     caller.wrote(b"handlers: ")
-    caller.end()
 
+    assert caller.end() == 0
     assert b"handlers: as before" in caller.seen
 
 
-def test_another_terminal_or_profile_shows_none(opened: Opened) -> None:
+@pytest.mark.parametrize("other", [{"TERM": "screen-256color"}, {"RUNWARDEN_PROFILE": "environment"}])
+def test_another_terminal_or_profile_shows_none(again: Opened, other: dict[str, str]) -> None:
     """A frame belongs to one kind of terminal, and to what the environment asks for."""
-    left(opened)
-    for other in ({"TERM": "screen-256color"}, {"RUNWARDEN_PROFILE": "environment"}):
-        console = opened(**other)
-        console.shows("? help", "fix/login-timeout")
+    console = again(**other)
+    console.shows("? help", "fix/login-timeout")
 
-        assert console.seen.count(ENTER) == 1
-        console.type("q")
-        console.end()
+    assert console.seen.count(ENTER) == 1
