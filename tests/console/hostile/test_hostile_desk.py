@@ -54,7 +54,8 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
         # A multiplexer's own notifications are none.
         for name in ("TMUX", "STY"):
             patch.delenv(name, raising=False)
-        hostile_board(board, list(SEQUENCES))
+        # Megabytes are test_hostile_bytes' subject.
+        hostile_board(board, [text[:50_000] for text in SEQUENCES])
         for number, alert in enumerate(ALERTS):
             repository = {"platform": "github", "data": {"owner": alert, "repo": alert}}
             board.put(f"{alert}{number}", "working", created=598.0, branch_name=alert, repository=repository)
