@@ -8,6 +8,8 @@ from itertools import pairwise, takewhile
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from app.automations.occurrences import LOOK_BACK, Anchor, due
 from app.rules.fire_times import fire_times
 from app.rules.rule import DoNotify, OnSchedule, Rule
@@ -133,10 +135,11 @@ def cases(number: int) -> Iterator[tuple[str, tuple[int, int, int], Fields]]:
         yield zone, start, schedule(dice, date(*start))
 
 
-def test_a_schedule_comes_when_the_clock_on_the_wall_says_so() -> None:
+@pytest.mark.parametrize("number", [400, pytest.param(4_000, marks=pytest.mark.campaign)])
+def test_a_schedule_comes_when_the_clock_on_the_wall_says_so(number: int) -> None:
     """Over gaps, folds, half hours, leap days, a day that was left out, and from any moment in between."""
     dice = random.Random(12)
-    for zone, start, fields in cases(4_000):
+    for zone, start, fields in cases(number):
         oracle = sorted(expected(fields, zone, start))
         after = datetime(*start, tzinfo=UTC) + dice.randrange(2 * 86_400) * timedelta(seconds=1)
         until = datetime(*start, tzinfo=UTC) + timedelta(days=DAYS - 1)
@@ -145,10 +148,11 @@ def test_a_schedule_comes_when_the_clock_on_the_wall_says_so() -> None:
         assert found == [at for at in oracle if after < at < until], (fields.cron, zone, start, after)
 
 
-def test_each_time_is_decided_on_once_however_the_clock_jumps() -> None:
+@pytest.mark.parametrize("number", [100, pytest.param(1_000, marks=pytest.mark.campaign)])
+def test_each_time_is_decided_on_once_however_the_clock_jumps(number: int) -> None:
     """Suspended for days, set back and forth, polled late: never twice, never early, the newest, and none uncounted."""
     dice = random.Random(13)
-    for zone, start, fields in cases(1_000):
+    for zone, start, fields in cases(number):
         oracle = sorted(expected(fields, zone, start))
         catch_up = dice.choice((MINUTE, timedelta(hours=1), timedelta(days=3)))
         rule = Rule("r", OnSchedule(fields.cron, zone), DoNotify("default"), catch_up=catch_up)

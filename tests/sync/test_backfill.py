@@ -261,7 +261,7 @@ asyncio.run(main())
 
 async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) -> None:
     """After kill -9 in the middle only what was on its way into the cache is asked for again."""
-    ended(peer, 12_000)
+    ended(peer, 6_000)
     peer.latency_s = 0.02
     unbroken = await requests_without_a_kill(Desk(peer, desk.folder / "unbroken"))
     asked_before = len(peer.log)
@@ -273,7 +273,7 @@ async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) ->
         "RUNWARDEN_DATA_DIR": str(desk.folder / "data"),
     }
     process = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", KILLED], env=environment)
-    await until(lambda: len(peer.log) >= asked_before + 80)
+    await until(lambda: len(peer.log) >= asked_before + 40)
     process.send_signal(signal.SIGKILL)
     process.wait()
     first = peer.asked()
@@ -282,8 +282,8 @@ async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) ->
         await engine.runs.refresh()
         assert await engine.backfill.run()
 
-        assert 1_000 < before < 12_000
-        assert await held(engine) == 12_000
+        assert 1_000 < before < 6_000
+        assert await held(engine) == 6_000
     on_their_way = UNSTORED + PARALLEL
     # The windows are cut elsewhere the second time: each may end with a page that is not full, and one more refresh.
     assert first + peer.asked() <= unbroken + on_their_way + PARALLEL + 4

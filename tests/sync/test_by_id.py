@@ -10,7 +10,7 @@ from tests.sync.peer import SECOND, Answer, Archive
 HOUR = timedelta(hours=1)
 
 
-def _with_history(desk: Desk, count: int = 3_000) -> str:
+def _with_history(desk: Desk, count: int = 1_300) -> str:
     """A run older than what a first poll reads; its id."""
     desk.peer.put("run_ancient", created=desk.peer.now - 20 * HOUR, updated=desk.peer.now - 19 * HOUR)
     desk.peer.fill(count, until=desk.peer.now - HOUR, every=10 * SECOND)
@@ -36,7 +36,7 @@ def test_a_run_that_is_not_here_is_fetched(desk: Desk) -> None:
 
 def test_the_cache_alone_asks_nothing(desk: Desk) -> None:
     """`--cached` says that the run is not here, and how to ask."""
-    run_id = _with_history(desk, 1_200)
+    run_id = _with_history(desk)
     desk.peer.asked()
     result = desk.run("runs", "show", run_id, "--cached", "--json")
 
@@ -59,9 +59,9 @@ def test_what_was_searched_once_is_not_searched_again(desk: Desk) -> None:
 
 def test_a_failure_on_the_way_keeps_what_came(desk: Desk) -> None:
     """The next one goes on from there."""
-    run_id = _with_history(desk, 5_000)
+    run_id = _with_history(desk, 4_000)
     before = len(desk.held())
-    desk.peer.before(30, lambda: Answer(500, {"message": "Out of order."}))
+    desk.peer.before(25, lambda: Answer(500, {"message": "Out of order."}))
     result = desk.run("runs", "show", run_id, "--json")
     kept = len(desk.held())
 
@@ -72,10 +72,10 @@ def test_a_failure_on_the_way_keeps_what_came(desk: Desk) -> None:
 
 def test_ctrl_c_keeps_what_came(desk: Desk) -> None:
     """Exit code 130; what was fetched until then is here."""
-    run_id = _with_history(desk, 5_000)
+    run_id = _with_history(desk, 4_000)
     before = len(desk.held())
     command = CommandLine(desk.folder, desk.peer.base_url, "test-token")
-    desk.peer.before(30, lambda: process.send_signal(signal.SIGINT))
+    desk.peer.before(25, lambda: process.send_signal(signal.SIGINT))
     process = command.begin("runs", "show", run_id, "--json")
     process.communicate(timeout=60)
 
@@ -85,7 +85,7 @@ def test_ctrl_c_keeps_what_came(desk: Desk) -> None:
 
 def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> None:
     """What no answer confirmed is not passed off as live."""
-    desk.peer.archive = Archive(range(5_000), newest=desk.peer.now - 2 * HOUR)
+    desk.peer.archive = Archive(range(1_500), newest=desk.peer.now - 2 * HOUR)
     desk.peer.put("run_old", "working", created=desk.peer.now - 5 * HOUR, created_at="yesterday")
     desk.run("runs", "list", "--all")
     del desk.peer.runs["run_old"]
