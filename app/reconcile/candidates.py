@@ -38,8 +38,8 @@ class Candidate:
     """Its next turn was seen to begin around the send. False: only its last change is known."""
     is_marked: bool = False
     """It shows the action's own id, which nothing else was given."""
-    has_metadata: bool = False
-    """It shows the metadata that was sent, which others may have sent too."""
+    has_metadata: bool | None = None
+    """Whether it shows the metadata that was sent, which others may have sent too. None: it shows none."""
 
     @property
     def evidence(self) -> str:
@@ -50,8 +50,8 @@ class Candidate:
         else:
             seconds = self.after.total_seconds()
             when = f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
-        mark = "carries this action's id" if self.is_marked else "same metadata" if self.has_metadata else ""
-        return ", ".join(filter(None, (when, mark)))
+        shown = {True: "same metadata", False: "other metadata than was sent", None: ""}[self.has_metadata]
+        return ", ".join(filter(None, (when, "carries this action's id" if self.is_marked else shown)))
 
     @property
     def line(self) -> str:
@@ -155,13 +155,13 @@ class Send:
 
     def _marked(self, found: Candidate) -> Candidate:
         run, mark = found.run, self.action.action_id
-        shown = _metadata(run)
+        shown, sent = _metadata(run), self.request.metadata
         is_sent = mark in self.action.body_json
         in_branch = not found.is_turn and mark in run.branch_name
         return replace(
             found,
             is_marked=is_sent and (in_branch or mark in json.dumps(shown)),
-            has_metadata=bool(shown) and shown == self.request.metadata,
+            has_metadata=sent.items() <= shown.items() if sent and isinstance(shown, dict) and shown else None,
         )
 
     def ranked(self, found: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
@@ -175,7 +175,7 @@ class Send:
             return (
                 not candidate.is_marked,
                 turn if candidate.is_turn else 1,
-                not candidate.has_metadata,
+                {True: 0, None: 1, False: 2}[candidate.has_metadata],
                 after is not None and self.clock.is_known and after < -EXACT,
                 seen,
                 abs(after) if after is not None else FAR,

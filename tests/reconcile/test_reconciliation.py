@@ -248,6 +248,8 @@ async def test_only_the_actions_own_id_makes_it_certain(
 
     assert (found.candidates[0].run.run_id, found.certain) == (made.run_id, is_certain)
     assert {candidate.run.run_id for candidate in found.candidates[1:]} <= {"run_theirs"}
+    for theirs in found.candidates[1:]:
+        assert ("other metadata than was sent" in theirs.evidence) == bool(request_.metadata)
 
 
 async def test_a_key_sends_a_request_with_a_mark_once(peer: Peer, tmp_path: Path) -> None:
