@@ -81,6 +81,16 @@ async def test_what_reads_for_a_screen_ends_before_the_screen_goes(staged: Stage
         assert isinstance(scene.app.screen, RunsScreen)
 
 
+async def test_a_toast_over_a_form_leaves_the_header_free(staged: Staged) -> None:
+    """Where the form leaves room above it."""
+    async with staged((120, 40), toasts=True) as scene:
+        header = scene.lines[0]
+        await scene.press("n")
+        scene.app.notify("It was not done.\n" * 3, timeout=1000)
+        await scene.shows("It was not done.")
+        assert scene.lines[0] == header
+
+
 async def test_sixteen_colours_have_a_theme_of_their_own(
     board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
