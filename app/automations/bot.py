@@ -281,7 +281,7 @@ def dispatcher_of(
     """What tells people of an engine's profile, as these settings have it."""
     notify, name = settings.notify, engine.profile.name
     reader = NewsReader(engine.cache, engine.ledger, incidents_of(settings, engine), notify, name)
-    return Dispatcher(state, engine.cache, reader, notify, name, engine.clock, say, heard)
+    return Dispatcher(state, engine.cache, reader, notify, name, engine.clock, say, heard, engine.settings.command_line)
 
 
 def incidents_of(settings: Settings, engine: Engine) -> IncidentReader:

@@ -1,6 +1,7 @@
 """What may be in an inbox: failures, stuck runs and all else that waits, by cause, whatever a person has dealt with."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -150,7 +151,7 @@ class Causes:
                 # Not the last line: each time that is passed over while it is paused is one, and is no news.
                 last = next(iter(await state.journal(rule.name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
                 at = held.since if last is None else last.decided_at
-                title, cure = f"{rule.name} is paused: {held.paused}", f"automations resume '{rule.name}'"
+                title, cure = f"{rule.name} is paused: {held.paused}", f"automations resume {shlex.quote(rule.name)}"
                 found.append(_single("paused", f"paused:{rule.name}", title, at, rule.name, cure))
         names = {rule.name for rule in rules if rule.is_on}
         for newest, count in await state.limited(now - LOOK_BACK):
@@ -159,7 +160,7 @@ class Causes:
                     f"{newest.rule} reached its limit, {count:,} times: {newest.reason}",
                     f"limited:{newest.rule}",
                 )
-                cure = f"automations log '{newest.rule}'"
+                cure = f"automations log {shlex.quote(newest.rule)}"
                 entries = [InboxEntry(number, newest.decided_at)]
                 found.append(Cause(number, "limited", _always(title), entries, cure, newest.rule))
         if names:
@@ -179,7 +180,7 @@ class Causes:
             each, key = list(group), f"undelivered:{route}"
             entries = [InboxEntry(key, one.made_at) for one in each]
             title = _undelivered(route, max(each, key=lambda one: one.made_at).message.title)
-            found.append(Cause(key, "undelivered", title, entries, f"notify test {route}", route))
+            found.append(Cause(key, "undelivered", title, entries, f"notify test {shlex.quote(route)}", route))
         return found
 
 

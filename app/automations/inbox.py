@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Self
 
 from app.automations.causes import Cause, Causes
@@ -17,6 +17,7 @@ MOST_ENTRIES: Final = 50
 _LONGEST_CURE: Final = 1000
 """A command that was cut off cannot be pasted, and paths are long."""
 _LONGEST: Final = 200
+_DAY: Final = timedelta(days=1)
 _NO_MARK: Final = Mark()
 
 
@@ -132,6 +133,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         group=cause.group,
         entries=tuple(entries[:MOST_ENTRIES]),
         newest=tuple(newest.values()),
+        is_old=now - entries[0].at > _DAY,
         back=_back([mark for _, own in held for mark in own], now),
     )
 

@@ -25,16 +25,18 @@ OFF: Final = "The channels of [notify] are off: set notify.desktop or notify.com
 Say = Callable[..., None]
 
 
-async def send(notify: NotifySettings, delivery: Delivery, profile: str, env: Mapping[str, str]) -> str | None:
+async def send(
+    notify: NotifySettings, delivery: Delivery, profile: str, env: Mapping[str, str], command_line: str = "runwarden"
+) -> str | None:
     """Send a message over all channels of its route. Returns what went wrong, with the cure, or None."""
     route = notify.route(delivery.message.route)
     if not (route.desktop or route.command or route.urls_env or route.urls_file):
         return OFF
     own = replace(notify, bell=False, desktop=route.desktop, command=route.command)
     channels = Channels(own, profile, env, ring_bell=lambda: None, write=lambda _: None)
-    troubles = [*await channels.deliver([notification(delivery, route, profile)])]
+    troubles = [*await channels.deliver([notification(delivery, route, profile, command_line)])]
     if route.urls_env or route.urls_file:
-        title, body = rendered(delivery, route, profile, route.markup)
+        title, body = rendered(delivery, route, profile, route.markup, command_line)
         trouble = await relayed(route, title, body, delivery.message.level, env)
         troubles += [trouble] if trouble is not None else []
     return "; ".join(troubles) or None
@@ -50,6 +52,7 @@ class Postman:
     clock: Callable[[], datetime]
     say: Say
     """Writes one line of the log."""
+    command_line: str = "runwarden"
 
     async def deliver(self) -> None:
         """Deliver what is due; one route does not wait for another.
@@ -72,7 +75,7 @@ class Postman:
             if now - delivery.made_at > self.notify.route(delivery.message.route).give_up:
                 await self._settle(delivery, "expired", "it was too old to be sent")
             elif await self.state.claim_delivery(delivery, now + CLAIMED_FOR):
-                trouble = await send(self.notify, delivery, self.profile, os.environ)
+                trouble = await send(self.notify, delivery, self.profile, os.environ, self.command_line)
                 await self._settled(delivery, trouble)
 
     async def _settled(self, delivery: Delivery, trouble: str | None) -> None:

@@ -30,6 +30,8 @@ class Dispatcher:
     say: Say
     heard: Callable[[Sequence[StatusChange]], None] = lambda _: None
     """Is given the changes of status, without those before the first look."""
+    command_line: str = "runwarden"
+    """Begins the commands that messages quote."""
     _since: datetime | None = None
     """When what `[notify] on` asks for was first seen as it is."""
     _unrouted: set[str] = field(default_factory=set)
@@ -38,7 +40,7 @@ class Dispatcher:
     @property
     def postman(self) -> Postman:
         """Delivers what the looks made."""
-        return Postman(self.state, self.notify, self.profile, self.clock, self.say)
+        return Postman(self.state, self.notify, self.profile, self.clock, self.say, self.command_line)
 
     async def look(self, *, at_once: bool = False) -> bool:
         """Make the messages that are due; at once: without waiting for more of the same. Whether there are any.
@@ -53,7 +55,9 @@ class Dispatcher:
         news = await self.reader.read(now, self._since)
         self.heard(news.changes)
         if self._tells_own:
-            of_rules = await rule_alerts(self.state, max(self._since, now - LATEST)) if RULES in self.notify.on else ()
+            of_rules: tuple[Alert, ...] = ()
+            if RULES in self.notify.on:
+                of_rules = await rule_alerts(self.state, max(self._since, now - LATEST), self.command_line)
             await self.state.enter_alerts((*news.alerts, *of_rules), now)
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
         while True:

@@ -50,23 +50,30 @@ def values_of(delivery: Delivery, profile: str) -> dict[str, str]:
     }
 
 
-def rendered(delivery: Delivery, route: NotifyRoute, profile: str, markup: Markup | None = None) -> tuple[str, str]:
+def rendered(
+    delivery: Delivery,
+    route: NotifyRoute,
+    profile: str,
+    markup: Markup | None = None,
+    command_line: str = "runwarden",
+) -> tuple[str, str]:
     """Title and text of a delivery; without a markup as the terminal's own channels take them."""
     escaped = (lambda text: safe_text(text, limit=_LONGEST)) if markup is None else ESCAPES[markup]
     values = {name: escaped(value) for name, value in values_of(delivery, profile).items()}
+    values["command_line"] = escaped(command_line)
     # What times out may have been delivered: by its number people see that it is the same.
     number = "" if "{id}" in f"{route.title}{route.text}" else " [{id}]"
     needs_a_person = (
         delivery.delivery_id and delivery.message.phase != "over" and (route.repeat or route.escalate_after)
     )
-    cure = " · runwarden notify ack {id}" if needs_a_person and not route.text else ""
+    cure = " · {command_line} notify ack {id}" if needs_a_person and not route.text else ""
     title, text = route.title or "{title}", f"{route.text or '{body}'}{cure}{number}"
     return fill(title, values), fill(text, values)
 
 
-def notification(delivery: Delivery, route: NotifyRoute, profile: str) -> Notification:
+def notification(delivery: Delivery, route: NotifyRoute, profile: str, command_line: str = "runwarden") -> Notification:
     """A delivery as desktop and command take it."""
-    title, body = rendered(delivery, route, profile)
+    title, body = rendered(delivery, route, profile, command_line=command_line)
     values = values_of(delivery, profile)
     del values["title"], values["body"]
     return Notification(

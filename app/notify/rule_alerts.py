@@ -1,5 +1,6 @@
 """Rule alerts: what the automations themselves have to tell: they wait for a person, reached a limit, or gave up."""
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
@@ -15,30 +16,35 @@ RULES: Final = "automations"
 _LONGEST: Final = 400
 
 
-async def rule_alerts(state: State, since: datetime) -> tuple[Alert, ...]:
+async def rule_alerts(state: State, since: datetime, command_line: str = "runwarden") -> tuple[Alert, ...]:
     """Approvals that are waited for, limits reached and rules that paused themselves, since then.
+
+    `command_line` begins a command that works on the same files.
 
     Raises:
         StorageError: The state cannot be read.
     """
-    alerts = [*map(_approval, await state.open_decisions(outcome="waiting")), *_limits(await state.limited(since))]
+    automations = f"{command_line} automations"
+    alerts = [_approval(each, automations) for each in await state.open_decisions(outcome="waiting")]
+    alerts += _limits(await state.limited(since), automations)
     for rule in (await state.rule_states()).values():
         if rule.paused is not None and not rule.paused.startswith(BY_HAND):
             for last in await state.journal(rule.rule, limit=1, outcomes=FINISHED_OUTCOMES):
-                text = f"{rule.paused}. Once it is mended: runwarden automations resume '{rule.rule}'"
+                text = f"{rule.paused}. Once it is mended: {automations} resume {shlex.quote(rule.rule)}"
                 alerts.append(_alert(last, f"paused:{last.decision_id}", "paused itself", text))
     return tuple(each for each in alerts if each.at >= since)
 
 
-def _approval(decision: Decision) -> Alert:
-    text = f"runwarden automations approve {decision.decision_id} sends: {decision.request_json or decision.reason}"
+def _approval(decision: Decision, automations: str) -> Alert:
+    text = f"{automations} approve {decision.decision_id} sends: {decision.request_json or decision.reason}"
     return _alert(decision, f"approval:{decision.decision_id}", "waits for approval", text)
 
 
-def _limits(limited: tuple[tuple[Decision, int], ...]) -> Iterator[Alert]:
+def _limits(limited: tuple[tuple[Decision, int], ...], automations: str) -> Iterator[Alert]:
     for newest, count in limited:
         # A day's worth is told once, however often its limit holds it back.
-        text = f"{newest.reason}; held back {count:,} times: runwarden automations log '{newest.rule}'"
+        times = "once" if count == 1 else f"{count:,} times"
+        text = f"{newest.reason}; held back {times}: {automations} log {shlex.quote(newest.rule)}"
         yield _alert(newest, f"limited:{newest.decided_at:%Y-%m-%d}", "reached its limit", text)
 
 

@@ -83,11 +83,14 @@ class InboxItem:
     """The newest entry under each key: what marks the whole item."""
     back: str = ""
     """Why it is here again, after it was put away; empty: it was not."""
+    is_old: bool = False
+    """The newest of it happened more than a day ago."""
 
     @property
     def severity(self) -> Severity:
-        """How pressing it is."""
-        return SEVERITIES[self.kind]
+        """How pressing it is: what broke long ago does not stand beside what burns now; a bad host still burns."""
+        severity = SEVERITIES[self.kind]
+        return "look" if self.is_old and severity == "critical" and self.kind != "host" else severity
 
     @property
     def rank(self) -> int:

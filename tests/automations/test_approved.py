@@ -167,7 +167,7 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
         await place.world.run("run_1", "failed")
         await runner.look()
         await place.world.run("run_1", "working")
-    told = await rule_alerts(place.state, place.world.now - timedelta(days=1))
+    told = await rule_alerts(place.state, place.world.now - timedelta(days=1), "runwarden --config 'my c.toml'")
     titles = await desk.pass_(dispatcher, 12, minutes=1)
 
     assert {each.title for each in told} == {
@@ -175,6 +175,8 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
         "fails paused itself",
         "loops reached its limit",
     }
+    quoted = (f"--config 'my c.toml' automations {word}" for word in ("approve 1", "resume fails", "log loops"))
+    assert all(any(command in each.body for each in told) for command in quoted), told
     assert '"instructions": "asks run_1"' in next(each.body for each in told if "asks" in each.title)
     assert len([title for title in titles if "failed" not in title]) <= 2
     assert await desk.pass_(dispatcher, 3, hours=1) == []

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.automations.causes import Cause
+from app.automations.inbox import _item
+from storage.records.inbox import InboxEntry, Kind
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli
 from tests.cli.conftest import CommandLine
@@ -97,3 +100,17 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     with closing(sqlite3.connect(next(cli.home.rglob("state.sqlite3")))) as state, state:
         state.execute("UPDATE leases SET until_us = until_us - 3600000000")
     assert keys(cli)[-1] == "bot"
+
+
+@pytest.mark.parametrize(
+    ("kind", "days", "severity"), [("failed", 0.9, "critical"), ("failed", 1.1, "look"), ("host", 9, "critical")]
+)
+def test_what_broke_long_ago_is_not_as_pressing_as_what_is_new(kind: Kind, days: float, severity: str) -> None:
+    """A bad host is bad for as long as it is listed."""
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    cause = Cause("key", kind, lambda _: "title", [InboxEntry("key", now - timedelta(days=days))])
+
+    item = _item(cause, {}, now, "runwarden")
+
+    assert item is not None
+    assert item.severity == severity

@@ -130,7 +130,8 @@ def test_a_route_has_its_own_words() -> None:
 
     assert rendered(hostile, own, "acme", "markdown") == ("*Run failed: acme/api* @ops", r"on \*a\* \{id\}{branch [7]")
     assert rendered(DELIVERY, replace(own, text="{id}"), "acme", "text")[1] == "7"
-    assert rendered(DELIVERY, replace(own, text=""), "acme", "text")[1].endswith("· runwarden notify ack 7 [7]")
+    text = rendered(DELIVERY, replace(own, text=""), "acme", "text", "runwarden --config '{id}.toml'")[1]
+    assert text.endswith("· runwarden --config '{id}.toml' notify ack 7 [7]")
 
 
 FAILS = """
