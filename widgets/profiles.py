@@ -145,7 +145,7 @@ def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> Part:
 
 Detail = Literal["line", "block"]
 """One line for each profile, or all that is known about it."""
-WIDE = 120
+WIDE = 128
 """From this width on a block has two lines and a blank one; below, three and a blank one."""
 NAME = 24
 STATE = 30
@@ -164,7 +164,7 @@ class ProfileList(Widget, can_focus=True):
         Binding("up,k", "move(-1)", "up", show=False, id="profiles.up"),
         Binding("home,g", "move(-1000)", "first", show=False, id="profiles.first"),
         Binding("end,G", "move(1000)", "last", show=False, id="profiles.last"),
-        Binding("enter", "choose", "open", id="profiles.open"),
+        Binding("enter", "choose", "open", key_display="enter", id="profiles.open"),
     ]
 
     @dataclass

@@ -59,7 +59,7 @@ THEMES: Final = (
     ),
     _theme(
         "runwarden-light",
-        "#0b62b8 #6b4fc0 #0a7c6a #12733b #875500 #b8261f #1b2229 #fafbfc #f1f4f7 #e3e9ef",
+        "#0b62b8 #6b4fc0 #08705f #12733b #875500 #b8261f #1b2229 #fafbfc #f1f4f7 #e3e9ef",
         "#dfeaf6",
         "#0b62b8 25%",
         dark=False,

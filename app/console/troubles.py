@@ -86,7 +86,7 @@ def nothing_to_show(
     """
     if looked and extent is not None and extent.is_filtered:
         return Notice("∅", "No run matches here", looked)
-    if extent is not None and extent.is_filtered and extent.held:
+    if extent is not None and extent.held:
         if empty is None:
             return Notice("∅", "No run matches", (f"{extent.held:,} runs are here; esc shows them again.",))
         return Notice("✓", empty, (f"{extent.held:,} runs are here; [ and ] change the view.",))

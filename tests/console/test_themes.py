@@ -17,7 +17,7 @@ HIGH = 7.0
 """The same, AAA: what a high contrast theme is for."""
 OWN_GROUNDS = (NO_COLOURS, FEW_COLOURS)
 """Where the cursor's line is in reverse, or in what the terminal's own palette makes of blue."""
-TONES = ("primary", "secondary", "success", "warning", "error", "foreground")
+TONES = ("primary", "secondary", "accent", "success", "warning", "error", "foreground")
 
 
 def luminance(colour: Color) -> float:
@@ -38,8 +38,9 @@ def test_every_tone_is_readable(theme: Theme) -> None:
     cursor = [] if theme.name in OWN_GROUNDS else [theme.variables["block-cursor-blurred-background"]]
     least = HIGH if "contrast" in theme.name else READABLE
     for tone in TONES:
-        for ground in (*grounds, *cursor):
-            needed = READABLE if ground in cursor else least
+        keys = [str(theme.panel)] if tone == "accent" else []
+        for ground in (*grounds, *cursor, *keys):
+            needed = READABLE if ground in (*cursor, *keys) else least
 
             assert contrast(str(getattr(theme, tone)), ground) >= needed, (tone, ground)
 

@@ -33,8 +33,8 @@ _LONGEST_NAME: Final = 30
 
 
 def _columns_for(width: int) -> tuple[LineColumn, ...]:
-    """State, name, sentence, next time and the strip; the sentence gets what the name leaves."""
-    rest = width - _STATE.width - _NEXT.width - STRIP - 4 * GAP
+    """State, name, sentence, next time, the strip and a gap; the sentence gets what the name leaves."""
+    rest = width - _STATE.width - _NEXT.width - STRIP - 5 * GAP
     name = min(_LONGEST_NAME, max(16, rest * 3 // 5))
     return (_STATE, LineColumn("automation", 1, name), LineColumn("does", 2, max(4, rest - name)), _NEXT, *_RESULTS)
 

@@ -58,7 +58,7 @@ class FactList(Vertical):
         height: auto;
         Horizontal { height: auto; }
         .fact-list--name { width: 14; color: $foreground 70%; }
-        .fact-list--value { width: 1fr; }
+        .fact-list--value { width: 1fr; max-width: 100; }
     }
     """
 

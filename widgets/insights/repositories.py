@@ -66,7 +66,7 @@ def _head(scale: _Scale, width: int) -> Pieces:
     text = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}  "
     text += f"{P50 + ' p50':>8} {P95 + ' p95':>8}" if width >= _WITH_TIMES else ""
     if line:
-        text += "   " + fit(f"{span(scale.shortest_s)} to {span(scale.longest_s)}, logarithmic", line)
+        text += "   " + fit(f"{span(scale.shortest_s)} to {span(scale.longest_s)}, log scale", line)
     return ((text, "quiet"),)
 
 

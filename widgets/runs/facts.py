@@ -75,6 +75,8 @@ LABEL: Final = 13
 QUIET: Final = STYLES["quiet"]
 HEADING: Final = "$accent bold"
 FIELD_LIMIT: Final = 400
+READABLE: Final = 100
+"""Cells of the longest line of prose: the eye loses its place in longer ones."""
 MOST_COUNTED: Final = 100
 
 Line = Content
@@ -162,9 +164,9 @@ def line(*parts: Part) -> Line:
 
 
 def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:
-    """A text as lines of at most `width` cells, indented."""
+    """A text as lines of at most `width` cells and of no more than can be read, indented."""
     pad = " " * indent
-    lines = Content.styled(text, style).wrap(max(8, width - indent)) if text else [Content()]
+    lines = Content.styled(text, style).wrap(max(8, min(width - indent, READABLE))) if text else [Content()]
     return [Content.assemble(pad, part) for part in lines]
 
 

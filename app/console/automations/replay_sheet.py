@@ -90,7 +90,8 @@ class ReplaySheet(Sheet[None]):
     ]
     CSS = BOX.format(name="ReplaySheet") + (
         "ReplaySheet Static { height: auto; } ReplaySheet #replay-list { margin-top: 1; }"
-        "ReplaySheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }"
+        "ReplaySheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1;"
+        " scrollbar-background: $surface; scrollbar-color: $panel; }"
     )
 
     def __init__(self, engine: Engine, rule: Rule) -> None:

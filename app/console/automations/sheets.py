@@ -92,7 +92,8 @@ class ApprovalsSheet(Sheet[None]):
     ]
     CSS = (
         BOX.format(name="ApprovalsSheet")
-        + "ApprovalsSheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }"
+        + "ApprovalsSheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1;"
+        " scrollbar-background: $surface; scrollbar-color: $panel; }"
     )
 
     def __init__(

@@ -139,7 +139,7 @@ class ContinueRunForm(ActionForm):
                 "instructions",
                 "The agent remembers what was said before."
                 if self._has_ended
-                else "The run is still active; the service may refuse until it has ended.",
+                else "It is still active: the service may refuse it.",
                 placeholder="What should it do next?",
             ),
         )

@@ -45,7 +45,7 @@ def busiest(view: InsightsView) -> Content:
         return Content.styled(unknown, STYLES["quiet"])
     most = max(fetched, key=lambda each: each.average)
     when = most.start.astimezone()
-    now = f"now {view.concurrency[-1].average:,.1f}, on average; most {most.average:,.1f} from {when:%a %H:%M}"
+    now = f"now {view.concurrency[-1].average:,.1f} · most {most.average:,.1f} from {when:%a %H:%M}"
     return Content.styled(now if len(fetched) == len(view.concurrency) else f"{unknown}   {now}", STYLES["quiet"])
 
 

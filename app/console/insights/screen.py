@@ -281,7 +281,7 @@ class InsightsScreen(BaseScreen):
         self._said = None
         self.query_one("#insights").remove_class("-nothing")
         self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
-        self.query_one("#insight-concurrency").border_title = "Runs at once"
+        self.query_one("#insight-concurrency").border_title = "Runs at once, on average"
         self.query_one("#insight-repositories").border_title = "Success and duration by repository"
         self.query_one("#insight-legend", Static).update(legend(view))
         self.query_one("#insight-busiest", Static).update(busiest(view))

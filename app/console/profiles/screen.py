@@ -112,7 +112,8 @@ class ProfilesScreen(BaseScreen):
 
 def _title(facts: tuple[ProfileFacts, ...], criteria: Criteria) -> Content:
     count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
-    words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else f"all {len(facts)} are well"
+    well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
+    words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else well
     if any(each.vitals is None and not each.problem for each in facts):
         words = "looking…"
     return Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))

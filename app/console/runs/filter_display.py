@@ -150,9 +150,10 @@ class FilterDisplay:
             return otherwise()
         if group.others:
             return f"{group.others:,} more groups with {group.runs:,} runs: a narrower query shows them."
-        folding = "enter unfolds them" if group.is_folded else "enter folds them"
+        folding = "unfolds" if group.is_folded else "folds"
         name = safe_text(group.name, limit=200) or "no branch"
-        return f"{group.runs:,} runs of {name}; {folding}, Z all groups, # groups otherwise."
+        runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
+        return f"{runs} of {name}; enter {folding} {them}, Z all groups, # groups otherwise."
 
     @property
     def has_count(self) -> bool:

@@ -40,7 +40,7 @@ FIRST_ROWS: Final = 120
 DESCENDING: Final = frozenset({"started", "updated", "took"})
 """Columns that are sorted downwards at first."""
 
-ALL: Final = View("All", "", empty="No runs yet")
+ALL: Final = View("All", "", empty="Reading the runs…")
 BUILT_IN: Final = (
     ALL,
     View("Active", "is:active", empty="Nothing is running"),

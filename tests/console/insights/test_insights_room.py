@@ -68,7 +68,7 @@ def empty_board(board: Board) -> Board:
     [
         (SMALL, "", "runwarden"),
         (WIDE, "", "runwarden"),
-        (SMALL, "#", "runwarden"),
+        (SMALL, "=", "runwarden"),
         (WIDE, "", "runwarden-colour-blind"),
     ],
     ids=["small", "wide", "tables", "colour-blind"],

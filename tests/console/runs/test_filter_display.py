@@ -4,10 +4,12 @@ import pytest
 
 from app.config import ViewSettings
 from app.console.runs.filter_display import ViewCounts
+from app.console.troubles import nothing_to_show
 from app.query import parse
 from storage.records import Coverage
 from tests.console.runs.conftest import Desk, a_run
 from tests.console.runs.test_query_controller import Held
+from tests.console.scenes import SceneClock
 from widgets.filter.extent import Extent
 
 
@@ -71,3 +73,10 @@ async def test_a_search_that_goes_on_has_no_number(held: Held) -> None:
     await held.desk.work()
     assert counts.of("main") is None
     assert parse("main", held.desk.clock()).filter.is_scan
+
+
+def test_a_search_without_a_result_is_not_a_service_without_runs() -> None:
+    """Also before it is counted again what the table shows: the numbers are those of the query before."""
+    before = Extent(4, 4, Coverage(), is_filtered=False)
+
+    assert nothing_to_show(None, before, None, SceneClock()()).title == "No run matches"

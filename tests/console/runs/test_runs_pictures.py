@@ -9,7 +9,6 @@ from tests.run_board import Board
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 KEYS = {
     "runs": ("j", "j"),
-    "run": ("j", "enter"),
     "keys": ("question_mark",),
     "palette": ("colon",),
     "continue": ("j", "j", "space", "space", "space", "J", "J", "c", *"Try once more, please."),
@@ -22,7 +21,7 @@ KEYS = {
     "columns": ("C", "j", "j"),
     "views": ("V", "j"),
     "view": ("ctrl+s", *"Mine"),
-    "export": ("e",),
+    "export": ("x",),
     "raw": ("enter", "i"),
     "sideways": ("right",),
     "groups": ("number_sign", "enter", "j", "z"),
