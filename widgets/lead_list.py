@@ -57,7 +57,7 @@ class LeadList(CursorView):
         height: 1fr; padding: 0 1;
         scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1;
         scrollbar-background: $background; scrollbar-color: $panel;
-        & > .lead-list--cursor { background: $primary 18%; }
+        & > .lead-list--cursor { background: $block-cursor-blurred-background; }
         & > .lead-list--resting { background: $panel; }
         & > .lead-list--mark { color: $accent; }
         & > .lead-list--good { color: $success; }

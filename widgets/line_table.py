@@ -72,7 +72,7 @@ class LineTable(CursorView, Generic[T]):
         scrollbar-background: $background;
         scrollbar-color: $panel;
         & > .line-table--header { color: $foreground 70%; }
-        & > .line-table--cursor { background: $primary 18%; }
+        & > .line-table--cursor { background: $block-cursor-blurred-background; }
         & > .line-table--resting { background: $panel; }
         & > .line-table--mark { color: $accent; }
         & > .line-table--good { color: $success; }

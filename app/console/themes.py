@@ -14,7 +14,8 @@ from app.config import Settings
 from app.console.user_preferences import read
 
 PLAIN = Style.from_color(RichColor.default(), RichColor.default())
-BLACK = (0, 0, 0)
+FAINT: Final = 40
+"""The brightest part of a ground that only sets a field apart: a caret would be lost on it, were it lit."""
 
 
 class Uncoloured(LineFilter):
@@ -27,7 +28,7 @@ class Uncoloured(LineFilter):
 
 def _plain(style: Style) -> Style:
     behind = style.bgcolor.triplet if style.bgcolor is not None else None
-    is_lit = behind is not None and tuple(behind) != BLACK
+    is_lit = behind is not None and max(behind) > FAINT
     return style + PLAIN + Style(reverse=bool(style.reverse) != is_lit)
 
 
@@ -77,7 +78,7 @@ THEMES: Final = (
     ),
     _theme(
         FEW_COLOURS,
-        "#00ffff #ff00ff #00ffff #00ff00 #ffff00 #ff0000 #ffffff #000000 #000000 #000080",
+        "#00ffff #ff00ff #00ffff #55ff55 #ffff00 #ff5555 #ffffff #000000 #000000 #000080",
         "#000080",
         "#000080",
     ),

@@ -4,10 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.color import Color as RichColor
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES
+from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES, Uncoloured
 from widgets.badges import STYLES
 
 ROOT = Path(__file__).parents[2]
@@ -71,3 +75,19 @@ def test_there_is_one_for_everyone() -> None:
     needed = ("", "-light", "-contrast", "-colour-blind", "-16", "-no-colour")
 
     assert {f"runwarden{each}" for each in needed} <= {theme.name for theme in THEMES}
+
+
+def test_what_is_written_on_blue_is_bright() -> None:
+    """The sixteen colours' header and cursor are blue, on which the darker red and green cannot be read."""
+    (theme,) = (theme for theme in THEMES if theme.name == FEW_COLOURS)
+    found = [RichColor.parse(str(getattr(theme, tone))).downgrade(ColorSystem.STANDARD).number for tone in TONES]
+
+    assert min(number or 0 for number in found) > 8, found
+
+
+def test_without_colours_a_caret_is_seen_in_the_field_that_has_the_focus() -> None:
+    """A field's ground is hardly lit by its focus; were it reversed as a cursor is, so would be all within it."""
+    grounds = [Style(bgcolor=RichColor.from_rgb(*[part] * 3)) for part in (0, 13, 64, 255)]
+    plain = Uncoloured().apply([Segment(" ", style) for style in grounds], Color(0, 0, 0))
+
+    assert [segment.style.reverse for segment in plain if segment.style] == [False, False, True, True]

@@ -54,7 +54,7 @@ class ApprovalCard(Widget, can_focus=True):
 
     DEFAULT_CSS = """
     ApprovalCard {
-        height: auto; margin: 0 0 1 0; padding: 0 1; border-left: outer $panel;
+        height: auto; margin: 0 0 1 0; padding: 0 1; border-left: solid $panel;
         & > Static { height: auto; }
         .approval-card--request { padding: 0 1; background: $panel; }
         ClickableLine { height: 1; margin: 1 0; }
