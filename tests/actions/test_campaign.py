@@ -149,7 +149,7 @@ async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Action
 @pytest.mark.parametrize(
     ("size", "portions", "seed"),
     [
-        pytest.param(2_000, 1, 1, id="2000"),
+        pytest.param(500, 1, 1, id="500"),
         pytest.param(5_000, 20, None, id="100000", marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)]),
     ],
 )

@@ -52,7 +52,7 @@ def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: i
 @pytest.mark.parametrize(
     ("size", "portions", "seed"),
     [
-        pytest.param(50, 1, 1, id="50"),
+        pytest.param(25, 1, 1, id="25"),
         pytest.param(250, 20, None, id="5000", marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)]),
     ],
 )
@@ -86,7 +86,7 @@ async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
 @pytest.mark.parametrize(
     ("size", "portions", "seed"),
     [
-        pytest.param(3, 1, 1, id="3"),
+        pytest.param(2, 1, 1, id="2"),
         pytest.param(200, 50, None, id="10000", marks=[pytest.mark.campaign, pytest.mark.timeout(28_800)]),
     ],
 )

@@ -23,21 +23,10 @@ do = { notify = "default" }
 
 def completed(at: CommandLine, *words: str) -> list[str]:
     """What bash would offer for the last word."""
-    done = subprocess.run(
-        at.argv(),
-        env={
-            **{name: value for name, value in at.environment.items() if value},
-            "_RUNWARDEN_COMPLETE": "bash_complete",
-            "COMP_WORDS": " ".join(["runwarden", *words]),
-            "COMP_CWORD": str(len(words)),
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
-    assert not done.stderr
-    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+    asked = {"_RUNWARDEN_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["runwarden", *words])}
+    done = CommandLine(at.home, at.base_url, at.token, at.more)(**asked, COMP_CWORD=str(len(words)))
+    assert (done.code, done.err) == (0, "")
+    return [line.partition(",")[2] for line in done.out.splitlines() if line]
 
 
 @pytest.mark.parametrize(

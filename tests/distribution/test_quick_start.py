@@ -5,10 +5,10 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
+from tests import program
 from tests.distribution.containers import ROOT
 from tests.service_process import make_repository
 
@@ -26,16 +26,14 @@ def test_the_quick_start_ends_with_a_commit(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path), "GITHUB_TOKEN": "ghp_none"}
 
     def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-P", "-m", "app", *words[1:]]
-        done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = program.run(words[1:], environment, stdin="", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
     assert install[:2] == ["pipx", "install"]
     token = re.search(r"rwt_[\w-]+", run(apply).stdout)
     assert token is not None
-    argv = [sys.executable, "-P", "-m", "app", *serve[1:-1], "0"]
-    serving = subprocess.Popen(argv, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    serving = program.Program([*serve[1:-1], "0"], environment, cwd=tmp_path)
     try:
         assert serving.stdout is not None
         environment["RUNWARDEN_BASE_URL"] = json.loads(serving.stdout.readline())["base_url"]
@@ -43,7 +41,7 @@ def test_the_quick_start_ends_with_a_commit(tmp_path: Path) -> None:
         said = [run(words).stdout for words in rest]
     finally:
         serving.terminate()
-        serving.wait()
+        serving.communicate()
 
     assert "completed" in said[0] + said[1]
     branches = subprocess.run(["git", "-C", repository, "branch"], capture_output=True, text=True, check=True).stdout
