@@ -72,6 +72,8 @@ def safe_log_line(text: str, *, limit: int = 4_000, colour: bool = False) -> Saf
 
 def json_escaped(document: str) -> str:
     """Equivalent JSON, with the characters that a terminal obeys or hides as JSON escapes."""
+    if document.replace("\n", "").isprintable():
+        return document
     return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in document)
 
 

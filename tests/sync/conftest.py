@@ -75,7 +75,8 @@ class Desk:
 
     def held(self) -> dict[str, Any]:
         """Every run that the cache holds, by id, with what was observed of it."""
-        return {run["run_id"]: run for run in self.facts("runs", "list", "--cached", "--all")["runs"]}
+        lines = self.run("runs", "list", "--cached", "--all", "--output", "ndjson").out.splitlines()
+        return {run["run_id"]: run for run in map(json.loads, lines)}
 
     def settle(self) -> None:
         """Poll until nothing moves any more, and fetch what history is missing; a wait is over at once."""
@@ -92,7 +93,8 @@ class Desk:
         claims = [(_moment(each["from"] or FIRST), _moment(each["to"]), utc_now()) for each in document["complete"]]
         if document["complete_since"] is not None:
             claims.append((_moment(document["complete_since"]), _moment(LAST), _moment(document["as_of"])))
-        return {run_id for run_id in self.missing() if any(self._is_in(run_id, *claim) for claim in claims)}
+        missing = self.missing() if claims else ()
+        return {run_id for run_id in missing if any(self._is_in(run_id, *claim) for claim in claims)}
 
     def _is_in(self, run_id: str, start: datetime, end: datetime, as_of: datetime) -> bool:
         run = self.peer.runs[run_id]
