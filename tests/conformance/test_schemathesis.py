@@ -1,4 +1,4 @@
-"""Thousands of generated requests, held against the transcribed specification (spec 2 to 9)."""
+"""Hundreds of generated requests, in a campaign thousands, held against the transcribed specification (spec 2 to 9)."""
 
 from pathlib import Path
 from typing import Any

@@ -99,9 +99,10 @@ class Screen:
                 self.rows.clear()
 
     def _print(self, text: str) -> None:
+        row = self.rows.setdefault(self.y, {})
         for character in text:
-            self.rows.setdefault(self.y, {})[self.x] = character
-            self.x += cell_len(character)
+            row[self.x] = character
+            self.x += 1 if character.isascii() else cell_len(character)
         self.farthest = (max(self.farthest[0], self.x), max(self.farthest[1], self.y + 1))
 
     @property
