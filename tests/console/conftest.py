@@ -1,6 +1,6 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -120,6 +120,7 @@ class Scene:
 
 
 Staged = Callable[..., AbstractAsyncContextManager[Scene]]
+Hasty = Callable[[Scene, str], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -183,6 +184,18 @@ def staged(board: Board, tmp_path: Path) -> Staged:
 def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     """Compares a screen with the picture that was accepted before."""
     return snapshot.use_extension(SVGImageExtension)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> Hasty:
+    """Presses the key that sends too soon after the preview, or after the press before."""
+
+    async def press(scene: Scene, key: str) -> None:
+        monkeypatch.setattr(SecondPress, "PAUSE_S", 3600)
+        await scene.press(key)
+        monkeypatch.setattr(SecondPress, "PAUSE_S", 0)
+
+    return press
 
 
 class Disk:

@@ -20,6 +20,7 @@ from app.config.automation_tables import AutomationTables, read_rule, save_table
 from app.console.automations.loaders import RulesFile, view_of
 from app.console.automations.replay_sheet import ReplaySheet
 from app.console.coalesced_task import CoalescedTask, Start
+from app.console.forms.action_form import SecondPress
 from app.console.forms.drafts import Drafts, named
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
@@ -31,6 +32,7 @@ from app.rules.rule import Rule
 from app.rules.sentence import sentence
 from app.text import safe_block, safe_text
 from app.times import ago
+from widgets.after_refresh import after_refresh
 from widgets.automations.editor import Mistake, RuleEditor
 from widgets.forms.dialog import FormButton, FormDialog, Phase
 from widgets.forms.pages import RequestPreview
@@ -103,6 +105,7 @@ class AutomationForm(ModalScreen[str | None]):
         fresh = {"table": self._original}
         self._draft = FormDraft(drafts, named("automation", name or ""), fresh, engine.clock, self._warn)
         self._checking = CoalescedTask(self._check, cast("Start", self.run_worker))
+        self._second_press = SecondPress()
         self._phase: Phase = "editing"
         self._rule: Rule | None = None
         """As it was typed; None: it is not a rule."""
@@ -148,6 +151,9 @@ class AutomationForm(ModalScreen[str | None]):
     async def action_forward(self) -> None:
         """From the text to what would be written; then write it."""
         if self._phase == "preview":
+            if not self._second_press.is_meant():
+                self._dialog.did(safe_text("Look at it first; ^s again writes it."), "warn")
+                return
             self._enter("sending")
             self._dialog.sending(safe_text("Writing…"))
             self.run_worker(self._save())
@@ -165,6 +171,7 @@ class AutomationForm(ModalScreen[str | None]):
         self.query_one(RequestPreview).show(
             "WRITE", safe_text(str(self._tables.file)), safe_block("\n".join(diff[3:])), effect
         )
+        self._dialog.note(safe_text(""))
         self._enter("preview")
 
     def action_back(self) -> None:
@@ -235,6 +242,8 @@ class AutomationForm(ModalScreen[str | None]):
         elif phase == "preview":
             # Never the dangerous one: the preview takes the focus, not its button.
             self.query_one(RequestPreview).focus()
+            self._second_press.forget()
+            after_refresh(self, self._second_press.painted)
         self.refresh_bindings()
 
     async def _check(self) -> None:

@@ -11,9 +11,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.automations.by_hand import Preview
+from app.console.forms.action_form import SecondPress
 from app.console.session import Session
 from app.console.sheet import Sheet, clicked
 from app.text import SafeText, safe_block, safe_text
+from widgets.after_refresh import after_refresh
 from widgets.automations.approvals import Approval, ApprovalCard
 from widgets.automations.formatting import request_of
 from widgets.forms.pages import RequestPreview
@@ -48,6 +50,7 @@ class ConfirmSheet(Sheet[bool]):
         self._verb = verb
         self._preview = preview
         self._consequence = consequence
+        self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
         """The two keys, which a long request must not push away, and the request."""
@@ -66,10 +69,14 @@ class ConfirmSheet(Sheet[bool]):
         preview, page = self._preview, self.query_one(RequestPreview)
         page.show(preview.verb, safe_text(preview.target), safe_block(preview.body), Content(self._consequence))
         page.focus()
+        after_refresh(self, self._second_press.painted)
 
     def action_answer(self, answer: bool) -> None:  # noqa: FBT001 — Textual passes an action's arguments by place
-        """Take the answer."""
-        self.dismiss(answer)
+        """Take the answer, once the request was seen."""
+        if answer and not self._second_press.is_meant():
+            self.query_one(Vertical).border_subtitle = f"Look at it first; ^s again {self._verb}"
+        else:
+            self.dismiss(answer)
 
 
 class ApprovalsSheet(Sheet[None]):

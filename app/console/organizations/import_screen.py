@@ -18,6 +18,7 @@ from app.config import data_folder
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
 from app.console.export_sheet import typed_path
+from app.console.forms.action_form import SecondPress
 from app.console.forms.drafts import Drafts
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
@@ -27,6 +28,7 @@ from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import Action
+from widgets.after_refresh import after_refresh
 from widgets.badges import Tone
 from widgets.forms.field import FormField
 from widgets.frame.notice import Notice
@@ -79,6 +81,7 @@ class OrganizationImportScreen(BaseScreen):
         """The row that the cursor was taken to; it goes on from there only, not from where a person put it."""
         self._is_asked = False
         """Whether ctrl+s, pressed once more, sends."""
+        self._second_press = SecondPress()
         self._is_sending = False
         self._is_stopping = False
         self._stopped_by: Imported | None = None
@@ -149,6 +152,11 @@ class OrganizationImportScreen(BaseScreen):
             self._is_asked = True
             self._ask()
             self._table.focus()
+            self._second_press.forget()
+            after_refresh(self, self._second_press.painted)
+            return
+        if not self._second_press.is_meant():
+            self.session.notify("Look at it first; ^s again creates them.", severity="warning")
             return
         self._is_asked, self._is_sending, self._is_stopping, self._paused = False, True, False, ""
         self.refresh_bindings()

@@ -7,7 +7,7 @@ from textual.widgets import TextArea
 
 from app.console.automations.form import recipes
 from tests.console.automations.conftest import ONE, Changed, file_of
-from tests.console.conftest import Scene, Staged
+from tests.console.conftest import Hasty, Scene, Staged
 
 Configured = Callable[[str], Changed]
 
@@ -19,8 +19,10 @@ async def type_at_the_end(scene: Scene, text: str) -> None:
     await scene.press(*text)
 
 
-async def test_the_form_checks_while_one_types_and_saves_one_table(staged: Staged, configured: Configured) -> None:
-    """A mistake has its line and its cure; what is saved is shown before, as a change of the file."""
+async def test_the_form_checks_while_one_types_and_saves_one_table(
+    staged: Staged, configured: Configured, hasty: Hasty
+) -> None:
+    """A mistake has its line and its cure; what is saved is shown before, and long enough to be seen."""
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         file, before = file_of(scene), file_of(scene).read_text("utf-8")
         await scene.press("5", "E")
@@ -33,6 +35,7 @@ async def test_the_form_checks_while_one_types_and_saves_one_table(staged: Stage
         await scene.shows("✓ When a run in acme/* fails", "also while its last run is active")
         await scene.press("ctrl+s")
         await scene.shows(f"WRITE {file}", '+overlap="allow"')
+        await hasty(scene, "ctrl+s")
         assert file.read_text("utf-8") == before
 
         await scene.press("ctrl+s")

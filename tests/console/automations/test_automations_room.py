@@ -27,7 +27,7 @@ from tests.console.automations.conftest import (
     decided,
     file_of,
 )
-from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Disk, Scene, Staged
+from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Disk, Hasty, Scene, Staged
 from tests.console.test_error_boundary import press_all
 from widgets.line_table import LineTable
 
@@ -191,14 +191,16 @@ async def test_a_file_changed_elsewhere_is_read_again(staged: Staged, configured
     ],
 )
 async def test_an_approval_is_answered_twice(
-    staged: Staged, configured: Configured, key: str, answer: str, expected: tuple[str, str]
+    staged: Staged, configured: Configured, hasty: Hasty, key: str, answer: str, expected: tuple[str, str]
 ) -> None:
-    """Over the exact request each time; enter never does it."""
+    """Over the exact request each time, once it was seen; enter never does it."""
     async with staged(changed=configured(ONE)) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
         await scene.press("5", "v", key)
         assert isinstance(scene.app.screen, ConfirmSheet)
         await scene.shows("POST /external/runs", '"run_id": "run_01JX0003"')
+        await hasty(scene, "ctrl+s")
+        await scene.shows("Look at it first; ^s again")
         await scene.press(answer)
 
         ((outcome, reason),) = await outcomes(scene)

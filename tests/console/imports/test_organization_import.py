@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from app.actions.imports import Import
 from app.console.organizations.import_screen import OrganizationImportScreen
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Hasty, Scene, Staged
 from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
 from widgets.organizations.imports import ImportTable
 
@@ -86,7 +86,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_no_more_are_sent_than_may_be(staged: Staged, server: FaultServer, file: Path) -> None:
+async def test_no_more_are_sent_than_may_be(staged: Staged, server: FaultServer, file: Path, hasty: Hasty) -> None:
     """Then it asks again, for the rest; a cap that is no number, escape and a changed cap take the question back."""
     async with importing(staged, server, file) as scene:
         most = scene.app.screen.query_one("#field-most Input", Input)
@@ -104,6 +104,7 @@ async def test_no_more_are_sent_than_may_be(staged: Staged, server: FaultServer,
         assert "^s again" not in scene.text
         await scene.press("ctrl+s")
         assert "creates 3 of 4 organizations" in scene.text
+        await hasty(scene, "ctrl+s")
         assert emails(server) == {}
 
         await scene.press("ctrl+s")
