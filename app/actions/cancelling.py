@@ -16,7 +16,9 @@ from storage.records.results import RunTurns, Turn
 
 CANCELLED = "cancelled"
 LOOK_S: Final = 2.0
-"""How often it is looked whether a cancellation is unknown."""
+"""How often it is looked at cancellations that are unknown."""
+REST_S: Final = 5.0
+"""How soon it is noticed that one is."""
 SELDOM: Final = timedelta(hours=1)
 """The longest time between two questions about the same one."""
 
@@ -62,10 +64,11 @@ class Cancellations:
     async def work(self) -> float:
         """Look at the runs that are due; seconds until the next look."""
         now = self.actions.clock()
-        for action in await self.actions.ledger.unresolved():
+        unresolved = await self.actions.ledger.unresolved()
+        for action in unresolved:
             at, pause = self._next.get(action.action_id, (now, timedelta(seconds=LOOK_S)))
             if action.kind == CancelRun.kind and at <= now and not self.actions.read_only:
                 self._next[action.action_id] = now + pause, min(2 * pause, SELDOM)
                 with suppress(ActionRefusedError, LedgerRefusedError):  # Another process was quicker.
                     await look(self.actions, action)
-        return LOOK_S
+        return LOOK_S if unresolved else REST_S

@@ -24,7 +24,9 @@ PAGES: Final = 30
 EXECUTIONS: Final = 1_000
 """How many of our own starts of agents are ruled out: an execution may be listed as a run."""
 LOOK_S: Final = 2.0
-"""How often the poller looks whether something is unknown."""
+"""How often the poller looks for what is unknown."""
+REST_S: Final = 5.0
+"""How soon it is noticed that something is."""
 AGE_PART: Final = 10
 """What has been unknown for a while is looked for after another such part of that while."""
 AGAIN: Final = timedelta(minutes=1)
@@ -97,7 +99,7 @@ class Reconciliation:
         """Look for what is unknown, once the service answers again; seconds until the next look."""
         unknown = [action for action in await self.ledger.unresolved() if action.kind in FINDABLE]
         if not unknown:
-            return LOOK_S
+            return REST_S
         links = await self.runs.cache.links()
         answered_at = [link.last_ok_at for link in links if link.subject == "runs" and not link.is_failing]
         for action in unknown:

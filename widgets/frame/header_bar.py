@@ -122,6 +122,8 @@ class HeaderBar(Widget):
         self._healthy_words = healthy_words
         self._clock = clock
         self._shown: Content | None = None
+        self._said: tuple[object, ...] = ()
+        """What the line was made of at the last tick: while that is the same, nothing in it has changed."""
         self._name_end = 0
         """The cell where the profile's name ends."""
         self._waiting: list[tuple[range, Callable[[], Message]]] = []
@@ -139,6 +141,10 @@ class HeaderBar(Widget):
 
     def tick(self) -> None:
         """Repaint if an age changed."""
+        made_of = self._made_of()
+        if made_of == self._said:
+            return
+        self._said = made_of
         # `==` compares only text: a host that merely turns grey would not be repainted.
         if self._shown is None or not self._content().is_same(self._shown):
             self.refresh()
@@ -147,6 +153,14 @@ class HeaderBar(Widget):
         """The line, as wide as the screen."""
         self._shown = self._content()
         return self._shown
+
+    def _made_of(self) -> tuple[object, ...]:
+        now, vitals = self._clock(), self._vitals
+        return vitals, self.size.width, self._freshness(now), *self._hosts(now, Brevity.FULL)
+
+    def _freshness(self, now: datetime) -> Badge:
+        vitals = self._vitals
+        return FILES_FAIL if vitals.files_fail else freshness(vitals.runs_link, self._timing, now, vitals.wait)
 
     def on_click(self, event: events.Click) -> None:
         """Announce a click on the profile's name, on a number or on a code host."""
@@ -170,8 +184,7 @@ class HeaderBar(Widget):
 
     def _left(self, now: datetime, brevity: Brevity) -> list[Part]:
         name = shorten(safe_text(self._vitals.profile, limit=60), 28 if brevity < Brevity.GLYPHS else 14, "middle")
-        link, files_fail = self._vitals.runs_link, self._vitals.files_fail
-        fresh = FILES_FAIL if files_fail else freshness(link, self._timing, now, self._vitals.wait)
+        link, fresh = self._vitals.runs_link, self._freshness(now)
         parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if brevity is Brevity.FULL else []
         parts.append((name, "bold"))
         if self._vitals.can_switch:

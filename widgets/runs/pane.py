@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Literal
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -16,12 +16,10 @@ from widgets.cells import shorten
 from widgets.line_text import LineText
 from widgets.runs import facts
 from widgets.runs.facts import RunView
+from widgets.runs.row_cells import RESTS
 from widgets.runs.timeline import timeline, timeline_in_brief
 
 PaneForm = Literal["strip", "column"]
-
-RESTS: Final = timedelta(seconds=5)
-"""How long the ages of a run that has ended may lag: nothing of it moves."""
 
 
 class RunPane(VerticalScroll, can_focus=True):
@@ -74,11 +72,14 @@ class RunPane(VerticalScroll, can_focus=True):
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
+        if not self.rests(now, as_of):
+            self._now, self._as_of = now, as_of
+            self._paint()
+
+    def rests(self, now: datetime, as_of: datetime | None) -> bool:
+        """Whether no time in it has to move yet."""
         is_final = self._view is not None and self._view.detail.is_final
-        if is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS:
-            return
-        self._now, self._as_of = now, as_of
-        self._paint()
+        return is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS
 
     def _paint(self) -> None:
         # Neither before it is composed, nor while the console closes.

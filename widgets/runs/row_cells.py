@@ -80,6 +80,10 @@ FIELD_LIMIT: Final = 200
 """The most characters of a foreign field that a table looks at."""
 
 
+RESTS: Final = timedelta(seconds=5)
+"""How long the ages of a run that has ended may lag: nothing of it moves."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowTimes:
     """The cells of a line that change with time."""
@@ -100,6 +104,12 @@ class Cell:
     tone: Tone
     matches: tuple[tuple[int, int], ...] = ()
     """Ranges of the text that the search matched."""
+
+
+def rests(row: RunRow, now: datetime) -> bool:
+    """Whether the row's times move once a minute at most, so that they may lag for a moment."""
+    latest = row.updated_at or row.created_at
+    return row.took.since is None and latest is not None and now - latest > timedelta(minutes=1)
 
 
 def row_times(

@@ -145,7 +145,8 @@ class RunsScreen(BaseScreen):
         self.table_loader.tick()
         self._show_what_is_missing()
         # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
-        after_refresh(self, self.pane.tick, now, self.as_of)
+        if not self.pane.rests(now, self.as_of):
+            after_refresh(self, self.pane.tick, now, self.as_of)
 
     def show_trouble(self) -> None:
         """Show trouble in the banner, or in the table while it is empty."""
