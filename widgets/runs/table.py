@@ -107,20 +107,20 @@ class RunTable(RunRows):
         self._stuck: frozenset[str] = frozenset()
         self._marks = RunMarks()
         self._painted: dict[int, RowTimes] = {}
-        self._aged_at = self._now
+        self._aged, self._aged_at = self._window, self._now
         self._renderer: TableRenderer | None = None
         self._pointer = TitlePointer()
         self._figures: Mapping[str, RunFigures] = {}
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
-        may_lag = as_of == self._as_of and timedelta(0) <= now - self._aged_at < RESTS
-        self._now, self._as_of, self._aged_at = now, as_of, self._aged_at if may_lag else now
+        may_lag = self._aged is self._window and as_of == self._as_of and timedelta(0) <= now - self._aged_at < RESTS
+        if not may_lag:
+            self._aged, self._aged_at = self._window, now
+        self._now, self._as_of = now, as_of
         for index in self.visible_rows:
             row = self._window.row(index)
-            if row is None or (may_lag and rests(row, now)):
-                continue
-            if self._painted.get(index) != self._times(row):
+            if row is not None and not (may_lag and rests(row, now)) and self._painted.get(index) != self._times(row):
                 self.repaint_row(index)
 
     def sorted_by(self, sort: RunSort) -> None:
