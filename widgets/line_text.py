@@ -28,6 +28,8 @@ class LineText(Static):
     def take(self, lines: Sequence[Content]) -> None:
         """Show these lines; lay out only if their number changed, and repaint only those that differ."""
         before, self._lines = self._lines, lines
+        if len(before) == len(lines) and all(map(Content.is_same, before, lines)):
+            return
         if len(before) != len(lines) or self._wraps(before) or self._wraps(lines):
             self.update(Content("\n").join(lines))
             return
