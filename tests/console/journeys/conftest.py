@@ -16,6 +16,16 @@ from tests.run_board import Board
 Walked = Callable[..., AbstractAsyncContextManager[Hand]]
 
 
+def _first(*hands: object) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("walked", hands, indirect=True, ids=lambda hand: hand.__name__.lower())
+
+
+BY_KEYS = _first(Keyboard, pytest.param(Mouse, marks=pytest.mark.campaign))
+"""What comes of the keys is the fact; the same by the mouse is left to the campaign."""
+BY_MOUSE = _first(Mouse, pytest.param(Keyboard, marks=pytest.mark.campaign))
+"""The other way round: a click leads there."""
+
+
 @pytest.fixture
 def board() -> Board:
     """A day's runs."""
@@ -33,7 +43,7 @@ def service(board: Board) -> Iterator[Service]:
 
 @pytest.fixture(params=[Keyboard, Mouse], ids=["keyboard", "mouse"])
 def walked(request: pytest.FixtureRequest, staged: Staged, service: Service) -> Walked:
-    """Each journey is walked twice: without the mouse, and without a key but to type into a field."""
+    """A journey is walked twice: without the mouse, and without a key but to type into a field."""
 
     @asynccontextmanager
     async def walk(size: tuple[int, int] = WIDE, **how: Any) -> AsyncIterator[Hand]:

@@ -3,7 +3,7 @@
 from app.console.activity.screen import ActivityScreen
 from app.console.run.screen import RunScreen
 from storage.records import Action
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import Hand, Keyboard, Service
 
 
@@ -31,6 +31,7 @@ async def start_lost(hand: Hand, service: Service, text: str = "Fix the flaky te
     return (await hand.scene.engine.ledger.actions(limit=1))[0]
 
 
+@BY_KEYS
 async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Service) -> None:
     """A draft belongs to the run it was written for: on another one the form begins anew, on this one it is at hand."""
     async with walked() as hand:
@@ -55,6 +56,7 @@ async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Se
         assert service.written == []
 
 
+@BY_KEYS
 async def test_n_takes_the_repository_of_the_cursor_and_keeps_its_draft(walked: Walked, service: Service) -> None:
     """The draft of one repository does not come up on another."""
     async with walked() as hand:
@@ -76,6 +78,7 @@ async def test_n_takes_the_repository_of_the_cursor_and_keeps_its_draft(walked: 
         assert service.written == []
 
 
+@BY_KEYS
 async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
     walked: Walked, service: Service
 ) -> None:
@@ -108,6 +111,7 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
         assert hand.value("instructions") == "Fix the flaky test."
 
 
+@BY_KEYS
 async def test_a_form_on_show_hears_that_the_outcome_was_resolved(walked: Walked, service: Service) -> None:
     """By another process, too: the warning goes as soon as the ledger says so, and says what became of the text."""
     async with walked() as hand:
@@ -125,6 +129,7 @@ async def test_a_form_on_show_hears_that_the_outcome_was_resolved(walked: Walked
         assert hand.value("instructions") == ""
 
 
+@BY_MOUSE
 async def test_the_header_leads_to_what_is_unknown(walked: Walked, service: Service) -> None:
     """By a click; the cursor is on the open one although newer writes are there, and v works wherever the cursor is."""
     async with walked() as hand:
@@ -144,6 +149,7 @@ async def test_the_header_leads_to_what_is_unknown(walked: Walked, service: Serv
         await hand.see("Resolve an unknown outcome", "start of a run")
 
 
+@BY_MOUSE
 async def test_the_hint_of_a_banner_works_on_any_row(walked: Walked, service: Service) -> None:
     """Organizations: the address is blocked, v resolves it, also where the cursor is on another one."""
     service.loses = {"lost@globex.example"}
@@ -163,6 +169,7 @@ async def test_the_hint_of_a_banner_works_on_any_row(walked: Walked, service: Se
         await hand.see("Resolve an unknown outcome", "lost@globex.example")
 
 
+@BY_KEYS
 async def test_activity_opens_the_organization_of_its_row(walked: Walked, service: Service) -> None:
     """Not the newest one: the one that the row is about."""
     async with walked() as hand:
@@ -183,6 +190,7 @@ async def test_activity_opens_the_organization_of_its_row(walked: Walked, servic
         await hand.see("organization org_bob")
 
 
+@BY_KEYS
 async def test_what_is_marked_is_followed_together(walked: Walked, service: Service) -> None:
     """With three marks f follows three, and f again lets go of the three."""
     async with walked() as hand:

@@ -6,7 +6,7 @@ from syrupy.assertion import SnapshotAssertion
 from app.console.batch_screen import BatchScreen
 from app.console.run.screen import RunScreen
 from tests.console.conftest import SMALL, Staged
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
 from tests.console.journeys.test_act_once import named
 from tests.console.scenes import MINUTES_INTO_THE_DAY
@@ -48,6 +48,7 @@ async def to_the_list(hand: Hand) -> None:
     assert isinstance(hand.scene.app.screen, BatchScreen)
 
 
+@BY_KEYS
 async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: Walked, service: Service) -> None:
     """Its line moves in every tab, its list names each run, and Activity says how far its sending came."""
     async with walked() as hand:
@@ -76,6 +77,7 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: 
         assert isinstance(hand.scene.app.screen, RunScreen)
 
 
+@BY_MOUSE
 async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walked: Walked, service: Service) -> None:
     """Resolved in Activity, long after its form has closed; let go, the line is gone."""
     async with walked() as hand:

@@ -10,7 +10,7 @@ from app.console.activity.screen import ActivityScreen
 from app.console.run.screen import RunScreen
 from storage.records import Repository
 from tests.console.conftest import SMALL
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
 from tests.console.journeys.test_act_once import named, start_lost
 
@@ -56,6 +56,7 @@ async def test_a_run_is_started_with_what_the_form_offers(
         assert [text.split()[0] for text in copied] == ["curl", "runwarden"]
 
 
+@BY_KEYS
 async def test_what_was_lost_is_proposed_when_the_link_is_back(walked: Walked, service: Service) -> None:
     """Beside the write and in its form, prefilled; taken, and taken back."""
     async with walked() as hand:
@@ -78,6 +79,7 @@ async def test_what_was_lost_is_proposed_when_the_link_is_back(walked: Walked, s
         assert (held.state, held.resolution) == ("unknown", None)
 
 
+@BY_KEYS
 @pytest.mark.parametrize(("key", "name", "count"), [("T", "Retry failed", 3), ("c", "Continue", 3)])
 async def test_many_are_sent_in_batches_of_the_cap(
     walked: Walked, service: Service, key: str, name: str, count: int

@@ -14,7 +14,7 @@ from app.api.requests import (
 from app.console.forms.action_form import ActionForm
 from storage.records import Repository
 from tests.console.conftest import SMALL, Staged
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import Hand, Service
 from tests.fault_server import Respond
 
@@ -25,6 +25,7 @@ def order(hand: Hand, *names: str) -> list[str]:
     return sorted((name for name in names if at[name] >= 0), key=lambda name: at[name])
 
 
+@BY_KEYS
 async def test_organizations_are_searched_and_sorted(walked: Walked, service: Service) -> None:
     """By address, name, slug and id; the cursor stays on its attempt, and an unknown outcome is sorted to the top."""
     service.loses = {"bea@initech.example"}
@@ -56,6 +57,7 @@ async def test_organizations_are_searched_and_sorted(walked: Walked, service: Se
         await hand.see("zoe@acme.example")
 
 
+@BY_MOUSE
 async def test_what_was_rejected_is_edited_and_sent_again(walked: Walked, service: Service) -> None:
     """The form begins with the request as it was sent, and makes a new action; the old one stays rejected."""
     request = StartRun(

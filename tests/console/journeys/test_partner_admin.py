@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import Service
 
 FIFTY = [f"c{number:02}@globex.example" for number in range(50)]
@@ -38,6 +38,7 @@ async def test_one_organization_is_created_once(walked: Walked, service: Service
         assert service.invited == {"ada@globex.example": 1}
 
 
+@BY_MOUSE
 async def test_fifty_are_created_once_each_though_an_answer_is_lost(
     walked: Walked, service: Service, listed: str
 ) -> None:
@@ -74,6 +75,7 @@ async def test_fifty_are_created_once_each_though_an_answer_is_lost(
         assert service.invited == dict.fromkeys(FIFTY, 1)
 
 
+@BY_KEYS
 async def test_the_address_of_a_lost_answer_is_blocked_until_a_person_says(walked: Walked, service: Service) -> None:
     """The form sends nothing and shows the open attempt; resolved as not created, the same form sends."""
     service.loses = {LOST}
