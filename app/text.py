@@ -115,3 +115,8 @@ def csv_cell(value: object) -> str:
         return str(value)
     text = str(safe_text(str(value), limit=_LONGEST))
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun, in the plural unless there is one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -15,7 +15,7 @@ from app.health import Incident
 from app.notify.incidents import IncidentReader
 from app.rules.rule import Rule
 from app.run_document import as_received
-from app.text import safe_text
+from app.text import plural, safe_text
 from app.times import span
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.decision import FINISHED_OUTCOMES
@@ -157,7 +157,7 @@ class Causes:
         for newest, count in await state.limited(now - LOOK_BACK):
             if newest.rule in names:
                 title, number = (
-                    f"{newest.rule} reached its limit, {count:,} times: {newest.reason}",
+                    f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}",
                     f"limited:{newest.rule}",
                 )
                 cure = f"automations log {shlex.quote(newest.rule)}"

@@ -13,6 +13,7 @@ from app.automations.occurrences import Anchor, Seen, changed_since, due, is_lab
 from app.rules.placeholders import mentions
 from app.rules.policy import decide, is_quiet, lasts
 from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule, fingerprint
+from app.text import plural
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, Past, RuleState, Verdict
@@ -227,7 +228,7 @@ class Runner:
         self.journal(settled)
         failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})
         if rule.pause_after and failures >= rule.pause_after:
-            why = f"{failures} failures in a row, the last one: {result.reason}"
+            why = f"{plural(failures, 'failure')} in a row, the last one: {result.reason}"
             if await self.state.pause(rule.name, why):
                 log.warning("%s is paused: %s", rule.name, why)
 

@@ -9,6 +9,7 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
 from app.cli.table import Column
+from app.text import plural
 from app.times import exact_ago, parse_duration, rfc3339
 from storage.records.alert import Delivery, Message, Silence
 from storage.records.inbox import Mark
@@ -133,7 +134,7 @@ async def end_silence(invocation: Invocation, /, *, number: int) -> int:
 
 
 def _outcome(each: Delivery) -> str:
-    return each.outcome or (f"again after {each.attempts} attempts" if each.attempts else "waiting")
+    return each.outcome or (f"again after {plural(each.attempts, 'attempt')}" if each.attempts else "waiting")
 
 
 def _document(each: Delivery) -> dict[str, object]:

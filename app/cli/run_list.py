@@ -18,6 +18,7 @@ from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, near
 from app.cli.output import Format, Rows
 from app.cli.progress import Bar
 from app.query import both, parse, unknown_status
+from app.text import plural
 from app.times import exact_ago, parse_period, rfc3339
 from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
@@ -232,7 +233,7 @@ class _RunList:
                 self._note_times(shown)
                 rows.add((view.document() for view in shown), shown)
                 rows.flush()
-                bar.note(f"{rows.count:,} runs")
+                bar.note(plural(rows.count, "run"))
         # The service may have statuses that were never seen here: only an empty answer tells.
         unknown = [] if rows.count else [status for status in self.condition.statuses if status not in known]
         if unknown:

@@ -20,6 +20,7 @@ from app.cli.table import Column
 from app.cli.write_command import DRY_RUN_OPTION, WriteOptions, request_document, tell_batch, worst
 from app.cli.writes import advice, carry_out, exit_of, rehearse
 from app.run_document import as_received
+from app.text import plural
 from storage.records import Action, Run
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def _reason(result: Retry) -> str:
 
 
 def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"
+    return plural(count, "run")
 
 
 COLUMNS: Final[tuple[Column[Retry], ...]] = (

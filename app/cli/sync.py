@@ -10,6 +10,7 @@ from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.progress import Bar, progress_bar
+from app.text import plural
 from app.times import rfc3339, span
 from storage.records import RunFilter
 
@@ -51,7 +52,7 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
         **({"dropped": dropped} if dropped else {}),
     }
     since = "the beginning" if coverage.whole else rfc3339(coverage.complete_since) or "no known time"
-    facts = [("fetched", f"{done:,} runs"), ("held", f"{held:,} runs"), ("complete since", since)]
+    facts = [("fetched", plural(done, "run")), ("held", plural(held, "run")), ("complete since", since)]
     if dropped:
         facts.append(("left out", f"{dropped:,} entries without a usable run id"))
     invocation.output.record(document, facts)

@@ -9,7 +9,7 @@ from app.config import NotifySettings
 from app.notify.grouping import ToldKey, key_of, places, titled, told_first
 from app.notify.routing import is_quiet, worst
 from app.notify.situation import Situation
-from app.text import safe_text
+from app.text import plural, safe_text
 from app.times import span
 from storage.records.alert import Message, Phase, Plan, Told
 
@@ -96,7 +96,7 @@ def _message(phase: Phase, route: str, batch: str, group: Sequence[Told], at: Si
         places([told.about.get("repository", "") for told in group]) if len(group) > 1 else "",
         f"after {span((at.now - min(told.first_at for told in group)).total_seconds())}",
         f"{count:,} in all" if count > 1 else "",
-        f"{inhibited:,} runs failed there" if inhibited else "",
+        f"{plural(inhibited, 'run')} failed there" if inhibited else "",
     ]
     return Message(
         route,

@@ -10,7 +10,7 @@ from app.config import NotifyRoute, NotifySettings
 from app.config.notify import LONGEST
 from app.notify.routing import is_quiet, routes_of, worst
 from app.notify.situation import ENDING, Situation
-from app.text import safe_text
+from app.text import plural, safe_text
 from storage.records.alert import Alert, Message, Plan, Settled, Told
 
 LISTED: Final = 5
@@ -95,7 +95,7 @@ def _news(route: str, batch: str, alerts: Sequence[Alert], inhibited: Mapping[st
     groups = tuple(dict.fromkeys(each.group for each in alerts))
     parts = [places([each.about.get("repository", "") for each in alerts])] if len(alerts) > 1 else []
     failures = sum(inhibited[group] for group in groups if group in inhibited)
-    parts += [newest.body, f"{failures:,} runs failed there, told by this alone" if failures else ""]
+    parts += [newest.body, f"{plural(failures, 'run')} failed there, told by this alone" if failures else ""]
     return Message(
         route,
         batch,

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from app.config.notify import DEFAULT_ROUTE
-from app.text import safe_text
+from app.text import plural, safe_text
 from storage.records.alert import Alert
 from storage.records.decision import BY_HAND, FINISHED_OUTCOMES, Decision
 from storage.state import State
@@ -43,8 +43,7 @@ def _approval(decision: Decision, automations: str) -> Alert:
 def _limits(limited: tuple[tuple[Decision, int], ...], automations: str) -> Iterator[Alert]:
     for newest, count in limited:
         # A day's worth is told once, however often its limit holds it back.
-        times = "once" if count == 1 else f"{count:,} times"
-        text = f"{newest.reason}; held back {times}: {automations} log {shlex.quote(newest.rule)}"
+        text = f"{newest.reason}; held back {plural(count, 'time')}: {automations} log {shlex.quote(newest.rule)}"
         yield _alert(newest, f"limited:{newest.decided_at:%Y-%m-%d}", "reached its limit", text)
 
 

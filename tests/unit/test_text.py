@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.text import SafeText, safe_block, safe_text
+from app.text import SafeText, plural, safe_block, safe_text
 
 UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 ANY = st.text(st.characters(codec=None, categories=None), max_size=700)
@@ -83,3 +83,9 @@ def test_every_character_there_is() -> None:
     through = [code for code in range(sys.maxunicode + 1) if category(safe_text(chr(code))) in UNPRINTABLE]
 
     assert through == []
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 runs"), (1, "1 run"), (1_002, "1,002 runs")])
+def test_a_count_takes_its_noun_in_the_right_number(count: int, said: str) -> None:
+    """One run, and so many runs."""
+    assert plural(count, "run") == said

@@ -25,7 +25,7 @@ from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.organizations.import_rows import ImportList, line, why_stopped
 from app.console.session import CURE_S, Session
 from app.events import ActionChanged, CacheChangedElsewhere, Event
-from app.text import safe_text
+from app.text import plural, safe_text
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.after_refresh import after_refresh
@@ -343,4 +343,4 @@ class OrganizationImportScreen(BaseScreen):
 
 
 def _organizations(count: int) -> str:
-    return "1 organization" if count == 1 else f"{count:,} organizations"
+    return plural(count, "organization")

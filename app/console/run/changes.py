@@ -15,7 +15,7 @@ from app.console.run.takeover import apply_sheet, checkout_sheet, look_at
 from app.console.session import CURE_S
 from app.results.diff import Patch
 from app.results.git import GitError
-from app.text import SafeText, safe_text
+from app.text import SafeText, plural, safe_text
 from storage.records.results import Change, ChangedFile, Unavailable
 from widgets.cells import fit
 from widgets.diff.colours import Colours, colours
@@ -240,7 +240,7 @@ class ChangesPart(Part):
 
     def _copy_hunk(self) -> None:
         if text := self.view.hunk_text():
-            self.session.copy_as_is(text, f"Copied the hunk: {len(text.splitlines()):,} lines")
+            self.session.copy_as_is(text, f"Copied the hunk: {plural(len(text.splitlines()), 'line')}")
 
     def _look_at(self, *, in_pager: bool) -> None:
         if (file := self.view.file) is not None:

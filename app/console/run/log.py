@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 
 from app.console.run.log_spool import LogSpool
 from app.console.run.subject import Part, failure_told, unavailable
-from app.text import safe_text
+from app.text import plural, safe_text
 from app.times import span
 from storage.records.results import LogChunk, Unavailable
 from widgets.log import ERROR, LogView
@@ -94,7 +94,7 @@ class LogPart(Part):
     def tick(self, now: datetime) -> None:
         """Say what is held, and since when there was nothing new."""
         spool, size = self._spool, self._whole
-        held = f"{spool.count:,} lines"
+        held = plural(spool.count, "line")
         if spool.begin or spool.end < size:
             held = f"{held} of {_bytes(size)}, from {spool.begin / max(1, size):.0%} to {spool.end / max(1, size):.0%}"
         pieces = [Piece(f" turn {self._shown[1] if self._shown else 1} · {held}", "quiet")]

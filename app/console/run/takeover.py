@@ -17,7 +17,7 @@ from app.console.forms.instructions import EditorError, editor_command
 from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes
 from app.results.diff import Patch
 from app.results.git import GitError
-from app.text import safe_text
+from app.text import plural, safe_text
 from widgets.badges import STYLES
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def near(results: "Results", repository: "Repository") -> Path:
 
 
 def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count:,} files"
+    return plural(count, "file")
 
 
 def look_at(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:

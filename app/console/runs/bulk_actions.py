@@ -10,7 +10,7 @@ from app.console.messages import FollowRun
 from app.console.runs.query_controller import QueryController
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import LONGEST_COPY, Session
-from app.text import SafeText, safe_text
+from app.text import SafeText, plural, safe_text
 from storage.records import RunFilter, RunSort, WindowRequest
 from widgets.runs.table import RunTable
 
@@ -138,7 +138,7 @@ class BulkActions:
         export = Export(engine, condition, self._query.now.sort, marks)
 
         async def written(path: "Path") -> str:
-            return f"{await write(export, path):,} runs written to {path}"
+            return f"{plural(await write(export, path), 'run')} written to {path}"
 
         title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
         sheet = ExportScreen(title, suggested_path(self._session.clock()), FORMATS, written)

@@ -13,6 +13,7 @@ from app.api.requests import StartAgent, StartRun, WriteRequest, asked_of
 from app.console.forms.instructions import PLACEHOLDERS, filled_in
 from app.console.forms.runs import continuation
 from app.console.turns import instructions_of
+from app.text import plural
 from storage.ledger import Ledger
 from storage.records import Action, Run
 
@@ -150,7 +151,7 @@ async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
 
 
 def _runs(count: int) -> str:
-    return f"{count:,} run" if count == 1 else f"{count:,} runs"
+    return plural(count, "run")
 
 
 def _left_out(*counts: tuple[int, str]) -> str:
