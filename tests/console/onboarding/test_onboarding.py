@@ -268,7 +268,7 @@ def test_the_suggested_name_is_the_telling_part_of_the_host(address: str, name: 
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     """`runwarden` on a terminal of its own, with nothing configured."""
     nothing = {"RUNWARDEN_CONFIG": "", "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": "", "RUNWARDEN_PROFILE": ""}
-    terminal = Terminal(["-m", "app"], {"HOME": str(tmp_path), "XDG_CONFIG_HOME": "", **nothing})
+    terminal = Terminal([], {"HOME": str(tmp_path), "XDG_CONFIG_HOME": "", **nothing})
     yield terminal
     terminal.close()
 
