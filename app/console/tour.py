@@ -26,7 +26,7 @@ class Step:
 
 
 STEPS: Final = (
-    Step("A team's runs: a month of history, and agents at work. Open a recent one: home, j, enter.", "run"),
+    Step("A team's runs: a month of history, and agents at work. Open one that completed (✓): j, enter.", "run"),
     Step("What it did: f3 its review, f4 its changes, f5 its log, growing while it works. esc goes back.", "runs"),
     Step("Start one of your own: n, a sentence, ctrl+s twice. Then go on to the code hosts: 2.", "health"),
     Step("GitLab goes away now and then; its incidents lead to what failed. Next, a lost answer: U.", "activity"),
