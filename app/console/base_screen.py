@@ -45,6 +45,8 @@ TABS: Final = (
 
 TICK_S = 1.0
 """How often ages are looked at; they are painted only when they read differently."""
+TICKS_BEHIND = 5
+"""Behind a sheet only once in so many times."""
 
 
 class BaseScreen(Screen[None]):
@@ -62,6 +64,7 @@ class BaseScreen(Screen[None]):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
+        self._ticks_behind = 0
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -96,6 +99,8 @@ class BaseScreen(Screen[None]):
         """Tell the tour where it is, and offer the keys again."""
         self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
         self._show_keys(self)
+        if self._ticks_behind:
+            self._tick()
 
     def on_screen_suspend(self) -> None:
         """Offer no key behind a sheet."""
@@ -170,7 +175,10 @@ class BaseScreen(Screen[None]):
             await self.app.run_action(key_action.action, key_action.node)
 
     def _tick(self) -> None:
-        if not self.is_current:
+        is_behind = self.app.screen is not self
+        self._ticks_behind = self._ticks_behind + 1 if is_behind else 0
+        # Each change below a sheet has all of the sheet painted again.
+        if not self.is_current or self._ticks_behind % TICKS_BEHIND:
             return
         self.query_one(HeaderBar).tick()
         self._tick_pins()
