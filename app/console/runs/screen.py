@@ -161,7 +161,7 @@ class RunsScreen(BaseScreen):
         """Put the run beside the table, below it, or on two lines."""
         self.split.fit(event.size)
 
-    # What it hears from the table
+    # What it hears from the table and the filter bar
 
     @on(RunTable.WindowRequested)
     def _on_window_requested(self) -> None:
@@ -195,8 +195,6 @@ class RunsScreen(BaseScreen):
     @on(RunTable.RangeRequested)
     def _on_range_requested(self, message: RunTable.RangeRequested) -> None:
         self.bulk_actions.mark_range(message.first_id, message.last_id)
-
-    # What it hears from the filter bar
 
     @on(Input.Changed, "SearchInput")
     def _on_typed(self) -> None:
