@@ -88,7 +88,7 @@ def make_repository(
     stream = [_commit("main", "First commit", files, None)]
     stream += [_commit(name, f"Work on {name}", more, "main") for name, more in (branches or {}).items()]
     bare = folder.with_suffix(".git")
-    shutil.copytree(_repository_of("".join(stream)), bare)
+    shutil.copytree(_repository_of("".join(stream)), bare, dirs_exist_ok=True)
     return bare
 
 

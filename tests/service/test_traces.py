@@ -98,7 +98,8 @@ def test_a_turn_is_below_the_request_that_queued_it(start: Callable[..., Api], c
     assert (fields["runwarden.turn"], fields["runwarden.attempt"], fields["runwarden.outcome"]) == (1, 1, "completed")
     assert (turn.status.code, failed.status.code) == (0, 2)
     roots = {span.name for span in collector.spans.values() if not span.parent_span_id}
-    assert roots <= {"POST /v1/external/agents/{name}/runs", "GET /v1/external/runs"}
+    asked = {"GET /v1/external/runs", "GET /v1/external/runs/{run_id}"}
+    assert roots <= {"POST /v1/external/agents/{name}/runs", *asked}
     assert {"SELECT", "INSERT"} <= {name.split()[0] for name in steps[turn.parent_span_id]}
     assert " ERROR " not in api.service.log
     assert api.token not in str(collector.spans)

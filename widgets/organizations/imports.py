@@ -135,7 +135,6 @@ class ImportBar(Vertical):
     ImportBar {
         height: auto;
         padding: 0 1;
-        FormField { max-width: 100; }
         #import-counts, #import-progress { height: 1; padding-left: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     }
     """
