@@ -6,11 +6,11 @@ few: compiling for all of them took as long as painting the first screen.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, FrozenInstanceError, fields
+from dataclasses import MISSING, FrozenInstanceError, InitVar, fields
 from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 — exported: for a type checker there is no difference
@@ -21,10 +21,17 @@ else:
         return partial(_made, options) if cls is None else _made(options, cls)
 
 
+_OPTIONS: Final = frozenset({"frozen", "slots", "eq", "repr", "kw_only"})
+
+
 def _made(options: Mapping[str, bool], cls: type[Any]) -> type[Any]:
+    if unknown := options.keys() - _OPTIONS:
+        raise TypeError(f"{', '.join(sorted(unknown))}: use the standard library's dataclass")
     own = {name for name, value in vars(cls).items() if name != "__hash__" or value is not None}
     standard = {name: is_set for name, is_set in options.items() if name in ("slots", "kw_only")}
     made = dataclasses.dataclass(init=False, repr=False, eq=False, **standard)(cls)
+    if any(isinstance(each.type, InitVar) for each in made.__dataclass_fields__.values()):
+        raise TypeError("InitVar: use the standard library's dataclass")
     methods: dict[str, Any] = {"__init__": _first_init(made, is_frozen=options.get("frozen", False))}
     if options.get("repr", True):
         methods["__repr__"] = _repr

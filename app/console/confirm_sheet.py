@@ -1,4 +1,4 @@
-"""What a person confirms with the facts in sight, and what came of it: the one sheet for taking over and cancelling."""
+"""Confirm with the facts in sight, and see what came of it: the sheet for taking a change over and for cancelling."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -12,16 +12,18 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from app.actions import ActionRefusedError
+from app.api.errors import ApiError
 from app.console.export_sheet import typed_path
 from app.console.sheet import PickerScreen
 from app.results.git import GitError
 from app.text import safe_text
+from storage.errors import StorageError
 from widgets.badges import STYLES, Tone
 from widgets.forms.inputs import LineInput
 
 
-class NotSureError(GitError):
-    """It is done only where a person says so once more, with a key of its own; the message names it."""
+class NotSureError(Exception):
+    """Done only when confirmed once more, with another key; the message names that key."""
 
 
 class ConfirmSheet(PickerScreen[str]):
@@ -43,7 +45,7 @@ class ConfirmSheet(PickerScreen[str]):
         do: Callable[[Path], Awaitable[str]],
         anyway: Callable[[Path], Awaitable[str]] | None = None,
     ) -> None:
-        """Prepare; `do` may raise GitError, OSError and ActionRefusedError. Without a folder (None), none is asked for.
+        """Prepare; `do` may fail by git, the file system, our own files or the service; without a folder none is asked.
 
         `anyway` is for the folder that `do` refused last with NotSureError.
         """
@@ -95,7 +97,7 @@ class ConfirmSheet(PickerScreen[str]):
         self._refused = None
         try:
             said = await do(typed_path(typed))
-        except (GitError, OSError, ActionRefusedError) as error:
+        except (NotSureError, GitError, OSError, ActionRefusedError, StorageError, ApiError) as error:
             self._refused = typed if isinstance(error, NotSureError) else None
             if self.is_current:
                 self._note(str(error), "bad")

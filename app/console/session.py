@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from textual.message import Message
+from textual.screen import ModalScreen
 from textual.signal import Signal
 
 from app.api.errors import ApiError
@@ -286,6 +288,12 @@ async def guarded(work: Awaitable[Result], failed: Callable[[StorageError | ApiE
     except (StorageError, ApiError) as error:
         failed(error)
         return None
+
+
+async def guarded_dispatch(screen: ModalScreen[Any], message: Message) -> None:
+    """In the place of a sheet's `_dispatch_message`: what fails is the app's to report."""
+    work, report = ModalScreen._dispatch_message(screen, message), screen.app._handle_exception  # noqa: SLF001 — no public ones
+    await guarded(work, report)
 
 
 async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:

@@ -8,12 +8,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.style import Style
 from textual.widgets import OptionList, Static
 
-from app.console.session import guarded
+from app.console.session import guarded_dispatch
 
 Answer = TypeVar("Answer")
 Choice = TypeVar("Choice")
@@ -30,8 +29,7 @@ class Sheet(ModalScreen[Answer]):
     LEAVE: ClassVar[str] = "leave"
     """What escape does."""
 
-    async def _dispatch_message(self, message: Message) -> None:
-        await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
+    _dispatch_message = guarded_dispatch
 
     async def on_click(self, event: events.Click) -> None:
         """A click on the screen behind it means that screen."""

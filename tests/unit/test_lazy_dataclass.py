@@ -90,3 +90,12 @@ def test_frozen_ones_are_keys_and_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(Point(1, (2,)))) == copy.deepcopy(Point(1, (2,))) == Point(1, (2,))
     with pytest.raises(FrozenInstanceError, match="cannot delete field 'x'"):
         del Point(1).x  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("option", ["order", "unsafe_hash", "weakref_slot", "init", "match_args"])
+def test_what_it_does_not_do_is_refused(option: str) -> None:
+    """A type checker takes it for the standard one, which does it."""
+    with pytest.raises(TypeError, match=f"{option}: use the standard library's"):
+        lazy_dataclass.dataclass(**{option: True})(type("Late", (), {}))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="InitVar"):
+        lazy_dataclass.dataclass(type("Late", (), {"__annotations__": {"given": dataclasses.InitVar[int]}}))

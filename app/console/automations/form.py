@@ -12,7 +12,6 @@ from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.message import Message
 from textual.screen import ModalScreen
 
 from app.config import ConfigError, Settings, data_folder
@@ -26,7 +25,7 @@ from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.forms.instructions import EditorError, edit
 from app.console.inbox.sheets import ChoiceSheet
-from app.console.session import CURE_S, guarded
+from app.console.session import CURE_S, guarded_dispatch
 from app.engine import Engine
 from app.rules.rule import Rule
 from app.rules.sentence import sentence
@@ -123,8 +122,7 @@ class AutomationForm(ModalScreen[str | None]):
     def _editor(self) -> RuleEditor:
         return self.query_one(RuleEditor)
 
-    async def _dispatch_message(self, message: Message) -> None:
-        await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
+    _dispatch_message = guarded_dispatch
 
     async def on_mount(self) -> None:
         """Begin with the draft, if there is one."""

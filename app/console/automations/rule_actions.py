@@ -17,7 +17,7 @@ from app.automations.occurrences import is_within
 from app.config import ConfigError
 from app.config.automation_tables import read_tables, save_table, with_enabled
 from app.console.automations.loaders import Automations, RulesFile
-from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
+from app.console.automations.sheets import ApprovalsSheet, PreviewSheet
 from app.console.inbox.sheets import ChoiceSheet
 from app.console.session import CURE_S, Session
 from app.rules.rule import OnRun, OnStuck, Rule, fingerprint
@@ -217,7 +217,7 @@ class RuleActions:
 
         limits = "Within its limits: what it does counts towards them, and its journal says so."
         title = safe_text(f"Run now: {rule.name}", limit=80)
-        self._push(ConfirmSheet(title, "sets it off", preview, limits), answered)
+        self._push(PreviewSheet(title, "sets it off", preview, limits), answered)
 
     async def _act(self, by_hand: ByHand, rule: Rule, run_id: str | None) -> None:
         try:

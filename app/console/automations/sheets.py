@@ -31,7 +31,7 @@ BOX = """
 """
 
 
-class ConfirmSheet(Sheet[bool]):
+class PreviewSheet(Sheet[bool]):
     """Shows exactly what would be done; enter leaves it, so that nothing is done by habit."""
 
     LEAVE = "answer(False)"
@@ -40,7 +40,7 @@ class ConfirmSheet(Sheet[bool]):
         Binding("escape,n,q,enter", "answer(False)", "leave it", key_display="esc", id="confirm.no"),
     ]
     CSS = (
-        BOX.format(name="ConfirmSheet") + "ConfirmSheet RequestPreview { height: auto; max-height: 100%; padding: 0; }"
+        BOX.format(name="PreviewSheet") + "PreviewSheet RequestPreview { height: auto; max-height: 100%; padding: 0; }"
     )
 
     def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
@@ -154,7 +154,7 @@ class ApprovalsSheet(Sheet[None]):
         title = safe_text(f"{'Approve' if is_approved else 'Reject'}: {name}")
         path, body = request_of(approval.decision)
         preview = Preview("POST", path, "\n".join(body)) if path else Preview("", approval.sentence, "")
-        self.app.push_screen(ConfirmSheet(title, verb, preview, then), answered)
+        self.app.push_screen(PreviewSheet(title, verb, preview, then), answered)
 
     async def _answer(self, approval: Approval, *, is_approved: bool) -> None:
         await self._settle(approval, is_approved)

@@ -10,7 +10,6 @@ from textual import on, work
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -24,7 +23,7 @@ from app.console.forms.drafts import Drafts, Values
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_fields import FormFields
 from app.console.forms.instructions import EditorError, TemplatePicker, edit, filled_in
-from app.console.session import CURE_S, guarded
+from app.console.session import CURE_S, guarded_dispatch
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, safe_block, safe_text
@@ -147,8 +146,7 @@ class FormScreen(ModalScreen[Action | None]):
         """By field, as typed."""
         return self.fields.values
 
-    async def _dispatch_message(self, message: Message) -> None:
-        await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
+    _dispatch_message = guarded_dispatch
 
     async def on_mount(self) -> None:
         """Restore an earlier draft, and focus the first empty field."""

@@ -7,14 +7,13 @@ from rich.cells import cell_len
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError
 from app.api.requests import StartRun
-from app.console.session import guarded
+from app.console.session import guarded_dispatch
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.reconcile.candidates import FINDABLE, Candidate, Proposal, request_sent
@@ -122,8 +121,7 @@ class ResolveForm(ModalScreen[Action | None]):
         )
         yield FormDialog("Resolve an unknown outcome", rows, self.VERBS)
 
-    async def _dispatch_message(self, message: Message) -> None:
-        await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
+    _dispatch_message = guarded_dispatch
 
     def on_mount(self) -> None:
         """Nothing is chosen before a person does."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.console.automations.sheets import ApprovalsSheet, ConfirmSheet
+from app.console.automations.sheets import ApprovalsSheet, PreviewSheet
 from app.console.messages import GoToTab
 from app.events import StateChangedElsewhere
 from app.rules.rule import fingerprint_of
@@ -197,7 +197,7 @@ async def test_an_approval_is_answered_twice(
     async with staged(changed=configured(ONE)) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
         await scene.press("5", "v", key)
-        assert isinstance(scene.app.screen, ConfirmSheet)
+        assert isinstance(scene.app.screen, PreviewSheet)
         await scene.shows("POST /external/runs", '"run_id": "run_01JX0003"')
         await hasty(scene, "ctrl+s")
         await scene.shows("Look at it first; ^s again")

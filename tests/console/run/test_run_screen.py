@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
+from app.actions import Actions
 from app.console.confirm_sheet import ConfirmSheet
 from app.console.forms import ContinueRunForm
 from app.console.run.changes import FileItem
 from app.console.run.conversation import ReplyBox
+from storage.errors import DiskFullError
 from storage.records.results import ChangedFile, ModelUsage, Posting, RunTurns
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
 from tests.waiting import until
@@ -161,6 +164,17 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow) -> N
             await scene.settle()
 
         assert [action.kind for action in found] == ["run.cancel"]
+
+
+async def test_a_cancellation_that_our_files_prevent_says_so_in_its_sheet(
+    run_on_show: OnShow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be tried again, or left."""
+    monkeypatch.setattr(Actions, "submit", AsyncMock(side_effect=DiskFullError("The disk is full.", path=Path("x"))))
+    async with run_on_show(ScriptedResults()) as scene:
+        await scene.press("escape", "g", "enter", "X", "enter")
+        await scene.shows("The disk is full.")
+        assert "Working…" not in scene.text
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40), (200, 60)])
