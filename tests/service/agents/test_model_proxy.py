@@ -66,9 +66,10 @@ def test_the_key_is_added_outside_and_all_tokens_are_counted(ask: Make, server: 
     path, body = (STREAMED if streamed else PATHS)[name]
     provider = name.partition("-")[0]
     done = ask(provider, path, body)
-    asked = server.asked[0]
 
     assert done.failure is None, done.log
+    assert len(server.asked) == 1, done.log
+    asked = server.asked[0]
     assert done.used == [(f"{'claude' if provider == 'anthropic' else 'gpt' if provider == 'openai' else 'gemini'}-x",
                           Usage(INPUT, CACHED, 0, OUTPUT), 0)]  # fmt: skip
     assert asked.headers[PROVIDERS[provider].header.lower()].removeprefix("Bearer ") == KEY
