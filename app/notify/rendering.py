@@ -6,7 +6,7 @@ from html import escape
 from typing import Final
 
 from app.config import NotifyRoute
-from app.config.settings import Markup
+from app.config.notify_settings import Markup
 from app.notify.channels import fill
 from app.notify.notifications import Notification
 from app.text import safe_text

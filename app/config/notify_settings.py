@@ -1,0 +1,128 @@
+"""What is told to whom, when and how: the settings of `[notify]`, its routes and its rules."""
+
+import re
+from datetime import time, timedelta
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from storage.lazy_dataclass import dataclass
+from storage.records.alert import Level
+
+Markup = Literal["text", "markdown", "html"]
+_QUIET_HOURS: Final = re.compile(r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """From one time of the day to another; over midnight if the end comes first."""
+
+    start: time
+    """Inclusive."""
+    end: time
+    """Exclusive."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Hours as people write them: `22:00-07:00`.
+
+        Raises:
+            ValueError: The text is not such hours; the message shows an example.
+        """
+        found = _QUIET_HOURS.fullmatch(text)
+        try:
+            start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
+        except ValueError:
+            start = end = None
+        if start is None or end is None or start == end:
+            raise ValueError(f"{text!r} are not valid hours: write them as in 22:00-07:00")
+        return cls(start, end)
+
+    def cover(self, local: time) -> bool:
+        """Whether this time of the day is quiet."""
+        if self.start < self.end:
+            return self.start <= local < self.end
+        return local >= self.start or local < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyRoute:
+    """A named way to tell people."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    """As `NotifySettings.command`."""
+    desktop: bool = False
+    urls_env: str | None = None
+    """The environment variable that holds Apprise's addresses, with blanks between them."""
+    urls_file: Path | None = None
+    """The file that holds them, one a line; its owner alone may read it."""
+    title: str = ""
+    """With placeholders; empty: the notification's own. The same for `text`."""
+    text: str = ""
+    markup: Markup = "text"
+    """What title and text are written in, for Apprise."""
+    repeat: timedelta | None = None
+    """How often to tell again what is still so and not acknowledged. None: once."""
+    escalate_after: timedelta | None = None
+    """After how long to tell `escalate_to` what is not acknowledged. None: never."""
+    escalate_to: str = ""
+    give_up: timedelta = timedelta(days=1)
+    """After how long nothing is repeated, escalated or delivered any longer."""
+    fallback: str = ""
+    """The route that is used when this one fails. Empty: the channels of `[notify]`, if it has any."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyRule:
+    """A row of the routing table: what it matches goes over its routes; the first that matches counts."""
+
+    routes: tuple[str, ...]
+    severity: Level = "information"
+    """At least so severe."""
+    kinds: tuple[str, ...] = ()
+    """Beginnings of inbox keys, such as `failed` or `host`. Empty: all."""
+    repositories: tuple[str, ...] = ()
+    """Globs. Empty: all, and what belongs to no repository."""
+    hours: QuietHours | None = None
+    """Of the local day. None: always."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifySettings:
+    """What the console notifies of, and how."""
+
+    on: tuple[str, ...] = ("pinned", "failed", "stuck", "health", "link", "automations")
+    """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. `automations` that wait
+    for approval, reach a limit or pause themselves. Any other word is the status of a run."""
+    bell: bool = True
+    desktop: bool = False
+    command: tuple[str, ...] = ()
+    """An argument list with placeholders such as `{title}`, see `app.config.sections`; no shell. Empty: none."""
+    quiet: QuietHours | None = None
+    """When bell, desktop and command are off. None: never."""
+    hold_s: float = 60.0
+    """How long a problem must last before it is reported, and a recovery before it counts."""
+    routes: tuple[NotifyRoute, ...] = ()
+    """Named ways for automations and `rules`."""
+    rules: tuple[NotifyRule, ...] = ()
+    """Which route tells what; none: the channels above tell everything."""
+    group_wait: timedelta = timedelta(seconds=30)
+    """How long a bot waits for more of the same before it tells the first of them."""
+    group_interval: timedelta = timedelta(minutes=5)
+    """How long it waits before it tells more of the same."""
+    heartbeat_env: str = ""
+    """The environment variable with the address that is asked for while all is well. Empty: none."""
+    heartbeat_every: timedelta = timedelta(minutes=1)
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """The routes that tell no one anything: none of their channels is on."""
+        named = (self.route("default"), *self.routes)
+        return frozenset(
+            route.name for route in named if not (route.desktop or route.command or route.urls_env or route.urls_file)
+        )
+
+    def route(self, name: str) -> NotifyRoute:
+        """The route of this name; `default`, or one that is gone, is made of the channels above."""
+        own = NotifyRoute("default", self.command, self.desktop)
+        return next((route for route in self.routes if route.name == name), own)
