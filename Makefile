@@ -7,8 +7,6 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Many tests start the program: with its bytecode kept, it is compiled once.
 export PYTHONDONTWRITEBYTECODE :=
-# A third of a test's time is spent waiting for another process.
-export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 
 # Where `make demo KEEP=1` keeps the demo, and finds it again.
 DEMO ?= $(HOME)/runwarden-demo

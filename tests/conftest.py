@@ -4,12 +4,16 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fault_server import FaultServer
 from tests.run_board import Board, served
+
+_HERE: Final = Path(__file__).parent
 
 # Hypothesis would fail what takes longer than 200 ms, which a busy machine decides.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,14 +28,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the console's files, which compute, evenly among the others, most of which wait for processes.
+    """Spread each folder's files evenly over the run: the console's compute, a service's wait for processes.
 
     In the folders' order, all workers would compute for half of the time and wait for the other half.
     """
-    files = dict.fromkeys(item.path for item in items)
-    computing = [file for file in files if "console" in file.parts]
-    waiting = [file for file in files if "console" not in file.parts]
-    place = {file: (number + 0.5) / len(kind) for kind in (computing, waiting) for number, file in enumerate(kind)}
+    folders: dict[str, list[Path]] = {}
+    for file in dict.fromkeys(item.path for item in items):
+        folders.setdefault(file.relative_to(_HERE).parts[0], []).append(file)
+    place = {file: (number + 0.5) / len(files) for files in folders.values() for number, file in enumerate(files)}
     items.sort(key=lambda item: place[item.path])
 
 
@@ -43,8 +47,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: many tests wait for a service, a worker or a terminal."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are processors: a third of a test's time is spent waiting for another process."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.fixture
