@@ -228,7 +228,7 @@ class FaultServer:
 
 
 def free_port() -> int:
-    """A loopback port where nobody listens."""
+    """A loopback port where nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

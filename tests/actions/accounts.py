@@ -11,7 +11,7 @@ from storage.ledger import Ledger
 from storage.records import Action
 from tests.actions.peer import FaultyPeer
 
-NOBODY = 2**22 + 1
+NO_PROCESS = 2**22 + 1
 """No process has this id."""
 CODES = {"confirmed": {0}, "unknown": {6, 130}, "rejected": {2, 4, 5, 7}, "not_sent": {2, 4, 5, 7, 8, 130}}
 
@@ -45,7 +45,7 @@ class Accounts:
         for file in ledger_files:
             async with await Ledger.open(file) as ledger:
                 if ours:
-                    await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (NOBODY,)))
+                    await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (NO_PROCESS,)))
                 await ledger.adopt_orphans()
                 held += await ledger.actions(limit=10_000_000)
         by_mark: dict[str, list[Action]] = {}

@@ -79,7 +79,7 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
 
 @pytest.mark.parametrize("desk", [HASTY], indirect=True)
 async def test_a_time_out_after_sending_is_unknown(desk: Desk) -> None:
-    """The request arrived whole; whether it was carried out, nobody here knows."""
+    """The request arrived whole; whether it was carried out is unknown here."""
     desk.server.script(Hang())
     action = await desk.actions().submit(ADA)
 
@@ -176,7 +176,7 @@ async def test_a_known_outcome_is_not_sent_again(desk: Desk) -> None:
 
 
 async def test_closing_breaks_off_what_is_on_its_way_and_writes_it_down(desk: Desk) -> None:
-    """Whoever closes the ledger next finds it settled: nobody has to guess at the next start."""
+    """The next process that closes the ledger finds it settled: no guess at the next start."""
     desk.server.script(Hang())
     actions = desk.actions()
     sending = asyncio.create_task(actions.submit(ADA))

@@ -1,6 +1,8 @@
-"""Words that no source file or document holds, and one call that few may make."""
+"""Words that no source file, test or document holds, and one call that few may make."""
 
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,18 @@ def texts() -> list[Path]:
     return [*(path for path in sources if "samples" not in path.parts), *documents]
 
 
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """A test's names, comments and docstrings, each with its line; other strings are input."""
+    begins = True
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            is_docstring = begins and token.type == tokenize.STRING
+            if is_docstring or token.type in {tokenize.NAME, tokenize.COMMENT}:
+                yield token.start[0], token.string
+            if token.type not in {tokenize.COMMENT, tokenize.NL}:
+                begins = token.type in {tokenize.ENCODING, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+
+
 def test_no_source_and_no_document_holds_a_banned_word() -> None:
     """Names, strings, comments and documents say it plainly: who does what, and what to do about it."""
     found = [
@@ -27,6 +41,20 @@ def test_no_source_and_no_document_holds_a_banned_word() -> None:
         for path in texts()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if BANNED.search(line.replace("_", " "))
+    ]
+
+    assert found == []
+
+
+def test_no_test_holds_a_banned_word_but_as_input() -> None:
+    """Input may hold one, as a user's name does; docstrings, comments and names may not."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {text.strip()}"
+        for folder in ("tests", "bench")
+        for path in (ROOT / folder).rglob("*.py")
+        if BANNED.search(path.read_text(encoding="utf-8").replace("_", " "))
+        for number, text in prose(path)
+        if BANNED.search(text.replace("_", " "))
     ]
 
     assert found == []

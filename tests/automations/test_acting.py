@@ -178,7 +178,7 @@ async def test_a_command_gets_facts_as_arguments_and_no_secret(
 async def test_what_waits_for_approval_is_sent_as_it_was_shown(
     service: Service, tmp_path: Path, words: str, sent: int, outcome: tuple[str, str | None]
 ) -> None:
-    """A rule whose text was edited meanwhile sends nothing."""
+    """A rule whose text was edited in between sends nothing."""
     text = automation('{ continue = "first" }', "approval = true")
     said = await fail_once(service, configured(service, tmp_path, text))
     settings = configured(service, tmp_path, text.replace("first", words))

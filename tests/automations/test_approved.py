@@ -67,7 +67,7 @@ async def nothing(_: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on", "meanwhile", "last"),
+    ("on", "event", "last"),
     [
         ("run", nothing, ("done", "")),
         ("run", continued, ("expired", "the run is working by now")),
@@ -79,12 +79,12 @@ async def nothing(_: Place) -> None:
     ],
 )
 async def test_the_state_is_checked_again_before_it_is_sent(
-    place: Place, on: str, meanwhile: object, last: tuple[str, str]
+    place: Place, on: str, event: object, last: tuple[str, str]
 ) -> None:
     """What set it off, and whether the rule may still act."""
     text = rule(on=ON[on], do='{ start = "go", repository = "acme/api" }', approval="true", approval_expires='"2h"')
     await waiting(place, text, on=on)
-    await meanwhile(place)  # type: ignore[operator] # one of the functions above
+    await event(place)  # type: ignore[operator] # one of the functions above
     await place.runner(text).look()
 
     assert place.outcomes[-1] == last

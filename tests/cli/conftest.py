@@ -94,7 +94,7 @@ class Inside(CommandLine):
 
 @pytest.fixture
 def lone(tmp_path: Path) -> CommandLine:
-    """A command line whose service nobody runs."""
+    """A command line whose service does not run."""
     return Inside(tmp_path)
 
 

@@ -166,7 +166,7 @@ def test_a_runs_id_is_no_organizations_id_even_where_no_organization_is_known(
     assert (refused["kind"], "looks like a run's id" in refused["message"]) == ("doubtful_id", True)
 
 
-def test_fields_nobody_knows_are_printed_as_received(faulty: CommandLine, server: FaultServer) -> None:
+def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: FaultServer) -> None:
     """The service may say more than the spec."""
     server.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
 
@@ -280,7 +280,7 @@ def test_an_export_is_whole_however_long_the_ledger_is(faulty: CommandLine, serv
     assert (len(exported), len(set(exported))) == (1201, 1201)
 
 
-def test_an_action_nobody_knows_is_not_found(lone: CommandLine) -> None:
+def test_an_unknown_action_is_not_found(lone: CommandLine) -> None:
     """Exit code 7."""
     for arguments in (["show", "act_x"], ["resolve", "act_x", "--not-created"], ["resolve", "act_x", "--send-again"]):
         result = lone("actions", *arguments, "--json")

@@ -66,7 +66,7 @@ def test_profiles_are_listed_without_their_tokens(lone: CommandLine) -> None:
     assert (b["name"], b["default"], b["read_only"]) == ("b", True, True)
 
 
-def test_a_profile_nobody_configured_is_named_in_the_error(lone: CommandLine) -> None:
+def test_a_profile_that_is_not_configured_is_named_in_the_error(lone: CommandLine) -> None:
     """Exit code 2, with those that there are."""
     result = lone("--profile", "nope", "runs", "list", "--json")
 

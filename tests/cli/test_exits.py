@@ -15,7 +15,7 @@ def descendants(root: type) -> list[type]:
 
 @pytest.mark.parametrize("error", descendants(ApiError) + descendants(ActionRefusedError))
 def test_every_kind_of_error_has_an_exit_code(error: type) -> None:
-    """A new error cannot slip through with somebody else's code."""
+    """A new error cannot slip through with another one's code."""
     assert error.kind == "refused_here" or error.kind in EXIT_BY_KIND  # type: ignore[attr-defined] — both trees have it
 
 
@@ -36,6 +36,6 @@ def test_a_file_that_cannot_be_used_is_a_matter_of_configuration(error: type[Sto
     assert (failure.exit, failure.kind, failure.detail["file"]) == (2, error.kind, "/x")
 
 
-def test_an_error_nobody_foresaw_is_no_failure_of_the_users() -> None:
+def test_an_unforeseen_error_is_no_failure_of_the_users() -> None:
     """It is left to the process's boundary."""
     assert failure_of(RuntimeError("bug")) is None

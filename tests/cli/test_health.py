@@ -77,7 +77,7 @@ def test_a_host_is_printed_as_received(faulty: CommandLine, server: FaultServer)
     assert observed["connected"] is True
 
 
-def test_a_host_that_was_disconnected_on_purpose_alarms_nobody(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_host_that_was_disconnected_on_purpose_raises_no_alarm(faulty: CommandLine, server: FaultServer) -> None:
     """It is gone from the answer, and from ours."""
     server.script(hosts(github="ok", gitlab="unreachable"), hosts(github="ok"))
 

@@ -20,7 +20,7 @@ from tests.service_process import RunningService, start_service
 
 
 def creating(request: Received) -> Step:
-    """An organization for whoever asks."""
+    """An organization for every request."""
     body = request.json()
     assert isinstance(body, dict)
     name = str(body["email"])

@@ -51,7 +51,7 @@ def test_ndjson_is_one_object_a_line() -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@cmd", "\t=1"])
 def test_no_csv_cell_is_a_formula(text: str) -> None:
-    """A branch is named by whoever may push; a spreadsheet must not run it."""
+    """Anyone who may push names a branch; a spreadsheet must not run it."""
     output, out, _ = printer(Format.CSV)
 
     output.listing("runs", [], [{"branch": text, "stuck": True}], COLUMNS)

@@ -196,7 +196,7 @@ def test_all_walks_every_page(boarded: CommandLine, board: Board) -> None:
     assert boarded("runs", "list", "--all", "--json").json()["count"] == 230
 
 
-def test_the_cache_answers_when_nobody_else_does(boarded: CommandLine, board: Board) -> None:
+def test_the_cache_answers_when_the_service_does_not(boarded: CommandLine, board: Board) -> None:
     """`--cached` never touches the network; without it the error names it."""
     board.put("run_1", "completed", created=0)
     boarded("runs", "list")

@@ -45,7 +45,7 @@ def test_a_bare_number_is_seconds(boarded: CommandLine, board: Board, timeout: s
 
 
 def test_waiting_sees_a_run_end(boarded: CommandLine, board: Board) -> None:
-    """The run goes on while somebody waits."""
+    """The run goes on while a command waits."""
     board.put("run_1", "working", created=0)
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
     assert process.stderr is not None

@@ -44,7 +44,7 @@ def test_a_snapshot_of_a_service_that_is_down_shows_what_was_seen(boarded: Comma
 
 
 def test_what_was_never_asked_is_not_said_to_be_missing(lone: CommandLine) -> None:
-    """Without one answer, nobody knows whether there are runs and code hosts."""
+    """Without one answer it is unknown whether there are runs and code hosts."""
     out = lone().out
 
     assert "never seen" in out
@@ -53,5 +53,5 @@ def test_what_was_never_asked_is_not_said_to_be_missing(lone: CommandLine) -> No
 
 
 def test_an_empty_snapshot_tells_how_to_begin(boarded: CommandLine) -> None:
-    """Nobody is left in front of nothing."""
+    """An empty service is shown with a hint, not with nothing."""
     assert "runwarden runs start" in boarded().out

@@ -1,4 +1,4 @@
-"""Streams that are closed, or full: what was asked is done all the same, and nobody is told a lie about it."""
+"""Streams that are closed, or full: what was asked is done all the same, and reported truthfully."""
 
 import subprocess
 from pathlib import Path

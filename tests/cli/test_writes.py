@@ -92,7 +92,7 @@ def test_each_answer_to_a_write_has_its_exit_code(
     assert len(posts(server)) == 1
 
 
-def test_nothing_is_sent_where_nobody_listens(lone: CommandLine) -> None:
+def test_nothing_is_sent_where_nothing_listens(lone: CommandLine) -> None:
     """Exit code 8, and it may be tried again at once."""
     first, second = lone(*CREATE), lone(*CREATE)
 
@@ -220,7 +220,7 @@ def test_a_signal_while_a_started_run_is_waited_for_tells_the_run(faulty: Comman
 def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     faulty: CommandLine, server: FaultServer, number: signal.Signals, code: int
 ) -> None:
-    """The bytes have left: nobody knows what became of them."""
+    """The bytes have left: what became of them is unknown."""
     server.script(Hang())
     process = faulty.begin(*CREATE)
     server.wait_for(1)

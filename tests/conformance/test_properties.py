@@ -158,7 +158,7 @@ def test_date_bounds_are_inclusive_and_exact(
 def test_a_naive_date_is_refused_and_the_same_with_an_offset_is_not(
     subject: Subject, instant: datetime, name: str, separator: str
 ) -> None:
-    """Nobody guesses a time zone: 400 and a message that names the parameter."""
+    """No time zone is guessed: 400 and a message that names the parameter."""
     text = instant.isoformat(timespec="microseconds").replace("T", separator)
     naive = subject.runs(**{name: text})
     aware = subject.runs(**{name: text + "Z"})

@@ -14,12 +14,12 @@ DELAYS = re.compile(rb"\x21\xf9\x04.(..).\x00", re.DOTALL)
 
 @pytest.mark.parametrize("name", sorted(PICTURES["SCENES"]))
 def test_a_picture_is_as_it_was_accepted(name: str) -> None:
-    """After a change of the screens, `make pictures` takes them anew."""
+    """After a change of the screens, `make pictures` takes them again."""
     assert (DOCS / "pictures" / f"{name}.svg").read_text("utf-8") == PICTURES["picture"](name)
 
 
 def test_every_picture_is_shown_somewhere() -> None:
-    """None lies there for nobody."""
+    """None is unused."""
     told = "".join(path.read_text("utf-8") for path in (DOCS.parent / "README.md", *DOCS.glob("*.md")))
 
     there = {path.name for path in (DOCS / "pictures").iterdir()}

@@ -14,7 +14,7 @@ from tests.contract.attempts import ORGANIZATION, create, nothing
 from tests.fault_server import Drop, FaultServer, Respond, free_port
 
 
-async def test_nobody_listening_means_that_nothing_was_sent() -> None:
+async def test_no_listener_means_that_nothing_was_sent() -> None:
     """A refused connection is the one failure of the network that leaves no doubt."""
     commits: list[str] = []
 

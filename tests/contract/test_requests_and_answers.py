@@ -67,7 +67,7 @@ async def test_the_list_takes_every_filter_of_the_spec(server: FaultServer, clie
 
 
 async def test_a_repository_without_a_path_is_filtered_by_its_parts(server: FaultServer, client: Client) -> None:
-    """A platform that nobody knows yet has no path to filter by (spec 2.9)."""
+    """An unknown platform has no path to filter by (spec 2.9)."""
     server.script(Respond(200, {"runs": []}))
 
     await client.list_runs(repository=Repository.of("sourcehut", {"tree": "~ada/x"}))
@@ -78,7 +78,7 @@ async def test_a_repository_without_a_path_is_filtered_by_its_parts(server: Faul
 
 
 async def test_a_lab_is_known_by_its_answers(server: FaultServer, client: Client) -> None:
-    """Failures say so as well; whoever stops saying so is none any more."""
+    """Failures say so as well; a service that stops saying so is none any more."""
     mark = {"X-Runwarden-Lab": "on"}
     server.script(Respond(503, {"message": "scripted"}, mark), Respond(200, {"runs": []}))
 
@@ -115,7 +115,7 @@ async def test_the_last_page_may_say_so_in_three_ways(
     assert (await client.list_runs()).next_token is None
 
 
-async def test_what_nobody_knows_yet_is_kept(server: FaultServer, client: Client) -> None:
+async def test_unknown_values_are_kept(server: FaultServer, client: Client) -> None:
     """A new status, a new platform, a branch that is null and a time that cannot be read are no reason to refuse."""
     odd = {
         "run_id": "run_2",

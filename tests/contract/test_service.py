@@ -25,7 +25,7 @@ class World:
 
     service: RunningService
     tokens: dict[str, str]
-    """By organization's slug; `nobody` is unknown."""
+    """By organization's slug; one is unknown."""
 
     def client(self, who: str = "acme") -> Client:
         """A client with that organization's token; use it as a context."""
@@ -42,7 +42,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     service = start_service(folder, setup=setup, settings='[execution]\nsandbox = "none"\n')
     tokens = {one["slug"]: one["tokens"][0]["value"] for one in service.setup["organizations"]}
     service.admin("org", "deactivate", "closed")
-    # No command takes an organization away; the spec's 404 is about one that somebody did.
+    # No command takes an organization away; the spec's 404 is about one that is gone.
     with closing(sqlite3.connect(service.data_dir / "service.sqlite", timeout=60)) as connection, connection:
         connection.execute("DELETE FROM organizations WHERE slug = 'gone'")
     yield World(service, tokens | {"nobody": "no-such-token"})

@@ -118,7 +118,7 @@ async def test_all_is_closed_whatever_fails_before(
 
 
 async def test_polling_fills_the_cache_and_rings(board: Board, tmp_path: Path) -> None:
-    """Nobody asks; the runs and the health come by themselves."""
+    """Without a request, runs and health come by themselves."""
     board.put("run_1", "working", created=0)
     listener = Listener()
     async with await Engine.open(*configured(board, tmp_path), actor="test", announce=listener) as engine:

@@ -23,7 +23,7 @@ def spans(*parts: tuple[str, float, float]) -> Spans:
 
 
 def test_uptime_is_of_the_time_that_is_known() -> None:
-    """Half a day well, an hour bad, and nobody looked for the rest."""
+    """Half a day well, an hour bad, and no observation for the rest."""
     found = uptime(spans(("ok", 780, 60), ("unreachable", 60, 0)), DAY, NOW, WORDS)
 
     assert found.share == pytest.approx(12 / 13)
@@ -55,7 +55,7 @@ def test_a_slice_shows_the_worst_it_had() -> None:
 
 
 def test_the_last_slice_speaks_from_its_first_moment() -> None:
-    """Who opens the console for the first time sees that all is well now; of the time before nobody knows."""
+    """Who opens the console for the first time sees that all is well now; the time before is unknown."""
     assert slices(spans(("ok", 0.5, 0)), NOW + 10 * MINUTE, 3, 15 * MINUTE, WORDS) == (None, None, "well")
 
 
@@ -87,7 +87,7 @@ def test_what_goes_on_is_known_up_to_the_last_look() -> None:
 
 
 def test_a_silence_within_a_trouble_does_not_end_it() -> None:
-    """Bad before and bad after is one incident; nobody saw a recovery."""
+    """Bad before and bad after is one incident; no recovery was seen."""
     (found,) = incidents(spans(("unreachable", 200, 180), ("unreachable", 20, 0)), WORDS, HOLD)
 
     assert found.start == NOW - 200 * MINUTE

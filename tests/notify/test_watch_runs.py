@@ -55,7 +55,7 @@ async def test_a_run_first_seen_failed_is_news(world: World) -> None:
 
 
 async def test_the_first_sync_tells_nothing_of_the_past(world: World) -> None:
-    """A thousand failed runs of last week are new to the cache, and to nobody else."""
+    """A thousand failed runs of last week are new to the cache only."""
     watch = await world.watch()
     world.now, now = world.now.replace(day=1, hour=1), world.now
     for number in range(20):
@@ -81,7 +81,7 @@ async def test_many_at_once_are_told_as_one(world: World) -> None:
     assert told.screen[1].body == "in acme/r0, acme/r1"
 
 
-async def test_what_happened_while_nobody_looked_is_summed_up(world: World) -> None:
+async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None:
     """On the screen, in one line; a followed run's end is told in full."""
     for number in range(9):
         await world.run(f"run_{number}", "working")

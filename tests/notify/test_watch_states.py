@@ -135,7 +135,7 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None
 
 
 async def test_what_ended_within_the_quiet_hours_is_not_told_after_them(world: World) -> None:
-    """Nobody has to know by then."""
+    """It is not worth telling by then."""
     watch = await world.watch(hold_s=60, quiet=NOON_HOURS)
     await polled(world, 2, github="unreachable")
     await watch.look()

@@ -94,7 +94,7 @@ class Terminal:
         os.kill(self.process.pid, signal.SIGWINCH)
 
     def forget(self) -> None:
-        """From now on only what is painted anew is on the picture."""
+        """From now on only what is painted again is on the picture."""
         self._screen = self.screen.blank(self.screen.width, self.screen.height)
 
     def state(self) -> str:

@@ -123,12 +123,12 @@ async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch
 ) -> None:
     """The service may give the same run another turn, or make another run for it."""
     with_history(peer, **quirks)
-    peer.continues_anew = makes == "a run"
+    peer.continues_as_new = makes == "a run"
     async with Desk(peer, tmp_path).engine() as engine:
         await engine.refresh()
         await engine.backfill.run()
         action = await lost(engine, peer, ContinueRun("run_talk", "Go on.", API, "talk"))
-        made = next(reversed(peer.runs)) if peer.continues_anew else "run_talk"
+        made = next(reversed(peer.runs)) if peer.continues_as_new else "run_talk"
         others(peer)
 
         found = await proposed(engine, action)

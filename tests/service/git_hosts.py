@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 
 class GitHttpHost:
-    """Serves the bare repositories under a folder over HTTP; with a token, to nobody who does not send it."""
+    """Serves the bare repositories under a folder over HTTP; with a token, only to clients that send it."""
 
     def __init__(self, folder: Path, token: str | None = None) -> None:
         self.seen: list[str | None] = []

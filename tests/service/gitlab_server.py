@@ -21,7 +21,7 @@ class GitLabServer:
         self.page_size = 100
         self.refused_urls: set[str] = set()
         self.before_add = threading.Barrier(1)
-        """Where whoever adds a webhook waits: with two parties, until another does so too."""
+        """Where a request that adds a webhook waits: with two parties, until another does so too."""
         self.asked: list[str] = []
         """Method and path of each request, without the query."""
         self._lock = threading.Lock()

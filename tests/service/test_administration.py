@@ -86,7 +86,7 @@ def test_a_folder_without_a_service_is_not_made_into_one_by_looking(tmp_path: Pa
 
 
 def test_a_damaged_database_is_said_to_be_one(data: Path) -> None:
-    """Status 2 with what the database says and the cure, and no traceback; nothing is made anew over it."""
+    """Status 2 with what the database says and the cure, and no traceback; nothing is made over it."""
     damaged = b"no database at all, though as long as the header of one would be" * 20
     (data / "service.sqlite").write_bytes(damaged)
 
@@ -270,7 +270,7 @@ def test_every_noun_works_on_postgresql(tmp_path: Path, postgres_url: str, monke
 
 
 def test_looking_does_not_wait_for_a_writer(data: Path) -> None:
-    """A list is answered while somebody holds the write lock."""
+    """A list is answered while the write lock is held."""
     with sqlite3.connect(data / "service.sqlite", isolation_level=None) as writer:
         writer.execute("BEGIN IMMEDIATE")
         listed = command(data, "org", "list")["organizations"]

@@ -1,4 +1,4 @@
-"""The campaign: many runs, workers killed at random, and at the end everything is as if nobody had died."""
+"""The campaign: many runs, workers killed at random, and at the end everything is as if none had died."""
 
 import contextlib
 import random
@@ -22,7 +22,7 @@ WORKERS = 4
 REPOSITORIES = ("acme/api", "acme/web")
 DEADLINE_S = 1500
 SETTINGS = '[execution]\nsandbox = "prefer"\nworker_ttl_s = 3\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n'
-# Takes its time, so that it is often at work when its worker is killed; starts what would stay if nobody looked.
+# Takes its time, so that it is often at work when its worker is killed; starts what would stay if left alone.
 DAWDLER = """
 import json, os, pathlib, random, subprocess, sys, time
 task = json.load(sys.stdin)
@@ -53,7 +53,7 @@ def worked(node: Node, turns: int, over: threading.Event) -> None:
 
 
 def ended_by(node: Node) -> int:
-    """Return how many turns a process, and whoever was in its place before, has ended."""
+    """Return how many turns a process, and those in its place before it, have ended."""
     return sum(" turn " in line and ("completed" in line or "failed" in line) for line in node.log.splitlines())
 
 
@@ -86,7 +86,7 @@ def killing(nodes: list[Node], record: Record, rng: random.Random, most: int) ->
 
 
 class Caller:
-    """Asks the service, and asks again when nobody answers: a POST without an answer may have been accepted."""
+    """Asks the service, and asks again when there is no answer: a POST without an answer may have been accepted."""
 
     def __init__(self, made: Deployment, node: Node, record: Record) -> None:
         self._made = made
@@ -131,7 +131,7 @@ class Caller:
                     return answer
             except httpx.TransportError:
                 self._record.unanswered += 1
-            assert time.monotonic() < deadline, "nobody answers any more"
+            assert time.monotonic() < deadline, "no answer any more"
             threading.Event().wait(0.1)
 
 

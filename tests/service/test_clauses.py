@@ -111,7 +111,7 @@ def test_each_endpoint_refuses_a_body_that_cannot_be_taken(
     ],
 )
 def test_a_field_that_is_null_counts_as_left_out(api: Any, path: str, nulls: dict[str, None]) -> None:
-    """Optional fields take null (spec 2.1, 4.3, 4.4); fields that nobody knows are ignored."""
+    """Optional fields take null (spec 2.1, 4.3, 4.4); unknown fields are ignored."""
     answer = api.post(path, BODIES[path] | nulls | {"invented": {"later": True}})
 
     assert answer.status_code == 201, answer.text

@@ -78,7 +78,7 @@ def test_a_duration_is_a_number_and_a_unit(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "0d", "-1d", "1.5h", "1y", "9999999d", "999999w", "36601d"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     """The message shows the form; what lies beyond a century could not be written as a date one day."""
     with pytest.raises(ValueError, match="such as 30d"):
         parse_duration(text)

@@ -122,7 +122,7 @@ def flooding():
     while True: os.write(1, b"x" * 65536)
 
 def unlinking():
-    # The folder itself goes, while somebody measures it.
+    # The folder itself goes while it is measured.
     for number in range(400):
         folder = pathlib.Path(f"deep{number}"); folder.mkdir(); (folder / "in").write_text("x")
         (folder / "in").unlink(); folder.rmdir()
@@ -275,7 +275,7 @@ def test_what_an_agent_prints_cannot_steer_the_operator_s_terminal(rogue: Rogue,
 
 
 def test_files_that_are_no_files_are_left_alone(rogue: Rogue) -> None:
-    """A pipe and a socket in the checkout hold nobody up and are not committed; folders may vanish under the watch."""
+    """A pipe and a socket in the checkout block nothing and are not committed; folders may vanish under the watch."""
     turn, log = rogue("unlinking")
 
     assert turn["status"] == "completed", log

@@ -107,7 +107,7 @@ def test_the_token_comes_from_the_environment_and_is_in_no_reason(
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "x"])
-def test_nobody_there_is_unreachable(probes: HealthProbes, address: str) -> None:
+def test_no_listener_is_unreachable(probes: HealthProbes, address: str) -> None:
     """So is an address that cannot be one; what is wrong stands in the reason."""
     verdict = asked(probes, github(address))
 
@@ -141,7 +141,7 @@ def test_tls_has_to_fit_the_name_and_an_authority(
     status: str,
     reason: str | None,
 ) -> None:
-    """A certificate for another name, or from nobody known, is no answer; SSL_CERT_FILE makes an authority known."""
+    """A certificate for another name or of an unknown authority is no answer; SSL_CERT_FILE names an authority."""
     certificate = make_certificate(tmp_path, names)
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))

@@ -63,7 +63,7 @@ def test_an_open_git_host_needs_no_token(folder: Path, probes: HealthProbes, rep
 
 
 def test_a_git_daemon_is_asked_with_git(folder: Path, probes: HealthProbes) -> None:
-    """What it serves is ok, what it does not is refused, and without it nobody is there."""
+    """What it serves is ok, what it does not is refused, and without it there is no host."""
     with git_daemon(folder) as address:
         served, refused = (asked(probes, f"{address}/acme/{name}.git") for name in ("api", "other"))
     gone = asked(probes, f"{address}/acme/api.git")
@@ -74,7 +74,7 @@ def test_a_git_daemon_is_asked_with_git(folder: Path, probes: HealthProbes) -> N
 
 
 def test_a_port_that_looks_like_a_refusal_is_none(probes: HealthProbes) -> None:
-    """Numbers in an address are no status: nobody listens at 40301."""
+    """Numbers in an address are no status: nothing listens at 40301."""
     assert asked(probes, "http://127.0.0.1:40301/acme/api.git").status == "unreachable"
 
 

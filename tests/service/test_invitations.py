@@ -41,7 +41,7 @@ def test_a_mail_server_that_is_away_loses_nothing(start: Callable[..., Any], mai
     mail_server.close()
     api = start(settings=smtp(mail_server, retry_s=1))
     answer = create(api, "jane@customer.example")
-    # Before it is tried again: a mail that somebody dies with stays in those hands for ten minutes.
+    # Before it is tried again: the mail of a worker that died stays with it for ten minutes.
     api.service.kill()
     waiting = listed(api)[0]
     status = api.service.admin("status")["mails"]

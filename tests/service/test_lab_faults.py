@@ -156,7 +156,7 @@ def test_a_dripping_body_comes_byte_by_byte(lab: Any) -> None:
 
 
 def test_a_client_that_leaves_ends_the_drip(lab: Any) -> None:
-    """Nobody drips for an hour into a closed socket."""
+    """No answer drips for an hour into a closed socket."""
     lab.script("list_runs", "drip", interval_s=60)
     with pytest.raises(httpx.ReadTimeout):
         lab.api.get("/external/runs", timeout=0.2)

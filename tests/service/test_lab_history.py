@@ -90,7 +90,7 @@ def test_the_same_history_is_made_once(lab: Any) -> None:
     assert len(listed(lab)) == 20
 
 
-def test_history_for_nobody_is_404(lab: Any) -> None:
+def test_history_for_an_unknown_organization_is_404(lab: Any) -> None:
     """The message names the organization."""
     answer = order(lab, organization="nobody")
 

@@ -74,7 +74,7 @@ def mailroom(database: Database) -> Mailroom:
 
 
 def test_a_mail_that_left_is_known_to_have_left_and_its_code_forgotten(mailroom: Mailroom) -> None:
-    """Until then the code is there in clear, for nobody could write the mail without it; afterwards only its digest."""
+    """Until then the code is there in clear, for the mail cannot be written without it; afterwards only its digest."""
     one = mailroom.invite()
     delivered = mailroom.sender.deliver(one)
 
@@ -213,7 +213,7 @@ def test_a_name_cannot_add_headers(mailroom: Mailroom) -> None:
 
 
 def test_a_further_invitation_does_not_cover_the_first(tmp_path: Path) -> None:
-    """Two files in the outbox: somebody may not have delivered the first."""
+    """Two files in the outbox: the first may not have been delivered."""
     outbox = Outbox(tmp_path)
     for name in ("inv_1", "inv_2"):
         outbox.send(MailMessage("org_1", name, "a@b.example", "c@d.example", name.encode()))

@@ -72,7 +72,7 @@ def test_a_head_that_points_nowhere_is_no_default_branch(mirror: Mirror, reposit
 
 
 def test_a_lock_that_a_power_cut_left_is_broken(mirror: Mirror, repository: Path) -> None:
-    """Older than any command of ours may last: nobody holds it."""
+    """Older than any command of ours may last: it is not held."""
     mirror.fetch("main")
     moved = move(repository, "main", "next")
     (kept,) = (mirror.git_dir / "refs" / "fetched").iterdir()
@@ -84,7 +84,7 @@ def test_a_lock_that_a_power_cut_left_is_broken(mirror: Mirror, repository: Path
     assert not lock.exists()
 
 
-def test_a_lock_that_somebody_may_hold_is_respected(mirror: Mirror, repository: Path) -> None:
+def test_a_lock_that_may_be_held_is_respected(mirror: Mirror, repository: Path) -> None:
     """A fresh lock is an error, and stays."""
     mirror.fetch("main")
     move(repository, "main", "next")

@@ -88,7 +88,7 @@ def test_a_webhook_that_failed_is_made_up_for(
     assert len(gitlab.hooks) == 1
 
 
-def test_a_webhook_that_somebody_removed_is_not_claimed(
+def test_a_webhook_that_was_removed_is_not_claimed(
     acme: Acme, gitlab: GitLabServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the database remembers does not count; GitLab is asked."""
@@ -102,7 +102,7 @@ def test_a_webhook_that_somebody_removed_is_not_claimed(
 
 
 def test_a_gitlab_that_is_away_takes_nothing_back(acme: Acme, gitlab: GitLabServer) -> None:
-    """Nobody knows better than before: already connected, the webhook as it was, and why it was not looked at."""
+    """Nothing new is known: already connected, the webhook as it was, and why it was not looked at."""
     acme.onboarding(gitlab).onboard(BY_PATH)
     gitlab.close()
     outcome = acme.onboarding(gitlab).onboard(BY_PATH)

@@ -144,8 +144,8 @@ def test_two_runs_on_one_branch_are_never_mixed_between_workers(many: Deployment
     assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
 
 
-def test_a_database_that_goes_away_for_a_while_costs_nobody_a_run(tmp_path: Path) -> None:
-    """Crashed and started again while an agent works: requests get 503 meanwhile, and the run completes."""
+def test_a_database_that_goes_away_for_a_while_costs_no_run(tmp_path: Path) -> None:
+    """Crashed and started again while an agent works: requests get 503 until then, and the run completes."""
     try:
         with cluster() as own, deployment(tmp_path / "deployment", own.create("away"), settings=SETTINGS) as made:
             client, _, run_id, gate = begun(made, tmp_path)
@@ -163,7 +163,7 @@ def test_a_database_that_goes_away_for_a_while_costs_nobody_a_run(tmp_path: Path
         pytest.skip(str(reason))
 
 
-def test_whoever_listens_hears_the_doorbell_ring(postgres_url: str, postgres: Cluster) -> None:
+def test_every_listener_hears_the_doorbell_ring(postgres_url: str, postgres: Cluster) -> None:
     """Also again after the connection was lost."""
     heard = threading.Event()
     database = Database(postgres_url)

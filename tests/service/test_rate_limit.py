@@ -57,7 +57,7 @@ def test_one_organization_does_not_pay_for_another(database: Database) -> None:
 
 
 def test_refusing_costs_no_look_at_the_database(database: Database) -> None:
-    """An organization that is told to wait, and does not, keeps nobody else waiting."""
+    """An organization that is told to wait, and does not, keeps no other one waiting."""
     clock = ManualClock()
     rate = limiter(database, 1, clock)
     rate.wait_s("org")

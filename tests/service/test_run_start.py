@@ -171,7 +171,7 @@ def test_a_wrong_method_is_405_with_all_the_right_ones(api: Any, method: str, pa
 
 @pytest.mark.parametrize("path", ["/nothing", "/external", "/external/runs/", "/external/agents/a/b/runs", "/livez"])
 def test_a_path_that_is_not_there_is_404_with_a_failure_body(api: Any, path: str) -> None:
-    """Also for a trailing slash: nobody is redirected with a token in hand."""
+    """Also for a trailing slash: no client is redirected with a token in hand."""
     answer = api.get(path)
 
     assert answer.status_code == 404

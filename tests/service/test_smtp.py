@@ -67,7 +67,7 @@ def test_a_letter_arrives(
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-def test_a_certificate_that_nobody_vouches_for_gets_nothing(
+def test_a_certificate_without_an_authority_gets_nothing(
     serving: Callable[..., MailServer], certificate: Certificate, security: str
 ) -> None:
     """Neither letter nor password; the message names the cure."""
@@ -90,7 +90,7 @@ def test_a_certificate_for_another_name_gets_nothing(
 
 
 def test_a_server_without_starttls_gets_nothing(serving: Callable[..., MailServer]) -> None:
-    """Nobody falls back to clear text."""
+    """Nothing falls back to clear text."""
     server = serving()
     error = failure(relay(server, security="starttls"))
 
@@ -138,7 +138,7 @@ def test_what_a_server_says_cannot_draw_on_a_terminal(serving: Callable[..., Mai
     assert "550  [2Jgone " in str(failure(relay(server)))
 
 
-def test_nobody_there_is_for_now() -> None:
+def test_no_listener_is_for_now() -> None:
     """The letter waits for the server to come back."""
     error = failure(SmtpRelay(Smtp.model_validate({"host": "127.0.0.1", "port": 1}), {}))
 

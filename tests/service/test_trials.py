@@ -26,7 +26,7 @@ def offer(api: Any, *options: str) -> str:
 
 
 def test_the_trial_starts_at_the_first_code_host(api: Any) -> None:
-    """Until then it waits; a second host, or the same one again, starts nothing anew (spec 3)."""
+    """Until then it waits; a second host, or the same one again, starts no second trial (spec 3)."""
     organization = sign_up(api, None)
     before = trial(api, organization)
     api.service.admin("host", "connect", "--org", organization, *HOST)

@@ -41,7 +41,7 @@ async def test_polls_that_go_alike_are_one_entry(cache: Cache) -> None:
     assert (found.matching, found.tally) == (2, {("poll.runs", "answered"): 1, ("poll.runs", "failed"): 1})
 
 
-async def test_a_gap_in_which_nobody_looked_begins_another_entry(cache: Cache) -> None:
+async def test_a_gap_without_observations_begins_another_entry(cache: Cache) -> None:
     """One entry would claim that the service answered all night."""
     await poll(cache, NOON)
     await poll(cache, NOON + polls.LONGEST_GAP)

@@ -121,7 +121,7 @@ HOUR, AHEAD = timedelta(hours=1), NOON + timedelta(minutes=5)
 @pytest.mark.parametrize(
     ("stored", "lost", "start", "averages"),
     [
-        # Continued: the time between its turns was nobody's work.
+        # Continued: the time between its turns is not work.
         (
             [
                 make_run(1, "completed", updated_at=NOON + timedelta(minutes=5)),

@@ -1,4 +1,4 @@
-"""The lease: one holder at a time, and free again when nobody renews it."""
+"""The lease: one holder at a time, and free again when it is not renewed."""
 
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime

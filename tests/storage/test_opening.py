@@ -38,7 +38,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_nobody_else_may_read_the_files(cache_path: Path, ledger_path: Path) -> None:
+async def test_no_other_user_may_read_the_files(cache_path: Path, ledger_path: Path) -> None:
     """Databases and all that SQLite keeps beside them are 0600, in a folder that is 0700."""
     async with await Cache.open(cache_path) as cache, await Ledger.open(ledger_path):
         await cache.store_runs([make_run(1)], asked_at=NOON)
@@ -154,7 +154,7 @@ async def test_a_cache_that_another_version_has_open_is_left_alone(
 
 
 @pytest.mark.parametrize("content", [JUNK, b"SQLite format 3\x00" + b"\xff" * 4096])
-async def test_a_damaged_cache_is_moved_aside_and_made_anew(cache_path: Path, content: bytes) -> None:
+async def test_a_damaged_cache_is_moved_aside_and_replaced(cache_path: Path, content: bytes) -> None:
     """Nothing in it is lost: the service has it all. The damaged file stays beside it, to be looked at."""
     written(cache_path, content)
 
@@ -166,7 +166,7 @@ async def test_a_damaged_cache_is_moved_aside_and_made_anew(cache_path: Path, co
 
 
 async def test_damage_found_later_is_healed_by_the_next_start(cache_path: Path) -> None:
-    """A page that opening does not read: whoever meets it is told the cure, and the cure works."""
+    """A page that opening does not read: the job that meets it reports the cure, and the cure works."""
     async with await Cache.open(cache_path) as cache:
         await cache.store_runs([make_run(n) for n in range(50)], asked_at=NOON)
         page, size = await cache.writer.run(

@@ -103,7 +103,7 @@ def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections)
 
 
 def test_a_search_that_is_interrupted_says_so(database: Connections) -> None:
-    """Only the end of its time makes less of it; whoever interrupts it is told."""
+    """Only the end of its time makes less of it; an interruption is reported."""
     reader = database[1]
     reader.create_function("instr", 2, lambda *_: reader.interrupt())
 

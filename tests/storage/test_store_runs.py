@@ -92,7 +92,7 @@ async def test_after_a_clock_was_set_back_answers_count_again(cache: Cache) -> N
 
 
 async def test_other_facts_update_without_a_transition(cache: Cache) -> None:
-    """A field nobody knows yet is kept as received, even where `updated_at` stayed."""
+    """An unknown field is kept as received, even where `updated_at` stayed."""
     await cache.store_runs([make_run(1)], asked_at=NOON)
 
     changes = await cache.store_runs([make_run(1, note="something new")], asked_at=NOON)
@@ -125,7 +125,7 @@ async def test_hostile_text_is_kept(cache: Cache) -> None:
 
 
 async def test_unknown_platforms_come_back_whole(cache: Cache) -> None:
-    """A repository of a platform nobody knows keeps its data."""
+    """A repository of an unknown platform keeps its data."""
     repository = Repository.of("forge", {"space": "acme", "deep": {"n": 1}})
     run = Run("run_f", "queued", "b", repository, NOON, NOON, "{}")
 

@@ -50,7 +50,7 @@ async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
     assert found == ({"run_0060"} if is_stuck else set())
 
 
-async def test_time_that_nobody_saw_makes_nothing_stuck(cache: Cache) -> None:
+async def test_unobserved_time_makes_nothing_stuck(cache: Cache) -> None:
     """A run last seen after ten minutes may have ended in the eleventh, however late it is now."""
     await cache.store_runs([make_run(1)], asked_at=NOON + 10 * MINUTE)
 

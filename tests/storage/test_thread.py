@@ -81,7 +81,7 @@ async def test_a_failing_transaction_is_undone(thread: DatabaseThread) -> None:
 
 
 async def test_cancelling_a_reader_stops_its_statement(thread: DatabaseThread) -> None:
-    """A search that nobody waits for any more ends, and the next one is not hit."""
+    """A search that is no longer awaited ends, and the next one is not hit."""
     counting = threading.Event()
 
     def endless(connection: sqlite3.Connection) -> None:

@@ -137,7 +137,7 @@ class Peer:
     lost_writes: int = 0
     """So many answers to writes are lost on their way; the writes are carried out."""
     echoes_metadata: bool = False
-    continues_anew: bool = False
+    continues_as_new: bool = False
     """The next turn of a conversation is another run."""
     is_dated: bool = True
     """Answers have a Date header."""
@@ -254,7 +254,7 @@ class Peer:
         return rate_limited(self, passed[-count] - since_s) if len(passed) >= count else None
 
     def _started(self, body: dict[str, Any]) -> dict[str, Any]:
-        run_id = "" if self.continues_anew else body.get("run_id", "")
+        run_id = "" if self.continues_as_new else body.get("run_id", "")
         if run_id in self.runs:
             self.move(run_id, "queued")
         else:

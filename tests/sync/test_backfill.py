@@ -210,7 +210,7 @@ async def test_a_walk_whose_token_is_refused_begins_again(history: Peer, desk: D
 
 @pytest.mark.parametrize("date_filter", ["created", "ignored"])
 @pytest.mark.parametrize("paging", ["key", "offset"])
-async def test_runs_that_come_and_go_meanwhile_leave_nothing_out(
+async def test_runs_that_come_and_go_during_it_leave_nothing_out(
     history: Peer, desk: Desk, paging: str, date_filter: str
 ) -> None:
     """While pages are fetched, runs are added above and deleted everywhere: all that remain are held in the end."""

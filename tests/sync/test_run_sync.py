@@ -157,7 +157,7 @@ async def test_a_failed_refresh_keeps_the_rows_and_tells_the_link(bench: Bench) 
 
 
 async def test_a_link_that_recovers_is_told(bench: Bench) -> None:
-    """After a success the failure is over, and its count starts anew."""
+    """After a success the failure is over, and its count starts again."""
     bench.board.fail_from = 0
     with pytest.raises(RateLimitedError):
         await bench.sync.refresh()
@@ -170,7 +170,7 @@ async def test_a_link_that_recovers_is_told(bench: Bench) -> None:
 
 
 async def test_unknown_statuses_are_kept_and_swept(bench: Bench) -> None:
-    """A status that nobody named counts as active: it is kept as received and asked for."""
+    """An unnamed status counts as active: it is kept as received and asked for."""
     bench.board.put("run_a", "thinking very hard", created=0)
     await bench.sync.refresh()
     await bench.sync.refresh()

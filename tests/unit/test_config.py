@@ -172,7 +172,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
 def test_a_mistake_is_said_with_file_line_key_and_cure(
     tmp_path: Path, text: str, line: int, key: str | None, said: str
 ) -> None:
-    """Whoever reads the message knows where to go and what to write."""
+    """The message says where to go and what to write."""
     error = mistake(tmp_path, text)
 
     assert (error.file, error.line, error.key) == (tmp_path / "config.toml", line, key)

@@ -1,4 +1,4 @@
-"""Writing the configuration: what was there stays, what is added is read back, and nobody else can read it."""
+"""Writing the configuration: what was there stays, what is added is read back, and no other user can read it."""
 
 import os
 from pathlib import Path
@@ -91,7 +91,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
-    """Readable by its owner alone; a file of that name is somebody's token and is left alone."""
+    """Readable by its owner alone; an existing file of that name is another token and is left alone."""
     old = os.umask(0)
     try:
         first = keep_token(tmp_path / "here", "Acme & Söhne", Token("secret-1"))

@@ -28,7 +28,7 @@ def file_of(folder: Path) -> Path:
 
 
 def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
-    """The title with the time, then each row at its place; nobody else can read the file."""
+    """The title with the time, then each row at its place; no other user can read the file."""
     text = kept.read(SIZE)
 
     assert text.startswith("\x1b[?7l\x1b[1;1H runwarden  acme   as of ")

@@ -146,7 +146,7 @@ def test_spans_say_what_each_piece_is() -> None:
 
 
 def test_an_endless_line_is_cut_and_said() -> None:
-    """Nobody types as much; a paste must not freeze the screen."""
+    """Only a paste is as long; it must not freeze the screen."""
     query = parse("x " * 100_000, NOW)
 
     assert len(query.filter.search) < 5_000

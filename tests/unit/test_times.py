@@ -19,7 +19,7 @@ def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> N
 
 
 @pytest.mark.parametrize("text", ["", "30", "m", "-5m", "5 m", "1e3s", "soon", "9999999999d", "٣m"])
-def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
     """The message shows what would be one, or says that it is too long."""
     with pytest.raises(ValueError, match=r"30m|century"):
         parse_duration(text)

@@ -37,7 +37,7 @@ def test_all_these_are_the_same_moment(received: object) -> None:
     "received",
     [None, True, "", "soon", "2026-13-01T00:00:00Z", "20260501", "2026-W18-5", "0001-01-01T00:00:00+10:00", 10**30, {}],
 )
-def test_what_is_no_time_is_none(received: object) -> None:
+def test_an_unreadable_time_is_none(received: object) -> None:
     """An unreadable time is no reason to fail: the run as received still has it."""
     assert timestamp(received) is None
 

@@ -91,7 +91,7 @@ def test_a_file_that_others_can_read_or_write_is_refused(tmp_path: Path, mode: i
 
 
 def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns it chose the token."""
+    """Its owner chose the token."""
     path = file_with(tmp_path, SECRET)
     os_user = os.geteuid()
     if os_user == 0:
@@ -103,7 +103,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_pipe_or_folder_does_not_hold_the_start(tmp_path: Path) -> None:
-    """A FIFO that nobody writes to is refused at once."""
+    """A FIFO without a writer is refused at once."""
     os.mkfifo(tmp_path / "pipe", 0o600)
 
     for name, said in (("pipe", "regular file"), (".", "regular file"), ("nothing", "cannot be read")):

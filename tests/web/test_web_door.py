@@ -115,7 +115,7 @@ async def talk(client: aiohttp.ClientSession, web: Web, room: str) -> aiohttp.Cl
 
 @dataclass
 class Tab:
-    """A tab's connection, and what its console drew that nobody has read yet."""
+    """A tab's connection, and what its console drew that was not read yet."""
 
     socket: aiohttp.ClientWebSocketResponse
     unread: bytes = b""

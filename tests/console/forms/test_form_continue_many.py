@@ -90,7 +90,7 @@ async def test_one_that_is_refused_does_not_stop_the_others(stage: Any, clock: A
 async def test_what_the_next_would_suffer_too_stops_it(
     stage: Any, clock: Any, engine: Engine, post: Any, answer: Any, state: str, said: str
 ) -> None:
-    """A spent rate limit, a refused token, an outcome that nobody knows: nothing more is sent."""
+    """A spent rate limit, a refused token, an unknown outcome: nothing more is sent."""
     post.next(goes_on(1), answer)
     form = await continuing(engine, clock, (1, 2, 3, 4), cap=25)
     app = stage(lambda _: form)

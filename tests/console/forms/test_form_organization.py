@@ -100,7 +100,7 @@ async def test_sending_again_has_to_be_confirmed_by_typing_the_address(stage: An
     assert (old.resolution, old.superseded_by) == ("sent_again", app.outcome.action_id)
 
 
-async def test_an_attempt_resolved_elsewhere_meanwhile_is_said(stage: Any, engine: Engine, post: Any) -> None:
+async def test_an_attempt_resolved_elsewhere_is_reported(stage: Any, engine: Engine, post: Any) -> None:
     """The first word stands."""
     action = await unknown_attempt(engine, post)
     await engine.actions.resolve_not_created(action.action_id)

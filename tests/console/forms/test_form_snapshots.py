@@ -49,7 +49,7 @@ async def engine(engine: Engine, clock: Any) -> AsyncIterator[Engine]:
 
 
 async def enter(engine: Engine, email: str) -> None:
-    """Prepares an attempt by somebody whose name is the same everywhere."""
+    """Prepares an attempt by an author whose name is the same everywhere."""
     await engine.ledger.prepare(
         action_id=f"act_{email}",
         kind="organization.create",

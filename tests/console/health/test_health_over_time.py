@@ -25,7 +25,7 @@ TROUBLES: Sequence[tuple[str, str, float, float]] = (
 )
 """Platform, status, and hours before now of beginning and end."""
 SILENCE = (20.0, 16.0)
-"""Hours before now in which nobody looked."""
+"""Hours before now without an observation."""
 
 
 def report(**statuses: str) -> HealthReport:
@@ -62,7 +62,7 @@ def text(scene: Scene, title: str) -> str:
 
 
 async def test_uptime_is_of_what_was_seen(staged: Staged, lived: Lived) -> None:
-    """The four hours in which nobody looked count neither as up nor as down, and are shown as such."""
+    """The four hours without an observation count neither as up nor as down, and are shown as such."""
     async with staged(WIDE, synced=False) as scene:
         await scene.press("2")
         await lived(scene)

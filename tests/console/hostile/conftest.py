@@ -20,7 +20,7 @@ CALM = re.compile(
     + r"|\x1b\[\d+;\d+H|\x1b\[2[23];2t|\x1b\[<u|\x1b\[>\d+u|\x1b\[\?(2026|2048)\$p"
     + r"|\x1b\[\?(7|25|1000|1003|1004|1006|1015|1016|1049|2004|2026|2048)[hl]"
 )
-"""All that the console sends when nobody troubles it: places, the window's title kept, keys, and modes."""
+"""All that the console sends when left alone: places, the window's title kept, keys, and modes."""
 
 
 EACH = """

@@ -23,7 +23,7 @@ from storage.records import ActionError, Repository
 from tests.console.hostile.payloads import SEQUENCES
 
 TITLES = ("".join(SEQUENCES[:12]), "".join(SEQUENCES[12:20]), *SEQUENCES[:12], *SEQUENCES[19:22])
-"""Names as somebody else's configuration, copied in good faith, may have them."""
+"""Names as a configuration copied in good faith may have them."""
 PROFILE = f"{TITLES[0]}profile"
 TELLING = "import json, sys; print(json.dumps(sys.argv[2:]), file=open(sys.argv[1], 'a'))"
 """A person's own way to be told: it keeps its arguments."""
@@ -54,7 +54,7 @@ def ledger_file(base_url: str, folder: Path) -> Path:
 
 
 async def write_ledger(path: Path) -> list[str]:
-    """Writes of each kind and outcome, hostile in every field that somebody else fills in; the ids, oldest first."""
+    """Writes of each kind and outcome, hostile in every field that others fill in; the ids, oldest first."""
     path.parent.mkdir(parents=True, mode=0o700)
     async with await Ledger.open(path) as ledger:
         return [await _enter(ledger, number, payload) for number, payload in enumerate(SEQUENCES)]

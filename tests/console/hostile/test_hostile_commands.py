@@ -24,7 +24,7 @@ COMMANDS = (
 Prints = Callable[..., list[tuple[bytes, int]]]
 
 
-def test_a_command_prints_no_sequence_of_somebody_elses(prints: Prints) -> None:
+def test_a_command_prints_no_foreign_sequence(prints: Prints) -> None:
     """Tables, documents and spreadsheets alike: what is on a terminal is obeyed by it."""
     with served(Board()) as board:
         hostile_board(board, list(SEQUENCES))

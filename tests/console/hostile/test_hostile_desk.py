@@ -174,7 +174,7 @@ def test_no_cell_of_an_export_starts_a_formula(left: Left, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["runs.json", "runs.ndjson"])
 def test_an_export_as_json_holds_the_exact_text_in_escapes(left: Left, name: str) -> None:
-    """A file that somebody looks at with `cat` is printable; read as JSON it has what the service said."""
+    """A file shown with `cat` is printable; read as JSON it has what the service said."""
     text = (left.folder / FOLDER / name).read_text(encoding="utf-8")
     runs = json.loads(text)["runs"] if name == "runs.json" else [json.loads(line) for line in text.splitlines()]
 

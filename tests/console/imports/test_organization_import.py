@@ -29,7 +29,7 @@ dora@hooli.example,
 
 
 def creating(request: Received) -> Step:
-    """An organization for whoever asks; nothing else is there."""
+    """An organization for every request; nothing else is there."""
     if request.method != "POST":
         return Respond(200, {"runs": [], "next_token": None, "code_hosting": {}})
     email = json.loads(request.body)["email"]
@@ -87,7 +87,7 @@ def file(tmp_path: Path) -> Path:
 
 
 async def test_no_more_are_sent_than_may_be(staged: Staged, server: FaultServer, file: Path, hasty: Hasty) -> None:
-    """Then it asks again, for the rest; a cap that is no number, escape and a changed cap take the question back."""
+    """Then it asks again, for the rest; a cap that is not a number, escape and a changed cap take the question back."""
     async with importing(staged, server, file) as scene:
         most = scene.app.screen.query_one("#field-most Input", Input)
         most.value = "many"
@@ -157,7 +157,7 @@ async def test_a_row_refused_for_its_own_sake_stops_nothing(staged: Staged, serv
 async def test_stop_ends_it_after_the_row_on_its_way(
     staged: Staged, server: FaultServer, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That row is settled; the rest waits for ctrl+s; escape does not leave meanwhile."""
+    """That row is settled; the rest waits for ctrl+s; escape does not leave until then."""
     async with importing(staged, server, file) as scene:
         screen = scene.app.screen
         assert isinstance(screen, OrganizationImportScreen)

@@ -33,7 +33,7 @@ async def start_lost(hand: Hand, service: Service, text: str = "Fix the flaky te
 
 @BY_KEYS
 async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Service) -> None:
-    """A draft belongs to the run it was written for: on another one the form begins anew, on this one it is at hand."""
+    """A draft belongs to its run: on another one the form begins empty, on this one it is at hand."""
     async with walked() as hand:
         await hand.point("acme/web")
         await named(hand, "N", "New like this")

@@ -163,7 +163,7 @@ async def test_what_the_service_does_not_confirm_is_not_written(place: Path) -> 
     assert files(place) == []
 
 
-async def test_nobody_there_is_no_reason_not_to_write(place: Path) -> None:
+async def test_an_unreachable_service_is_no_reason_not_to_write(place: Path) -> None:
     """The service may be down, or behind a VPN: ctrl+y writes all the same."""
     with FaultServer() as server:
         address = server.base_url

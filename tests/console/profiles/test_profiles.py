@@ -171,7 +171,7 @@ async def test_looking_is_gentle(several: Settings, board: Board, staging: Board
     assert counts == [2, 2, 3]
 
 
-async def test_nobody_is_asked_while_nobody_looks(fleet_staged: FleetStaged, staging: Board) -> None:
+async def test_no_service_is_asked_while_its_profile_is_out_of_sight(fleet_staged: FleetStaged, staging: Board) -> None:
     """Back in another room the look around rests."""
     async with fleet_staged() as scene:
         await scene.press("0")
@@ -199,7 +199,7 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
         await scene.shows("[All 60]")
 
 
-async def test_nobody_leaves_while_something_is_sent(fleet_staged: FleetStaged) -> None:
+async def test_the_profile_stays_while_something_is_sent(fleet_staged: FleetStaged) -> None:
     """Cut off, its outcome would be unknown."""
     async with fleet_staged() as scene:
         outcome = asyncio.Event()
@@ -258,7 +258,7 @@ async def test_a_token_that_belongs_to_another_service_is_not_used(several: Sett
 
 
 async def test_the_switcher_closes_with_its_own_key(fleet_staged: FleetStaged) -> None:
-    """ctrl+o, escape: nothing changes; what nobody is called opens nothing."""
+    """ctrl+o, escape: nothing changes; an unknown name opens nothing."""
     async with fleet_staged() as scene:
         await scene.press("ctrl+o")
         opened = isinstance(scene.app.screen, ProfileSwitcher)

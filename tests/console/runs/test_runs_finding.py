@@ -107,7 +107,7 @@ async def test_a_repository_is_found_by_a_few_letters(staged: Staged) -> None:
 
 
 async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
-    """The line keeps what was written; what is no time stays to be mended."""
+    """The line keeps what was written; an invalid time stays to be mended."""
     async with staged() as scene:
         await scene.press("t", "j", "enter")
         assert line(scene) == "since:1h"

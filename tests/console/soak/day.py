@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Day:
-    """The day as whoever watches it sees it."""
+    """The day as a watcher sees it."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -66,7 +66,7 @@ def happen(board: Board, number: int) -> None:
 
 
 def main() -> None:
-    """Serves until nobody watches any more."""
+    """Serves until the watcher has gone."""
     with served(Board()) as board:
         a_day(board)
         print(board.base_url, flush=True)  # noqa: T201 — what it is started for

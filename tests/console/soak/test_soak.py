@@ -70,7 +70,7 @@ def anonymous_mb() -> float:
 
 
 async def live(scene: Scene, today: Day, polls: range, *, walk_every: int = 20) -> None:
-    """Polls, with somebody who moves about."""
+    """Polls, with a reader who moves about."""
     for number in polls:
         today.goes_on(number)
         scene.clock.move(seconds=10)

@@ -126,7 +126,7 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
 def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
     house: Callable[[str], Api], forge: GitHubServer, what: str
 ) -> None:
-    """Kill -9 as the request was done and nobody heard of it: the next start finds it by its head, or its marks."""
+    """Kill -9 before the answer to the request was heard: the next start finds it by its head, or its marks."""
     api = house("none")
 
     def kill(received: Received) -> Respond | Drop | None:

@@ -90,7 +90,7 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
 
-    def end_meanwhile(received: Received) -> None:
+    def end_in_between(received: Received) -> None:
         desk.server.after = lambda _: None
         assert "statuses" in received.path
         desk.end(run_id)
@@ -98,7 +98,7 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
     desk.poster.post_due()
     begun = states(desk.server)
     desk.at_work(run_id, OLD)
-    desk.server.after = end_meanwhile
+    desk.server.after = end_in_between
     desk.post()
 
     assert begun == ["pending"]
