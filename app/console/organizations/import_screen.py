@@ -12,20 +12,20 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError, AlreadyAskedError
-from app.actions.imports import Import, Imported, ImportFileError, read_rows
+from app.actions.imports import Import, ImportFileError, read_rows
 from app.api.requests import CreateOrganization
 from app.config import data_folder
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
 from app.console.export_sheet import typed_path
-from app.console.forms.action_form import SecondPress
 from app.console.forms.drafts import Drafts
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
-from app.console.organizations.import_rows import ImportList, line, why_stopped
+from app.console.organizations.import_rows import line
+from app.console.organizations.sending import Sending
 from app.console.session import CURE_S, Session
 from app.events import ActionChanged, CacheChangedElsewhere, Event
-from app.text import plural, safe_text
+from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.after_refresh import after_refresh
@@ -74,20 +74,7 @@ class OrganizationImportScreen(BaseScreen):
         super().__init__(session)
         self._engine = engine
         self._bar, self._table = ImportBar(MOST), ImportTable(engine.clock())
-        self._list = ImportList()
-        self._read_text = ""
-        """The file's name as it stood when the file was read last."""
-        self._followed = ""
-        """The row that the cursor was taken to; it goes on from there only, not from where a person put it."""
-        self._is_asked = False
-        """Whether ctrl+s, pressed once more, sends."""
-        self._second_press = SecondPress()
-        self._is_sending = False
-        self._is_stopping = False
-        self._stopped_by: Imported | None = None
-        """The row that ended the last sending, while that is to be said; None: nothing did."""
-        self._paused = ""
-        """Why the last sending ended before its last row, where no row ended it."""
+        self._sending = Sending()
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         warn = partial(session.notify, severity="warning", timeout=CURE_S)
         fresh = {"path": "", "most": str(MOST)}
@@ -114,7 +101,7 @@ class OrganizationImportScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """An action changed: reads the rows again."""
-        if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_sending:
+        if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._sending.is_under_way:
             self._planner.ask()
 
     def tick(self, now: datetime) -> None:
@@ -123,17 +110,18 @@ class OrganizationImportScreen(BaseScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that have nothing to act on are shown as such."""
+        is_under_way = self._sending.is_under_way
         if action == "go":
-            can = bool(self._list.to_send) and not self._is_sending and not self._engine.actions.read_only
+            can = bool(self._sending.rows.to_send) and not is_under_way and not self._engine.actions.read_only
             return True if can else None
         if action == "read":
             return self._can_read
         if action == "stop":
-            return self._is_sending
+            return is_under_way
         if action == "file":
-            return not self._is_sending
+            return not is_under_way
         if action == "resolve":
-            return True if self._unknown is not None and not self._is_sending else None
+            return True if self._unknown is not None and not is_under_way else None
         return super().check_action(action, parameters)
 
     # What its keys do
@@ -148,23 +136,22 @@ class OrganizationImportScreen(BaseScreen):
         if self._most is None:
             self._bar.most.take_focus()
             return
-        if not self._is_asked:
-            self._is_asked = True
-            self._ask()
+        sending = self._sending
+        if not sending.is_asked:
+            sending.ask()
+            self._say_remark()
             self._table.focus()
-            self._second_press.forget()
-            after_refresh(self, self._second_press.painted)
-            return
-        if not self._second_press.is_meant():
+            after_refresh(self, sending.second_press.painted)
+        elif not sending.second_press.is_meant():
             self.session.notify("Look at it first; ^s again creates them.", severity="warning")
-            return
-        self._is_asked, self._is_sending, self._is_stopping, self._paused = False, True, False, ""
-        self.refresh_bindings()
-        self.run_worker(self._send, group="import")
+        else:
+            sending.begin()
+            self.refresh_bindings()
+            self.run_worker(self._send, group="import")
 
     def action_stop(self) -> None:
         """Send nothing after the row that is on its way."""
-        self._is_stopping = True
+        self._sending.stop()
 
     def action_file(self) -> None:
         """The keys go to the file's name."""
@@ -179,11 +166,10 @@ class OrganizationImportScreen(BaseScreen):
 
     def action_back(self) -> None:
         """One step back: out of the question, or to the organizations; never out of what is on its way."""
-        if self._is_sending:
+        if self._sending.is_under_way:
             self.session.notify("A row is on its way: X stops after it.", severity="warning")
-        elif self._is_asked:
-            self._is_asked = False
-            self._say(*self._what_now())
+        elif self._sending.cancel():
+            self._say_remark()
         else:
             self.dismiss()
 
@@ -195,9 +181,8 @@ class OrganizationImportScreen(BaseScreen):
 
     @on(FormField.Changed)
     def _typed(self, message: FormField.Changed) -> None:
-        if self._is_asked:
-            self._is_asked = False
-            self._say(*self._what_now())
+        if self._sending.cancel():
+            self._say_remark()
         self._form_draft.typed({"path": self._bar.file.value, "most": self._bar.most.value})
         if message.field == "most":
             wrong = self._most is None
@@ -222,15 +207,15 @@ class OrganizationImportScreen(BaseScreen):
         item = self._table.item if self.is_mounted else None
         if item is not None and item.unknown is not None:
             return item.unknown
-        return next((line.unknown for line in self._list.shown if line.unknown is not None), None)
+        return next((line.unknown for line in self._sending.rows.shown if line.unknown is not None), None)
 
     @property
     def _can_read(self) -> bool:
         """Whether a file is named that was not read, or that the keys go to: then it may have changed."""
-        if not self.is_mounted or self._is_sending:
+        if not self.is_mounted or self._sending.is_under_way:
             return False
         text = self._bar.file.value.strip()
-        return bool(text) and (text != self._read_text or self._bar.file.has_focus_within)
+        return bool(text) and (text != self._sending.file or self._bar.file.has_focus_within)
 
     @property
     def _most(self) -> int | None:
@@ -241,13 +226,13 @@ class OrganizationImportScreen(BaseScreen):
     async def _open(self) -> None:
         """Read the file and show how its rows stand."""
         text = self._bar.file.value.strip()
-        if not text or self._is_sending:
+        if not text or self._sending.is_under_way:
             return
-        self._read_text, self._stopped_by, self._paused = text, None, ""
+        self._sending.read(text)
         try:
-            self._list.load(await asyncio.to_thread(lambda: read_rows(typed_path(text))))
+            self._sending.rows.load(await asyncio.to_thread(lambda: read_rows(typed_path(text))))
         except ImportFileError as error:
-            self._list.load(())
+            self._sending.rows.load(())
             self._bar.file.complain(safe_text(str(error)))
         else:
             await self._form_draft.flush()
@@ -255,82 +240,50 @@ class OrganizationImportScreen(BaseScreen):
         await self._plan()
 
     async def _plan(self) -> None:
-        if self._is_sending:
+        if self._sending.is_under_way:
             return
-        self._list.stand(await self._engine.ledger.organizations())
+        self._sending.rows.stand(await self._engine.ledger.organizations())
         self._show()
-        if self._is_asked:
-            self._ask()
-        else:
-            self._say(*self._what_now())
+        self._say_remark()
         self.refresh_bindings()
 
     def _show(self) -> None:
-        self._table.show(self._list.shown)
-        self._bar.show_counts(counts(self._list.shown))
+        shown = self._sending.rows.shown
+        self._table.show(shown)
+        self._bar.show_counts(counts(shown))
 
-    def _what_now(self) -> tuple[str, Tone]:
-        if not self._list.shown:
-            return "", "quiet"
-        if self._stopped_by is not None and self._is_still_so(self._stopped_by):
-            return why_stopped(self._stopped_by), "warn"
-        if self._engine.actions.read_only:
-            return "Read-only: nothing can be sent from here.", "warn"
-        if self._paused:
-            return self._paused, "warn"
-        count = len(self._list.to_send)
-        return (f"^s creates {_organizations(count)}." if count else "Nothing is left to create."), "quiet"
-
-    def _is_still_so(self, stopped_by: Imported) -> bool:
-        here = next((each for each in self._list.shown if each.line == stopped_by.row.line), None)
-        return stopped_by.outcome != "unknown" or (here is not None and here.unknown is not None)
-
-    def _ask(self) -> None:
-        most, count = self._most or MOST, len(self._list.to_send)
-        first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
-        people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
-        self._say(f"^s again creates {first} and invites {people}; esc cancels.", "warn")
+    def _say_remark(self) -> None:
+        self._say(*self._sending.remark(self._most or MOST, read_only=self._engine.actions.read_only))
 
     async def _send(self) -> None:
-        rows, most = self._list.to_send, self._most or MOST
-        work = Import(self._engine.ledger, self._submit, most=most)
+        work = Import(self._engine.ledger, self._submit, most=self._most or MOST)
+        total = min(self._most or MOST, len(self._sending.rows.to_send))
+        refused = ""
         self._bar.disabled = True
         try:
-            for row in rows:
-                if self._is_stopping or work.is_spent or work.stopped_by is not None:
-                    break
-                self._list.begin(row)
+            for row in self._sending.pending(work):
                 self._follow(row.line)
-                self._bar.show_progress(work.sent, min(most, len(rows)), safe_text(row.email))
-                self._list.put(line(await work.take(row)))
+                self._bar.show_progress(work.sent, total, safe_text(row.email))
+                self._sending.rows.put(line(await work.take(row)))
                 self._show()
         except (ActionRefusedError, StorageError) as error:
-            await self._ended(work)
-            self._say(str(error), "bad")
-        else:
-            await self._ended(work)
+            refused = str(error)
+        finally:
+            self._sending.end(work)
+            self._bar.disabled = False
+        await self._plan()
+        if refused:
+            self._say(refused, "bad")
+        elif self._sending.is_complete:
+            await self._form_draft.done()
 
     def _follow(self, number: int) -> None:
         """Show the row on its way; the cursor goes along, unless a person took it elsewhere."""
         here = self._table.item
-        goes_along = not self._followed or (here is not None and str(here.line) == self._followed)
+        goes_along = self._sending.takes_cursor(number, None if here is None else here.line)
         self._show()
         if goes_along:
-            self._followed = str(number)
-            self._table.seek(self._followed)
-
-    async def _ended(self, work: Import) -> None:
-        self._is_sending = self._bar.disabled = False
-        self._followed, self._stopped_by = "", work.stopped_by
-        left = len(self._list.to_send)
-        if work.stopped_by is None and left and self._is_stopping:
-            self._paused = f"Stopped. ^s goes on with {_organizations(left)}."
-        elif work.stopped_by is None and left and work.is_spent:
-            self._paused = f"{work.sent:,} were sent, as many as may be at once. ^s goes on with the next."
-        await self._plan()
-        if not self._list.to_send and work.stopped_by is None:
-            await self._form_draft.done()
-        self._is_stopping = False
+            self._table.seek(str(number))
 
     async def _submit(self, request: CreateOrganization, key: str) -> Action:
         try:
@@ -340,7 +293,3 @@ class OrganizationImportScreen(BaseScreen):
 
     def _say(self, text: str, tone: Tone) -> None:
         self._bar.say(safe_text(text), tone)
-
-
-def _organizations(count: int) -> str:
-    return plural(count, "organization")
