@@ -92,7 +92,7 @@ class Session:
         self._copy_text = copy_text
         self._vitals_reader = CoalescedTask(self._read_vitals, start)
         self._unknown_reader = CoalescedTask(self._read_unknown, start)
-        self._unsubscribe: Callable[[], None] | None = None
+        self._unsubscribe: tuple[Callable[[], None], ...] = ()
         self._opened = asyncio.Event()
         self._storage_trouble: str | None = None
         self._run_clock_ahead = timedelta(0)
@@ -112,7 +112,7 @@ class Session:
     def open(self, engine: "Engine") -> None:
         """The engine is open from now on."""
         self.engine = engine
-        self._unsubscribe = engine.subscribe(self.hear)
+        self._unsubscribe = engine.subscribe(self.hear), engine.subscribe(self.engine_changed.publish)
         self._opened.set()
         self.refresh_vitals()
         self._unknown_reader.ask()
@@ -122,9 +122,9 @@ class Session:
 
     def leave(self) -> None:
         """Hear nothing more of the engine; its owner closes it."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-        self._unsubscribe = self.engine = None
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._unsubscribe, self.engine = (), None
         self.show_pins(())
 
     def hear(self, event: "Event") -> None:
@@ -149,7 +149,6 @@ class Session:
             self._unknown_reader.ask()
         self.batches.engine_changed(event)
         self.inbox.engine_changed(event)
-        self.engine_changed.publish(event)
 
     @property
     def is_settled(self) -> bool:

@@ -17,14 +17,13 @@ from storage.cache import learnt, read_details, read_runs, retention, statuses
 from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as window_queries
-from storage.cache.answer_queue import AnswerQueue
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
 from storage.cache.run_sql import orders_used
 from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.database import data_version
 from storage.errors import StorageError
 from storage.private_file import file_identity
-from storage.records import Run, RunChanges, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
@@ -55,7 +54,7 @@ class Cache:
         """Tells this process from the others that have the file open."""
         self.opened = 0
         """How many files it had: what is known of the place in one of them says nothing of the next."""
-        self._answers = AnswerQueue(writer)
+        self.store_runs = run_writes.AnswerQueue(writer).store
         self._begin()
 
     def _begin(self) -> None:
@@ -122,14 +121,6 @@ class Cache:
         return Following(self.writer, self.reader)
 
     # writes
-
-    async def store_runs(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
-        """Store the runs of an answer; what they changed.
-
-        The answer that was asked for last wins: an older one changes nothing, and confirms nothing. Of duplicates in
-        an answer the one updated last wins. Every other run counts as current, and as seen when it was asked for.
-        """
-        return await self._answers.store(runs, asked_at)
 
     set_presence = writes(run_writes.set_presence)
     drop_oldest = writes(retention.drop_oldest)

@@ -1,8 +1,9 @@
 """Storing the runs of an answer: what is held unchanged is only confirmed; the rest is added, or merged."""
 
 import sqlite3
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -15,22 +16,19 @@ from storage.cache.turns import FIRST_SINCE_SQL, UNKNOWN_US, Turns, took_sql
 from storage.database import immediate
 from storage.lazy_dataclass import dataclass
 from storage.records import Presence, Repository, Run, RunChanges, Transition
+from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
 T = TypeVar("T")
 
 _CHUNK: Final = 500
 """Values bound to one statement."""
-
 _CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 """An answer from further in the future was stored before our clock was set back: any answer is newer."""
-
 _ROWS: Final = 100
 """Rows inserted by one statement."""
-
 _OUT_OF_SIGHT: Final = 0
 """The digest of a run that is not current: any sighting of it is a change."""
-
 _ADD: Final = f"""
 INSERT INTO runs (
     id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
@@ -62,12 +60,14 @@ _Columns = tuple[str, str, str, str, int, int, str]
 """A run's id, status, branch, repository, times of creation and change, and the text that a search looks into."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Answer:
     """The runs of an answer, ready to be stored: what needs no database is done."""
 
     asked_us: int
     arrived: Mapping[str, _Arrived]
+    changes: RunChanges | None = None
+    """None: it is not stored yet."""
 
     @classmethod
     def of(cls, runs: Sequence[Run], asked_at: datetime) -> Self:
@@ -97,27 +97,58 @@ class _Held:
     turns: Turns
 
 
-def store_all(connection: sqlite3.Connection, answers: Iterable[Answer]) -> list[RunChanges]:
-    """Store the runs of answers in one transaction; what each of them changed."""
+class AnswerQueue:
+    """Answers that arrive while others are stored go into one transaction: a commit costs more than a page."""
+
+    def __init__(self, writer: DatabaseThread) -> None:
+        self._writer = writer
+        self._waiting: deque[Answer] = deque()
+
+    async def store(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
+        """Store an answer's runs as current, seen when they were asked for; one asked for earlier changes nothing."""
+        if not runs:
+            return RunChanges()
+        answer = Answer.of(runs, asked_at)
+        self._waiting.append(answer)
+        try:
+            return await self._writer.run(lambda connection: self._stored(connection, answer))
+        finally:
+            # Cancelled, or failed, before its turn came.
+            with suppress(ValueError):
+                self._waiting.remove(answer)
+
+    def _stored(self, connection: sqlite3.Connection, answer: Answer) -> RunChanges:
+        # It may have been stored together with one that came before it.
+        if answer.changes is None:
+            together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            try:
+                store_all(connection, together)
+            except sqlite3.Error:
+                # Each answer fails for itself.
+                self._waiting.extendleft(each for each in reversed(together) if each is not answer)
+                store_all(connection, [answer])
+        return answer.changes or RunChanges()
+
+
+def store_all(connection: sqlite3.Connection, answers: Sequence[Answer]) -> None:
+    """Store the runs of answers in one transaction, and note in each what it changed."""
     with immediate(connection):
         merging = _Merging(connection, final_statuses(connection))
         changes = [merging.take(answer) for answer in answers]
         merging.note_names()
-    return changes
+    for answer, changed in zip(answers, changes, strict=True):
+        answer.changes = changed
 
 
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
     """Record whether the service still shows these runs; how many this changed."""
-    ids = [sqlite_text(run_id) for run_id in run_ids]
+    rows = [{"presence": presence, "run_id": sqlite_text(run_id)} for run_id in run_ids]
     with immediate(connection):
         changed = connection.executemany(
-            "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence",
-            [{"presence": presence, "run_id": run_id} for run_id in ids],
+            "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence", rows
         )
-        connection.executemany(
-            f"UPDATE sightings SET digest = {_OUT_OF_SIGHT} WHERE id = (SELECT id FROM runs WHERE run_id = ?)",
-            [(run_id,) for run_id in ids],
-        )
+        sql = f"UPDATE sightings SET digest = {_OUT_OF_SIGHT} WHERE id = (SELECT id FROM runs WHERE run_id = :run_id)"
+        connection.executemany(sql, rows)
     return max(0, changed.rowcount)
 
 
@@ -192,8 +223,7 @@ class _Merging:
             values: list[str | int] = [asked_us]
             for run_id, (_, _, digest) in some:
                 values += run_id, digest
-            sql = _with_rows(_CONFIRM, 2, len(some))
-            if self.connection.execute(sql, values).rowcount < len(some):
+            if self.connection.execute(_with_rows(_CONFIRM, 2, len(some)), values).rowcount < len(some):
                 left.update(some)
         return left
 
