@@ -1,19 +1,19 @@
 """What can be done with one entry of the activity: go to what it made, resolve it, undo that, send it again."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from textual.message import Message
-from textual.screen import Screen
+from textual.binding import Binding
 
 from app.actions import ActionRefusedError
+from app.console.activity.loaders import ActivityLoader
 from app.console.batch_screen import BatchScreen
 from app.console.messages import GoToTab, OpenRun
-from app.console.session import Session
+from app.console.runs.screen_context import ScreenContext
 from app.text import safe_text
 from storage.ledger import LedgerRefusedError
 from storage.records import Action
 from widgets.activity.formatting import Entry
+from widgets.activity.table import ActivityTable
 from widgets.batch import BatchView
 
 if TYPE_CHECKING:
@@ -22,44 +22,82 @@ if TYPE_CHECKING:
 ORGANIZATION: Final = "organization.create"
 
 
+ENTRY_BINDINGS: Final = (
+    Binding("v", "entry('resolve')", "resolve", tooltip="Say what became of an unknown outcome", id="activity.resolve"),
+    Binding("u", "entry('undo')", "undo", tooltip="Take back what was said of an outcome", id="activity.undo"),
+    Binding("E", "entry('resend')", "edit and resend", tooltip="What was rejected or not sent", id="activity.resend"),
+)
+
+
 class EntryActions:
-    """The actions on an entry."""
+    """The actions on the entry under a table's cursor, by name."""
 
-    def __init__(
-        self,
-        session: Session,
-        engine: "Engine",
-        push_screen: Callable[[Screen[Any], Callable[[Any], None]], object],
-        post: Callable[[Message], object],
-        changed: Callable[[], object],
-    ) -> None:
-        """Prepare; `changed` is called where the ledger may have changed."""
-        self._session = session
+    def __init__(self, context: ScreenContext, engine: "Engine", table: ActivityTable, loader: ActivityLoader) -> None:
+        self._context = context
+        self._session = context.session
         self._engine = engine
-        self._push_screen = push_screen
-        self._post = post
-        self._changed = changed
+        self._table = table
+        self._loader = loader
 
-    async def open(self, entry: Entry | BatchView) -> None:
+    @property
+    def _entry(self) -> Entry | None:
+        item = self._table.item
+        return item if isinstance(item, Entry) else None
+
+    def is_possible(self, name: str) -> bool | None:
+        """Whether there is something to act on; None: not while the cursor is on no write."""
+        entry = self._entry
+        if name == "resolve":
+            return self._loader.first_unknown is not None
+        if name == "undo":
+            return entry is not None and entry.source.resolution in {"created", "not_created"}
+        if name == "resend":
+            return entry is not None and entry.is_resendable and not self._engine.actions.read_only
+        return True if entry is not None else None
+
+    async def do(self, name: str) -> None:
+        """Do one action."""
+        entry = self._entry
+        if name == "resolve":
+            self._resolve(entry)
+        elif entry is None:
+            return
+        elif name == "undo":
+            await self._undo(entry)
+        elif name == "resend" and entry.is_resendable:
+            await self._resend(entry)
+        elif name == "copy_id":
+            # Of the action, where it made nothing.
+            self._session.copy(entry.source.result_id or entry.source.action_id)
+
+    async def open(self) -> None:
         """Go to the run, the organization or the batch that it is about."""
+        entry = self._table.item
+        if entry is None:
+            return
         if isinstance(entry, BatchView):
-            self._push_screen(BatchScreen(self._session, entry.key), self._run_picked)
+            self._context.push_screen(BatchScreen(self._session, entry.key), self._run_picked)
         elif entry.source.kind == ORGANIZATION:
-            self._post(GoToTab("organizations", entry.key))
+            self._context.post(GoToTab("organizations", entry.key))
         elif (run_id := entry.run_id) is None:
             self._session.notify("It made no run: there is nothing to go to.")
         elif await self._engine.cache.detail(run_id) is None:
             self._session.notify(f"No listed run has the id {safe_text(run_id)}.", severity="warning")
         else:
-            self._post(OpenRun(run_id))
+            self._context.post(OpenRun(run_id))
 
-    def resolve(self, action: Action) -> None:
-        """Let a person say what became of a write."""
+    def _resolve(self, entry: Entry | None) -> None:
+        """Let a person say what became of the write under the cursor; of the first unknown one, from elsewhere."""
         from app.console.forms import ResolveForm
 
-        self._push_screen(ResolveForm(self._engine, action), self._resolved)
+        action = None if entry is None else entry.unknown
+        if action is None and (first := self._loader.first_unknown) is not None:
+            self._table.seek(first.key)
+            action = first.unknown
+        if action is not None:
+            self._context.push_screen(ResolveForm(self._engine, action), lambda _: self._loader.ask())
 
-    async def undo(self, entry: Entry) -> None:
+    async def _undo(self, entry: Entry) -> None:
         """Make the outcome unknown again: what a person said of it was a mistake."""
         try:
             await self._engine.actions.undo_resolution(entry.source.action_id)
@@ -68,7 +106,7 @@ class EntryActions:
         else:
             self._session.notify("Its outcome is unknown again; v resolves it.")
 
-    async def resend(self, entry: Entry) -> None:
+    async def _resend(self, entry: Entry) -> None:
         """Open the form with what was sent: to put it right, and to send it as a new action."""
         from app.console.forms.resend import UnfaithfulError, form_for
 
@@ -77,16 +115,13 @@ class EntryActions:
         except UnfaithfulError as error:
             self._session.notify(str(error), severity="warning")
         else:
-            self._push_screen(form, self._form_closed)
-
-    def _resolved(self, _: Action | None) -> None:
-        self._changed()
+            self._context.push_screen(form, self._form_closed)
 
     def _form_closed(self, action: Action | None) -> None:
-        self._changed()
+        self._loader.ask()
         if action is not None and action.state == "confirmed":
             self._session.poll_soon()
 
     def _run_picked(self, run_id: str | None) -> None:
         if run_id is not None:
-            self._post(OpenRun(run_id))
+            self._context.post(OpenRun(run_id))

@@ -1,9 +1,9 @@
 """What was written, read from the ledger: what is unknown first, then the newest."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from app.api.requests import (
     CancelRun,
@@ -15,6 +15,9 @@ from app.api.requests import (
     WriteRequest,
     request_of,
 )
+from app.console.activity.query import ActivityQuery
+from app.console.coalesced_task import CoalescedTask, Start
+from app.console.messages import UNKNOWN_PLACE
 from app.reconcile.reconciliation import Reconciliation
 from app.text import SafeText, safe_text
 from storage.ledger import Ledger
@@ -22,6 +25,12 @@ from storage.records import Action
 from storage.records.activity import ActivityFilter
 from widgets.activity.formatting import Entry
 from widgets.batch import BatchView
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+PAGE: Final = 300
+"""Entries read at first, and again each time that the last one is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,66 @@ class Activity:
     def has_more(self) -> bool:
         """Whether older ones were left out."""
         return self.matching > len(self.entries)
+
+
+class ActivityLoader:
+    """Reads what the query lets through, and again whenever it is asked."""
+
+    def __init__(self, engine: "Engine", start: Start, read: Callable[[str], None]) -> None:
+        """Read nothing yet; `read` is called after each reading, with the key that the cursor goes to, or none."""
+        self.found: Activity | None = None
+        """None: not read yet."""
+        self._engine = engine
+        self._announce = read
+        self._asked = ActivityQuery(), ""
+        """The query, and the key that the cursor goes to with the next reading; empty: it stays."""
+        self._limit = PAGE
+        self._reader = CoalescedTask(self._read, start)
+        self.ask = self._reader.ask
+
+    @property
+    def query(self) -> ActivityQuery:
+        """What is asked for."""
+        return self._asked[0]
+
+    @property
+    def held(self) -> int:
+        """How many writes there are at all, as far as is known."""
+        return 0 if self.found is None else self.found.held
+
+    @property
+    def first_unknown(self) -> Entry | None:
+        """The first whose outcome a person has to find out."""
+        entries = () if self.found is None else self.found.entries
+        return next((entry for entry in entries if entry.unknown is not None), None)
+
+    def show(self, query: ActivityQuery) -> None:
+        """Read what another query lets through."""
+        if query != self.query:
+            self._asked, self._limit = (query, self._asked[1]), PAGE
+            self.ask()
+
+    def go(self, query: ActivityQuery, key: str) -> None:
+        """Read what this query lets through, and lead the cursor to a write."""
+        self._asked = query, key
+        self.ask()
+
+    def read_more(self) -> None:
+        """Read a page more, if there is more."""
+        if self.found is not None and self.found.has_more:
+            self._limit += PAGE
+            self.ask()
+
+    async def _read(self) -> None:
+        asked, engine = self._asked, self._engine
+        condition = asked[0].condition(engine.clock())
+        found = await read_activity(engine.ledger, condition, limit=self._limit, before=self.found or Activity())
+        found = await with_candidates(found, engine.reconciliation)
+        if asked is not self._asked:
+            return  # Something else is asked for by now: it is read next.
+        self.found, self._asked = found, (asked[0], "")
+        first = self.first_unknown
+        self._announce(first.key if asked[1] == UNKNOWN_PLACE and first is not None else asked[1])
 
 
 async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity) -> Activity:

@@ -153,12 +153,12 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
 
         assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]
-        assert not scene.app.screen.check_action("resolve", ())
+        assert not scene.app.screen.check_action("entry", ("resolve",))
 
         await scene.press("u")
         assert "? unknown" in lines(scene)[0]
         assert "Its outcome is unknown again" in str(scene.toasts)
-        assert scene.app.screen.check_action("undo", ()) is False
+        assert scene.app.screen.check_action("entry", ("undo",)) is False
 
 
 async def test_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
@@ -204,7 +204,7 @@ async def test_filters_narrow_and_escape_widens_again(staged: Staged) -> None:
 
 async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page at a time; the line of the cursor stays."""
-    monkeypatch.setattr("app.console.activity.screen.PAGE", 5)
+    monkeypatch.setattr("app.console.activity.loaders.PAGE", 5)
     async with staged(synced=False) as scene:
         scene.clock.move(minutes=1)
         for number in range(12):
