@@ -52,20 +52,21 @@ class Door:
         """Take no more connections, and end those that are open."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
         with self._lock:
             for connection in self._open:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self._free.acquire()
-            threading.Thread(target=self._one, args=(connection,), name="door-visit", daemon=True).start()
+        # Closed by the thread that waits for visitors: closed by another, it could wait at a later door of that number.
+        with self._listener:
+            while True:
+                try:
+                    connection, _ = self._listener.accept()
+                except OSError:
+                    return
+                self._free.acquire()
+                threading.Thread(target=self._one, args=(connection,), name="door-visit", daemon=True).start()
 
     def _one(self, connection: socket.socket) -> None:
         self.keep(connection)

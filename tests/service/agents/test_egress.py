@@ -38,7 +38,8 @@ class TlsHost:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.reached = 0
-        threading.Thread(target=self._serve, args=(context,), daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, args=(context,), daemon=True)
+        self._thread.start()
 
     def _serve(self, context: ssl.SSLContext) -> None:
         while True:
@@ -52,6 +53,10 @@ class TlsHost:
                 secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
 
     def close(self) -> None:
+        # Its thread has to leave first: SIGCHLD interrupts `accept` where a child ends while the main thread starts the
+        # next one, and the kernel takes the call up again by its descriptor's number: then that of a later server.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._listener.close()
 
 
