@@ -1,7 +1,7 @@
 """The `[[automations]]` tables as written: one is replaced or added, and every other byte of the file stays."""
 
-import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from app.rules.rule import Rule
 
 _KEY: Final = "automations"
-_TOKEN: Final = re.compile(
-    r"""
-    ["]{3} (?:\\.|[^\\])*? ["]{3,5} | [']{3} .*? [']{3,5}
-    | "(?:\\.|[^"\\\n])*" | '[^'\n]*'
-    | \#[^\n]* | [\[\]{}\n]
-    """,
-    re.DOTALL | re.VERBOSE,
-)
-"""What decides where a statement ends: strings and comments as a whole, brackets, and line ends."""
-_HEADER: Final = re.compile(r"""(\[\[?)\s*["']?(\w+)["']?\s*(\.)?""")
-_ENABLED: Final = re.compile(r"(\s*enabled\s*=\s*)(?:true|false)\b")
-_NAME: Final = re.compile(r"\s*name\s*=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +77,13 @@ def read_tables(file: Path) -> AutomationTables:
     Raises:
         ConfigError: It cannot be read, or its automations are written in a way that cannot be edited here.
     """
+    from tomlkit.exceptions import TOMLKitError
+
     text = _read(file)
-    spans = tuple(_spans(text))
     held = _array(toml_values(file, text).get(_KEY, []))
+    spans: tuple[tuple[int, int], ...] = ()
+    with suppress(TOMLKitError):  # It refuses some of what is valid.
+        spans = tuple(_spans(text))
     if [toml_values(file, text[start:end]).get(_KEY) for start, end in spans] != [[each] for each in held]:
         raise ConfigError("these automations are not tables of their own.", cure="Edit the file itself.", file=file)
     return AutomationTables(file, text, spans, tuple(str(each.get("name", "")) for each in held))
@@ -119,17 +111,17 @@ def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "
 
 def with_enabled(written: str, *, is_on: bool) -> str:
     """A table with its key `enabled` set, which is added below the name where it is missing."""
-    word = "true" if is_on else "false"
-    below = 0
-    for start, end in _statements(written):
-        if below and written[start:end].lstrip().startswith("["):
-            break  # A table within begins.
-        if found := _ENABLED.match(written, start):
-            return f"{written[:start]}{found[1]}{word}{written[found.end() :]}"
-        if below == 0 or _NAME.match(written, start):
-            below = end
-    before = written[:below] if written[:below].endswith("\n") else f"{written[:below]}\n"
-    return f"{before}enabled = {word}\n{written[below:]}"
+    from tomlkit import boolean, key, parse
+
+    document = parse(f"{written.rstrip()}\n")
+    (table,) = document[_KEY]
+    if "enabled" in table:
+        table["enabled"] = is_on
+    else:
+        keys = [name and name.key for name, _ in table.value.body]
+        below = keys.index("name") + 1 if "name" in keys else 0
+        table.value.body.insert(below, (key("enabled"), boolean(str(is_on).lower())))
+    return document.as_string()
 
 
 def save_table(tables: AutomationTables, name: str | None, written: str) -> Settings:
@@ -165,33 +157,36 @@ def _array(value: object) -> list[dict[str, object]]:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """The tables, each from its header to the end of its last statement; comments after that belong to what follows."""
-    start, end = None, 0
-    for begin, finish in _statements(text):
-        words = text[begin:finish].strip()
-        if header := _HEADER.match(words):
-            is_within = header[2] == _KEY and header[3] is not None
-            if start is not None and not is_within:
-                yield start, end
-                start = None
-            if header[2] == _KEY and header[1] == "[[" and not is_within:
-                start = begin
-        if words and not words.startswith("#"):
-            end = finish
-    if start is not None:
-        yield start, end
+    """The tables, each from its header to the end of its last statement; comments after that belong to what follows.
+
+    They end before one that tomlkit does not give back byte for byte.
+    """
+    from tomlkit import document, parse
+    from tomlkit.items import AoT
+
+    end = 0
+    tables = parse(text).get(_KEY)
+    for table in tables if isinstance(tables, AoT) else ():
+        _strip_end(table)
+        alone = document()
+        alone.append(_KEY, AoT([table]))
+        body = "\n" + alone.as_string().partition("\n")[2]
+        found = text.find(body, end)
+        if found < 0:
+            return
+        end = found + len(body)
+        # The header is the line above.
+        yield text.rfind("\n", 0, found) + 1, end
 
 
-def _statements(text: str) -> Iterator[tuple[int, int]]:
-    """Beginning and end of each statement, comment or empty line."""
-    begin = depth = 0
-    for token in _TOKEN.finditer(text):
-        if token[0] in "[{":
-            depth += 1
-        elif token[0] in "]}":
-            depth -= 1
-        elif token[0] == "\n" and depth <= 0:
-            yield begin, token.end()
-            begin = token.end()
-    if begin < len(text):
-        yield begin, len(text)
+def _strip_end(last: object) -> None:
+    """Take the comments and blanks off the end of a table, or of the table within that ends it."""
+    from tomlkit.items import AoT, Table
+
+    while isinstance(last, Table):
+        body = last.value.body
+        while body and body[-1][0] is None:
+            body.pop()
+        last = body[-1][1] if body else None
+        if isinstance(last, AoT):
+            last = last.body[-1]
