@@ -1,64 +1,34 @@
-"""Finding a name by a few of its letters, in time that grows with the name's length and no faster.
+"""Names found by a few of their letters, by Textual's search; names whose letters repeat too often are kept from it."""
 
-Textual's own matcher tries every way to place the letters: six of them take it minutes in a hundred characters.
-"""
-
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from math import prod
 from typing import Final
 
-_BORDERS: Final = frozenset("/-_.: ")
-_WHOLE: Final = 1_000.0
-_WORD: Final = 100.0
+from textual.fuzzy import FuzzySearch
+
+_MOST_WAYS: Final = 500
+"""Textual tries every way to place the letters: of six among a hundred equal ones for minutes, of these for 10 ms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """How well a name matches, and by which of its characters."""
-
-    score: float
-    """More is better."""
-    found: tuple[int, ...]
-
-
-def fuzzy(query: str, name: str) -> Match | None:
-    """The match of a query with a name, in any case; None: its letters do not occur in that order.
-
-    Letters side by side are best, at the beginning of a word better still.
-    """
-    stem, text = query.casefold(), name.casefold()
-    if len(text) != len(name):
-        text = name  # Folding would move the letters.
-    starts = [at for at in _places(stem, text) if _begins_word(text, at)]
-    at = starts[0] if starts else text.find(stem)
-    if at >= 0:
-        score = _WHOLE + (_WORD if starts else 0.0) - at - len(text) / _WHOLE
-        return Match(score, tuple(range(at, at + len(stem))))
-    return _scattered(stem, text)
+def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
+    """The score of a name, more is better, and the places of the letters in it; None: it does not match."""
+    if not query:
+        return 0.0, ()
+    letters, text = query.lower(), name.lower()
+    may_be_many = letters not in text and prod(map(text.count, letters)) > _MOST_WAYS
+    if may_be_many and _ways(letters, text) > _MOST_WAYS:
+        return None
+    # Lower case must not move the letters.
+    score, found = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)
+    # Of equals the shorter name.
+    return (score - len(name) / 1_000, found) if score else None
 
 
-def _scattered(stem: str, text: str) -> Match | None:
-    found: list[int] = []
-    at = -1
-    for letter in stem:
-        following = text.find(letter, at + 1)
-        if following < 0:
-            return None
-        # A letter that goes on with what was found, or begins a word, says more than the first that comes.
-        at = next((p for p in _places(letter, text, at + 1) if p == at + 1 or _begins_word(text, p)), following)
-        found.append(at)
-    gaps = sum(later - earlier > 1 for earlier, later in pairwise(found))
-    return Match(_WORD - 10.0 * gaps - len(text) / _WHOLE, tuple(found))
-
-
-def _places(stem: str, text: str, start: int = 0) -> list[int]:
-    places = []
-    at = text.find(stem, start)
-    while at >= 0:
-        places.append(at)
-        at = text.find(stem, at + 1)
-    return places
-
-
-def _begins_word(text: str, at: int) -> bool:
-    return at == 0 or text[at - 1] in _BORDERS
+def _ways(letters: str, text: str) -> int:
+    """In how many ways the letters, or the first of them, can be placed in the text, in their order."""
+    ways = [1, *(0 for _ in letters)]
+    for letter in text:
+        for at in range(len(letters), 0, -1):
+            if letters[at - 1] == letter:
+                ways[at] += ways[at - 1]
+    return sum(ways) - 1

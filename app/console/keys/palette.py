@@ -11,7 +11,7 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from app.console.base_screen import TABS, BaseScreen
-from app.console.fuzzy import Match, fuzzy
+from app.console.fuzzy import fuzzy
 from app.console.key_actions import key_actions
 from app.console.keys.destinations import MOVES, Command, destinations, matching_runs
 from app.console.user_preferences import UserPreferences, keep, read
@@ -24,7 +24,7 @@ HERE: Final = frozenset({"palette", *(tab.title for tab in TABS)})
 """What is open already, or has a better name here."""
 LEAST_TO_FIND: Final = 3
 """Letters before runs are looked for."""
-RECENT_SCORE: Final = 50.0
+RECENT_SCORE: Final = 1.0
 
 
 class ConsolePalette(CommandPalette):
@@ -68,15 +68,16 @@ class ConsoleCommands(Provider):
             runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
         for command in (*self._every(), *runs):
             # A run was found by what it is about as well.
-            match = fuzzy(query, command.name) or (Match(0.0, ()) if command in runs else None)
+            match = fuzzy(query, command.name) or ((0.0, ()) if command in runs else None)
             if match is None:
                 continue
             # Content, not a string: the palette reads that as markup.
             name = Content(command.name)
-            for at in match.found:
+            score, found = match
+            for at in found:
                 name = name.stylize(self.match_style or "bold", at, at + 1)
             lately = RECENT_SCORE if command.name in self._recent else 0.0
-            yield Hit(match.score + lately, _line(name, command), self._remembering(command), command.name)
+            yield Hit(score + lately, _line(name, command), self._remembering(command), command.name)
 
     def _every(self) -> Iterator[Command]:
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations, *self._themes())

@@ -90,7 +90,7 @@ class ProfileSwitcher(PickerScreen[str]):
         if not text:
             yield from self._facts
             return
-        matches = [(match.score, each) for each in self._facts if (match := fuzzy(text, each.name)) is not None]
+        matches = [(match[0], each) for each in self._facts if (match := fuzzy(text, each.name)) is not None]
         yield from (each for _, each in sorted(matches, key=lambda pair: -pair[0]))
 
 

@@ -158,8 +158,8 @@ class ValuePicker(PickerScreen[Picked]):
         # A pattern finds nothing by its letters: the star is not one of them.
         letters = text.replace("*", "")
         matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
-        for match, name in sorted(matches, key=lambda pair: -pair[0].score)[:MOST]:
-            yield PickItem(name, found=match.found)
+        for (_, found), name in sorted(matches, key=lambda pair: -pair[0][0])[:MOST]:
+            yield PickItem(name, found=tuple(found))
         if not is_pattern and text not in self._names:
             yield PickItem(text, "as typed")
 
