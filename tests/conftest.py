@@ -4,6 +4,8 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +22,26 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+# Nothing of what is imported and collected is garbage before the first test.
+gc.disable()
+
+
 def pytest_configure() -> None:
     """Take signals as a shell's foreground does: under nohup, and in the background, their disregard is inherited."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each worker import its own share first: of a fresh clone, one compiles for all what all of them import."""
+    given = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    files = [file for folder in session.config.args for file in sorted(Path(folder).rglob("test_*.py"))]
+    first = len(files) * int(given["workerid"].removeprefix("gw")) // given["workercount"]
+    for file in files[first:]:
+        # An error is reported where the file is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(file.resolve().relative_to(session.config.rootpath).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,6 +61,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 def pytest_xdist_auto_num_workers() -> int:
