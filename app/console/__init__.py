@@ -1,4 +1,4 @@
-"""The console: the engine's facts on a terminal, and a person's wishes back to it."""
+"""The console: it shows the engine's facts on a terminal and passes the user's requests to the engine."""
 
 from app.console.start import run_console
 

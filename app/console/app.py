@@ -1,4 +1,4 @@
-"""The console as a Textual app: it opens the engine behind the first picture, and does what screens ask of it."""
+"""The console as a Textual app: it opens the engine after the first frame and handles the screens' requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
 
 WRITING: Final = frozenset({"send", "import"})
-"""Groups of workers that write to the service: after one is ended in the middle, its outcome is unknown."""
+"""Groups of workers that write to the service: if one is cancelled, the outcome of its write is unknown."""
 
 
 def _commands() -> "type[Provider]":
@@ -70,7 +70,7 @@ class RunwardenApp(BaseApp[None]):
     ]
 
     keep_frame: "KeepFrame | None" = None
-    """Keeps what is painted for the next start. None: there is no terminal to start on."""
+    """Keeps the last frame for the next start. None: there is no terminal."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class RunwardenApp(BaseApp[None]):
 
         restore_on_signals(self)
         self.terminal.remember_modes(self._modes_before)
-        # Continued, nothing of it is on the terminal any more, although nothing has changed.
+        # After a suspend the terminal shows nothing of the frame, although nothing has changed.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         if self.settings.keys or any(command.key for command in self.settings.commands):
             self.run_worker(self._check_keys)
@@ -159,7 +159,7 @@ class RunwardenApp(BaseApp[None]):
         for problem in await asyncio.to_thread(problems, self.settings.keys, self.settings.commands):
             self.session.notify(problem, severity="warning")
 
-    # What screens ask of it
+    # Requests of the screens
 
     @on(OpenRun)
     @on(FollowStrip.Picked)
@@ -180,7 +180,7 @@ class RunwardenApp(BaseApp[None]):
 
     @on(HeaderBar.UnknownClicked)
     async def action_unknown(self) -> None:
-        """Goes to the first write whose outcome a person has to find out."""
+        """Go to the first write of unknown outcome."""
         await self.action_tab("activity", UNKNOWN_PLACE)
 
     @on(SwitchProfile)
@@ -196,7 +196,7 @@ class RunwardenApp(BaseApp[None]):
             self.push_screen(FollowList(self.session, self.following), self.navigation.open_run)
 
     async def action_tab(self, name: str, place: str | None = None) -> None:
-        """Go to a tab, once the engine that it needs is there, and to a place in it."""
+        """Go to a place in a tab, once the engine is open."""
         if name == OVERVIEW and self.profiles is None:
             self.action_profiles()
             return
@@ -206,13 +206,13 @@ class RunwardenApp(BaseApp[None]):
         await self.navigation.go(name, place)
 
     async def action_back(self) -> None:
-        """Go back to what was left, as it was."""
+        """Go back to the previous place, as it was."""
         if self.current_mode != BETWEEN:
             await self.navigation.back()
 
     @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
-        """Ask for another profile."""
+        """Ask which profile to show."""
         from app.console.profiles.switcher import ProfileSwitcher
 
         if self.profiles is None or not self.profiles.is_possible:
@@ -253,7 +253,7 @@ class RunwardenApp(BaseApp[None]):
         self.run_worker(work, exclusive=True, group="own command")
 
     def action_mouse(self) -> None:
-        """Give the mouse to the terminal, to select text with, or take it back."""
+        """Leave the mouse to the terminal, for selecting text, or take it back."""
         self.session.notify(self.terminal.toggle_mouse())
 
     def action_suspend_process(self) -> None:
@@ -268,10 +268,10 @@ class RunwardenApp(BaseApp[None]):
         finally:
             super().exit(*arguments, **options)
 
-    # The engine behind it
+    # The engine
 
     async def close_engine(self) -> None:
-        """Close what was opened; called once the screen is given back."""
+        """Close the engine; called after the screen was given back."""
         if self.session.engine is not None:
             await self.session.engine.close()
         if self.profiles is not None:
@@ -308,7 +308,7 @@ class RunwardenApp(BaseApp[None]):
             self.following.engine_changed(event)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key that leads to what is unknown is there while something is."""
+        """Offer the key for unknown outcomes only while there are some."""
         return bool(self.session.vitals.unknown) if action == "unknown" else super().check_action(action, parameters)
 
     def _vitals_changed(self, vitals: Vitals) -> None:
@@ -317,25 +317,25 @@ class RunwardenApp(BaseApp[None]):
             self._has_unknown = bool(vitals.unknown)
             self.screen.refresh_bindings()
 
-    # The one boundary for keys, workers and whatever else Textual would end the console for; screens, sheets and forms
-    # have it around their own messages, whose loop would be over by now.
+    # The one boundary for keys, workers and whatever else Textual would end the console for. Screens, sheets and
+    # forms have it around their own messages, whose loop would have ended by then.
 
     async def _dispatch_message(self, message: Message) -> None:
         await self.session.guard(super()._dispatch_message, message)
 
     async def run_action(self, *arguments: Any, **options: Any) -> bool:
-        """Do what a key or a click orders; what fails of our own files or of a request becomes a notice."""
+        """Run a key's or a click's action; a failure of our own files or of a request becomes a notice."""
         return await self.session.guard(super().run_action, *arguments, **options) is not False
 
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Run this coroutine function in the background, with the same boundary."""
+        """Run this coroutine function in the background, within the same boundary."""
         return super().run_worker(partial(self.session.guard, work), *arguments, **options)
 
     def _handle_exception(self, error: Exception) -> None:
         cause = error.error if isinstance(error, WorkerFailed) else error
         if isinstance(cause, StorageError | ApiError):
             self.session.failed(cause)
-        # A screen that is taken down complains of what it lacks already: after the end it concerns no user.
+        # A screen that is being removed fails on missing widgets: at the end that is of no interest to the user.
         elif self.is_running and not self._exit:
             super()._handle_exception(error)
 

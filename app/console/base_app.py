@@ -1,7 +1,7 @@
-"""Keys take turns: each one meets the screen that the key before it left, however fast they come.
+"""Keys are answered in order: each acts on the screen that the key before it left, however fast they come.
 
-Textual hands a key to whatever has the focus at once, and acts on it some messages later. On a slow line several keys
-arrive together: of `/dark` only the first would reach the screen, and the rest would press its keys.
+Textual passes a key to the focused widget at once, which acts on it some messages later. On a slow line several keys
+arrive together: of `/dark` only the first would reach the screen, and the rest would act as keys there.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PATIENCE_S: Final = 1.0
-"""A screen that waits for something while it answers a key must not hold back the others for ever."""
+"""A screen that waits while it answers a key must not hold back the other keys for ever."""
 HOLD_S: Final = 10.0
-"""Keys wait so long for what they act on to be opened; one that quits, typed before all others, does not."""
+"""Keys wait this long for the engine; a `q` typed before all others does not wait."""
 QUITS: Final = frozenset({"q", "ctrl+q"})
 OPENING: Final = frozenset({"form", "pick"})
-"""Groups of workers that end with a sheet over the screen, to which the next key belongs."""
+"""Groups of workers that end by opening a sheet; the next key belongs to that sheet."""
 _ROUNDS: Final = 2
-"""In the first round the key itself is answered, in the second also what was announced because of it."""
+"""The first round answers the key itself, the second the messages that it caused."""
 
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """A key or a paste that is being answered."""
+    """A key or a paste being answered."""
 
     event: events.Key | events.Paste
     asked: MessagePump | None = None
-    """The node that had the keys when this round began."""
+    """The node that had the focus when this round began."""
     rounds: int = _ROUNDS
     too_long: asyncio.TimerHandle | None = None
     waiting: asyncio.Task[None] | None = None
-    """For a sheet that is on its way."""
+    """Waits for a sheet that is about to open."""
 
 
 class BaseApp(App[Result]):
@@ -57,21 +57,21 @@ class BaseApp(App[Result]):
         self._turn: Turn | None = None
         """None: no key waits for another."""
         self._ahead: deque[events.Key | events.Paste] = deque()
-        """Typed while the turn was another's."""
+        """Keys typed while another one is answered."""
         self._held = Turn(events.Key("", None))
-        """Has the turn while no key can be answered."""
+        """Held while no key can be answered."""
 
     def hold_keys(self) -> None:
-        """Have keys wait, in order, until `answer_keys`, or for a while."""
+        """Queue keys until `answer_keys` is called, or for `HOLD_S`."""
         self._turn = self._held = Turn(events.Key("", None))
 
     def answer_keys(self) -> None:
-        """Answer the keys that were held, if they were."""
+        """Answer the queued keys."""
         self._end_turn(self._held)
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Lend the terminal; it is taken back whatever the body raises, which Textual's own forgets to do."""
+        """Lend the terminal, and take it back even if the body raises; Textual's own does not."""
         failure: Exception | None = None
         with super().suspend():
             try:
@@ -82,10 +82,10 @@ class BaseApp(App[Result]):
             raise failure
 
     async def on_event(self, event: events.Event) -> None:
-        """Have a key wait for the one before it."""
+        """Queue a key behind the one before it."""
         is_held = self._turn is self._held
         if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack and not is_held:
-            # The console is closing: what was still under way has nothing left to act on.
+            # The console is closing: queued keys have nothing left to act on.
             event.stop()
         elif not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             await super().on_event(event)
@@ -106,9 +106,9 @@ class BaseApp(App[Result]):
         self._after(turn, turn.asked if turn.event.is_forwarded else self)
 
     def _after(self, turn: Turn, node: MessagePump) -> None:
-        """Come back once this node has dealt with all that it was sent up to now."""
+        """Return once this node has handled all messages that it has received so far."""
         if not node.call_later(self._dealt_with, turn, node):
-            # It is closing: nothing is dealt with there any more.
+            # It is closing and handles no more messages.
             self._dealt_with(turn, node)
 
     def _dealt_with(self, turn: Turn, node: MessagePump) -> None:
@@ -129,7 +129,7 @@ class BaseApp(App[Result]):
 
     async def _open_first(self, turn: Turn, sheets: list[Worker[Any]]) -> None:
         for sheet in sheets:
-            # What went wrong with it is said elsewhere; here it only counts that it is over.
+            # Its failure is reported elsewhere; only its end matters here.
             with suppress(WorkerFailed, WorkerCancelled):
                 await sheet.wait()
         self._after(turn, self)
@@ -150,13 +150,13 @@ class BaseApp(App[Result]):
         return self.focused or self.screen
 
     def _prune(self, *nodes: "Widget", parent: "DOMNode | None" = None) -> "AwaitRemove":
-        # What reads for a screen ends with it: Textual takes its parts away first, and a result would not find them.
+        # Workers end with their screen: Textual removes its widgets first, and a late result would not find them.
         for node in nodes:
             self.workers.cancel_node(node)
         return super()._prune(*nodes, parent=parent)
 
     def _fatal_error(self) -> None:
-        # Textual's own prints locals: tokens may be among them.
+        # Textual's own traceback prints locals, tokens among them.
         from rich.traceback import Traceback
 
         self.bell()

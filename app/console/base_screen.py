@@ -1,4 +1,4 @@
-"""What every screen of the console has: the header, the tabs, the banner and the keys."""
+"""The base of every screen: header, tabs, banner and keys."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 OVERVIEW: Final = "profiles"
-"""The overview of all profiles; it has no tab, for its subject is not the profile on show."""
+"""The overview of all profiles has no tab: it is not about the profile on show."""
 
 INBOX: Final = "inbox"
 
@@ -44,13 +44,13 @@ TABS: Final = (
 
 
 TICK_S = 1.0
-"""How often ages are looked at; they are painted only when they read differently."""
+"""How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5
-"""Behind a sheet only once in so many times."""
+"""Behind a sheet, every fifth time only."""
 
 
 class BaseScreen(Screen[None]):
-    """A tab's screen: `compose_body` says what is in it, `engine_changed` hears events, `tick` moves its ages."""
+    """A tab's screen. Subclasses draw in `compose_body`, hear events in `engine_changed` and update ages in `tick`."""
 
     TAB: ClassVar[str]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 — typed by Textual
@@ -67,7 +67,7 @@ class BaseScreen(Screen[None]):
         self._ticks_behind = 0
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
+        """Compose header, tabs, body and keys."""
         session = self.session
         yield HeaderBar(session.vitals, session.patience, session.healthy_words, session.clock)
         yield TabBar(TABS, self.TAB)
@@ -78,11 +78,11 @@ class BaseScreen(Screen[None]):
         yield KeyBar()
 
     def compose_body(self) -> Iterable[Widget]:
-        """What is between the tabs and the keys."""
+        """Compose what is between the tabs and the keys."""
         return ()
 
     def on_mount(self) -> None:
-        """Listen to the session, to the keys and to the clock."""
+        """Subscribe to the session, the keys and the clock."""
         session = self.session
         session.engine_changed.subscribe(self, self.engine_changed)
         session.vitals_changed.subscribe(self, self._show_vitals)
@@ -96,14 +96,14 @@ class BaseScreen(Screen[None]):
         self._show_tour()
 
     def on_screen_resume(self) -> None:
-        """Tell the tour where it is, and offer the keys again."""
+        """Report the place to the tour and offer the keys again."""
         self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
         self._show_keys(self)
         if self._ticks_behind:
             self._tick()
 
     def on_screen_suspend(self) -> None:
-        """Offer no key behind a sheet."""
+        """Offer no keys behind a sheet."""
         self._show_keys(self)
 
     @on(events.Resize)
@@ -112,59 +112,59 @@ class BaseScreen(Screen[None]):
             self.app.push_screen(TooSmall())
 
     def action_tour(self, step: str) -> None:
-        """Go on with the tour, or leave it."""
+        """Continue the tour, or leave it."""
         self.session.tour.next() if step == "next" else self.session.tour.leave()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The tour's keys are there while it is."""
+        """Offer the tour's keys only during the tour."""
         return self.session.tour.is_on if action == "tour" else super().check_action(action, parameters)
 
     def engine_changed(self, event: "Event") -> None:
-        """Something changed; screens that show it read it again."""
+        """Read again what this event may have changed."""
 
     def tick(self, now: datetime) -> None:
-        """A second has passed."""
+        """Update the ages; called once a second."""
 
     def go_to(self, place: str) -> None:
-        """Put the cursor on what has this key, as soon as it was read."""
+        """Move the cursor to the row with this key, once it is read."""
 
     @property
     def place(self) -> Any:
-        """What `return_to` needs: the filters and the key under the cursor, where something else may change them."""
+        """The place that `return_to` takes: the filters and the key under the cursor."""
         return None
 
     def return_to(self, place: Any) -> None:
-        """Be as it was at that place."""
+        """Restore that place."""
 
     @property
     def focused_run_id(self) -> str | None:
-        """The run that keys and commands act on; None: there is none."""
+        """The run that keys and commands act on, or None."""
         return None
 
     def trouble(self) -> Notice | None:
-        """What the banner says."""
+        """The banner's notice, or None."""
         return self.session.trouble()
 
     def show_trouble(self) -> None:
-        """Bring what is said of troubles up to date."""
-        # A screen may say by itself what is wrong with the link; our own files concern them all.
+        """Update the banner."""
+        # A screen may report the link in its own words; our own files concern every screen.
         self.query_one(Banner).show(self.session.storage_trouble or self.trouble() or self.session.standing)
 
     @property
     def as_of(self) -> datetime | None:
-        """When the service last answered, while it no longer does; None: what is shown is live."""
+        """When the service last answered, if it no longer does; None: the rows are live."""
         return self.session.as_of
 
     # An error that reaches Textual ends the message loop of its node, and then the console. So the boundary is around
-    # the messages and the workers of a screen. Keys are run by the app, which has the same boundary for them.
+    # the messages and the workers of a screen. The app runs keys within the same boundary.
 
     async def _dispatch_message(self, message: Message) -> None:
         await self.session.guard(super()._dispatch_message, message)
 
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Run this coroutine function in the background; what fails of our own files or of a request becomes a notice.
+        """Run this coroutine function in the background; a failure of our own files or of a request becomes a notice.
 
-        A function, since a worker that is cancelled before its turn comes never awaits a coroutine.
+        It takes a function because a worker that is cancelled before it starts never awaits a coroutine.
         """
         return super().run_worker(partial(self.session.guard, work), *arguments, **options)
 
@@ -177,7 +177,7 @@ class BaseScreen(Screen[None]):
     def _tick(self) -> None:
         is_behind = self.app.screen is not self
         self._ticks_behind = self._ticks_behind + 1 if is_behind else 0
-        # Each change below a sheet has all of the sheet painted again.
+        # Each change below a sheet repaints the whole sheet.
         if not self.is_current or self._ticks_behind % TICKS_BEHIND:
             return
         self.query_one(HeaderBar).tick()
@@ -210,7 +210,7 @@ class BaseScreen(Screen[None]):
         self.open_batch(message.key)
 
     def open_batch(self, key: str) -> None:
-        """Show a batch, run by run."""
+        """Show a batch with its runs."""
         from app.console.batch_screen import BatchScreen
 
         def opened(run_id: str | None) -> None:

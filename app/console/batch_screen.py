@@ -1,4 +1,4 @@
-"""One batch, run by run, as far as each is now."""
+"""One batch with the current state of its runs."""
 
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ HINTS = "enter opens · f follows all · esc closes"
 
 
 class BatchScreen(Sheet[str | None]):
-    """A live list over the screen; closes with the run to open."""
+    """A live list over the screen; closes with the chosen run."""
 
     LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -33,30 +33,30 @@ class BatchScreen(Sheet[str | None]):
         self._key = key
 
     def compose(self) -> ComposeResult:
-        """The sheet."""
+        """Compose the sheet."""
         with Vertical() as sheet:
             sheet.border_subtitle = HINTS
             yield Options(markup=False)
 
     def on_mount(self) -> None:
-        """Show how far it is, and ask the service how its runs are."""
+        """Show the progress and ask the service for the runs."""
         self._session.batches.changed.subscribe(self, lambda _: self._show())
         self._session.poll_soon()
         self._list.focus()
         self._show()
 
     def on_resize(self) -> None:
-        """Draw for the new width, once it is known."""
+        """Draw for the new width."""
         after_refresh(self, self._show)
 
     def action_follow(self) -> None:
-        """Follow the runs that it made."""
+        """Follow the runs of the batch."""
         if self._batch is not None:
             made = tuple(line.opens for line in self._batch.lines if line.opens is not None)
             self.post_message(FollowRun(made))
 
     def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
-        """Open the run, where there is one."""
+        """Open the run, if there is one."""
         line = self._batch.lines[message.option_index] if self._batch is not None else None
         if line is not None and line.opens is not None:
             self.dismiss(line.opens)

@@ -1,4 +1,4 @@
-"""The batches of this console: how far each is, kept up to date after its form has closed."""
+"""The batches of this console; their progress is kept after their forms have closed."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, Self
@@ -15,63 +15,63 @@ if TYPE_CHECKING:
 
 
 class Batch(Protocol):
-    """What one confirmation sends, as far as it is."""
+    """The requests of one confirmation and their outcomes."""
 
     @property
     def batch_id(self) -> str:
-        """Identifies it, however far it is."""
+        """The batch's key, the same at every stage."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of it was sent, or is about to be."""
+        """Whether a request was sent or is about to be."""
 
     @property
     def unknown(self) -> "tuple[Action, ...]":
-        """Actions whose outcome a person has to find out."""
+        """Actions of unknown outcome."""
 
     @property
     def made(self) -> tuple[str, ...]:
         """Ids of the runs that were started or continued."""
 
     def resolved(self, action: "Action") -> Self:
-        """With what was found out of one of its actions."""
+        """The batch with the outcome of one action replaced."""
 
     def view(self, details: "Mapping[str, RunDetail]") -> "BatchView":
-        """How it reads, with these runs as they are known now."""
+        """The batch as a line, with these details of its runs."""
 
 
 class Batches:
-    """Those that were begun and not let go."""
+    """Batches that have begun and were not dismissed."""
 
     def __init__(
         self, engine: "Callable[[], Engine | None]", start: Start, changed: "Signal[tuple[BatchView, ...]]"
     ) -> None:
-        """Hold none yet; `changed` is published with all of them."""
+        """Start empty; `changed` is published with all of them."""
         self._engine = engine
         self.changed = changed
         self.views: tuple[BatchView, ...] = ()
-        """The newest first."""
+        """Newest first."""
         self._held: dict[str, Batch] = {}
         self._reading = CoalescedTask(self._read, start)
 
     def put(self, batch: Batch) -> None:
-        """A batch began, or came further."""
+        """Add a batch, or replace it by its next stage."""
         if batch.has_begun:
             self._held[batch.batch_id] = batch
             self._reading.ask()
 
     def let_go(self, keys: Iterable[str]) -> None:
-        """Show these no longer."""
+        """Dismiss these batches."""
         for key in keys:
             self._held.pop(key, None)
         self._reading.ask()
 
     def view(self, key: str) -> "BatchView | None":
-        """One of them; None: it was let go."""
+        """Return the batch with this key; None: it was dismissed."""
         return next((view for view in self.views if view.key == key), None)
 
     def engine_changed(self, event: "Event") -> None:
-        """Something changed: its runs may be further, and what was unknown may be known."""
+        """Update runs and unknown outcomes after an event."""
         from app.events import ActionChanged, CacheChangedElsewhere, RunsChanged
 
         if self._held and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):

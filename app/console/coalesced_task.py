@@ -1,4 +1,4 @@
-"""Work that is asked for more often than it can be done: one at a time, then once for all later requests."""
+"""Work that is requested more often than it can be done: one run at a time, then one more for all later requests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,7 +7,7 @@ Start = Callable[[Callable[[], Coroutine[None, None, None]]], object]
 
 
 class CoalescedTask:
-    """Does its work as soon as it is asked; being asked while at it means once more, however often it was."""
+    """Runs its work when asked; requests during a run lead to exactly one more run."""
 
     def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Start) -> None:
         """Prepare; `start` runs a coroutine function in the background, such as a screen's `run_worker`."""
@@ -16,18 +16,18 @@ class CoalescedTask:
         self._wanted = False
         self._busy = False
         self._round: asyncio.Task[None] | None = None
-        """What is being done."""
+        """The current run."""
         self._is_given_up = False
 
     def ask(self) -> None:
-        """Do it, with what is known now; once more, if it is being done."""
+        """Run the work now, or once more after the current run."""
         self._wanted = True
         if not self._busy:
             self._busy = True
             self._start(self._drain)
 
     def restart(self) -> None:
-        """Give up what is being done, and do it with what is known now."""
+        """Cancel the current run and start again."""
         if self._round is not None:
             self._is_given_up = True
             self._round.cancel()
@@ -51,6 +51,6 @@ class CoalescedTask:
             raise
         finally:
             self._busy = False
-            # The error is reported at once; what was asked for before it is done in another task.
+            # The error is reported at once; requests from before it are served by another task.
             if has_failed and self._wanted:
                 self.ask()

@@ -1,4 +1,4 @@
-"""Confirm with the facts in sight, and see what came of it: the sheet for taking a change over and for cancelling."""
+"""The sheet that confirms applying a change or cancelling a run, and shows the result."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -23,11 +23,11 @@ from widgets.forms.inputs import LineInput
 
 
 class NotSureError(Exception):
-    """Done only when confirmed once more, with another key; the message names that key."""
+    """The work needs a second confirmation with another key, which the message names."""
 
 
 class ConfirmSheet(PickerScreen[str]):
-    """Says what will be done, asks where if that is open, and closes with what was done, in words."""
+    """Shows the facts, asks for a folder if needed, and closes with the result as text."""
 
     CSS = "ConfirmSheet .-hidden { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,9 +45,9 @@ class ConfirmSheet(PickerScreen[str]):
         do: Callable[[Path], Awaitable[str]],
         anyway: Callable[[Path], Awaitable[str]] | None = None,
     ) -> None:
-        """Prepare; `do` may fail by git, the file system, our own files or the service; without a folder none is asked.
+        """Prepare; `do` may fail with a git, file system, storage or API error. Without `folder` none is asked for.
 
-        `anyway` is for the folder that `do` refused last with NotSureError.
+        `anyway` is called for the folder that `do` refused last with NotSureError.
         """
         super().__init__()
         self.TITLE_TEXT = title
@@ -56,11 +56,11 @@ class ConfirmSheet(PickerScreen[str]):
         self._do = do
         self._anyway = anyway
         self._refused: str | None = None
-        """The folder, as it was typed."""
+        """The refused folder, as it was typed."""
         self._is_busy = False
 
     def compose_choice(self) -> ComposeResult:
-        """The facts, and where."""
+        """Compose the facts and the folder's field."""
         yield Static(Content("\n").join((*self._facts, Content())), markup=False)
         line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
         line.set_class(self._folder is None, "-hidden")
@@ -68,20 +68,20 @@ class ConfirmSheet(PickerScreen[str]):
         yield Static(markup=False, id="picker-note")
 
     def on_mount(self) -> None:
-        """The cursor stands behind the path."""
+        """Put the cursor behind the path."""
         if self._folder is not None:
             self.query_one(LineInput).focus()
 
     @on(Input.Submitted)
     def action_go_on(self) -> None:
-        """Do it."""
+        """Do the work."""
         if self._folder is not None and not self.query_one(LineInput).value.strip():
             self._note("Name a folder.", "bad")
         else:
             self._start(self._do)
 
     def action_anyway(self) -> None:
-        """Do what was refused."""
+        """Do the refused work anyway."""
         if self._anyway is not None and self._refused == self.query_one(LineInput).value:
             self._start(self._anyway)
 
@@ -89,7 +89,7 @@ class ConfirmSheet(PickerScreen[str]):
         if not self._is_busy:
             self._is_busy = True
             self._note("Working…", "busy")
-            # The app's worker: leaving this sheet does not stop it half-way.
+            # A worker of the app: leaving this sheet does not stop it half-way.
             work: Any = partial(self._work, do, self.query_one(LineInput).value)
             self.app.run_worker(work, group="take over")
 

@@ -1,4 +1,4 @@
-"""Where something is written to: the one sheet for every export."""
+"""The sheet that asks for the file of an export."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -19,14 +19,14 @@ from widgets.forms.inputs import LineInput
 
 
 class ExportScreen(PickerScreen[str]):
-    """Closes with what was written, in words, once it is written."""
+    """Writes the file and closes with the result as text."""
 
     BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(
         self, title: str, suggested: Path, formats: Sequence[str], write: Callable[[Path], Awaitable[str]]
     ) -> None:
-        """Prepare; `write` writes the file, whole or not at all, and may raise OSError and StorageError."""
+        """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
         super().__init__()
         self.TITLE_TEXT = title
         self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by the name's end · enter writes"
@@ -34,15 +34,15 @@ class ExportScreen(PickerScreen[str]):
         self._formats = formats
         self._write_file = write
         self._replacing: Path | None = None
-        """The file that is there already, once that was said."""
+        """The existing file that the user was warned of."""
 
     def compose_choice(self) -> ComposeResult:
-        """One field."""
+        """Compose the field."""
         yield LineInput(str(self._suggested), compact=True, select_on_focus=False)
         yield Static(markup=False, id="picker-note")
 
     def on_mount(self) -> None:
-        """The cursor stands behind the path."""
+        """Put the cursor behind the path."""
         self.query_one(LineInput).focus()
 
     @on(Input.Changed)
@@ -62,7 +62,7 @@ class ExportScreen(PickerScreen[str]):
             self._note("There is such a file. Enter again replaces it.", "warn")
         else:
             self._note("Writing…", "busy")
-            # The app's worker: leaving this sheet does not stop a write under way.
+            # A worker of the app: leaving this sheet does not stop a write.
             work: Any = partial(self._write, path)
             self.app.run_worker(work, str(path.absolute()), group="export")
 
@@ -90,17 +90,17 @@ class ExportScreen(PickerScreen[str]):
 
 
 def typed_path(text: str) -> Path:
-    """The path that was typed; `~` is the home folder, where there is such a home."""
+    """The path that was typed, with `~` expanded where that user exists."""
     path = Path(text.strip())
     try:
         return path.expanduser()
     except RuntimeError:
-        # No user has the name behind the tilde: then it is a folder's, which is missing like any other.
+        # No user has that name: then it is a folder's, which is missing like any other.
         return path
 
 
 def export_problem(path: Path, formats: Sequence[str]) -> str | None:
-    """What keeps a file of this name from being written; None: nothing that is known before it is tried."""
+    """The reason why a file cannot have this name; None: none is known before writing."""
     if path.suffix.lower() not in formats:
         return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it says what is written."
     try:

@@ -1,4 +1,4 @@
-"""What waits in the inbox, read again when something changed that may be in it."""
+"""The items of the inbox, read again when an event may have changed them."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 AT_MOST_EVERY: Final = timedelta(seconds=2)
 AT_LEAST_EVERY: Final = timedelta(minutes=1)
-"""A snooze that ends and a bot that falls silent ring no bell."""
+"""The end of a snooze and a silent bot cause no event."""
 
 
 class InboxFeed:
-    """One session's inbox."""
+    """The inbox of one session."""
 
     def __init__(
         self,
@@ -34,33 +34,33 @@ class InboxFeed:
         start: Start,
         publish: "Publish",
     ) -> None:
-        """Read nothing yet; `publish` is given the items after each reading."""
+        """Start empty; `publish` is given the items after each reading."""
         self._automations = automations
         self.items: tuple[InboxItem, ...] | None = None
         """None: not read yet."""
         self.can_undo = False
-        """Whether something was put away that can be taken back."""
+        """Whether `undo` has something to bring back."""
         self.inbox: Inbox | None = None
         """None: the engine is not open yet."""
         self._engine = engine
         self._publish = publish
         self._read_at: datetime | None = None
         self._is_stale = False
-        """Whether there may be more than what was read."""
+        """Whether something changed since the last reading."""
         self._reader = CoalescedTask(self._read, start)
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be put away; empty: it can."""
+        """Why items cannot be put away; empty: they can."""
         engine = self._engine()
         return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
 
     def ask(self) -> None:
-        """Read it again."""
+        """Read the items again."""
         self._reader.ask()
 
     def engine_changed(self, event: "Event") -> None:
-        """Read it again if this may have changed it; runs that are merely new are counted first, by the session."""
+        """Read the items again if this event may have changed them; the session counts new runs first."""
         from app.events import ActionChanged, CacheChangedElsewhere, HealthChanged, RunsChanged, StateChangedElsewhere
 
         has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
@@ -69,12 +69,12 @@ class InboxFeed:
             self.ask()
 
     def ask_soon(self, now: datetime) -> None:
-        """Read it again in a moment: while history is fetched, failed runs come in all the time."""
+        """Read the items again after a moment: while history is fetched, failed runs arrive all the time."""
         self._is_stale = True
         self.tick(now)
 
     def tick(self, now: datetime) -> None:
-        """Read it again where that was long ago."""
+        """Read the items again if the last reading is old."""
         if self._read_at is not None and now - self._read_at >= (AT_MOST_EVERY if self._is_stale else AT_LEAST_EVERY):
             self.ask()
 
@@ -82,7 +82,7 @@ class InboxFeed:
         if (engine := self._engine()) is None:
             return
         if self.inbox is None or self.inbox.engine is not engine:
-            # In a thread: with it come the parts that carry rules out.
+            # In a thread: this imports the automations.
             await asyncio.to_thread(import_module, "app.automations.inbox")
             from app.automations.inbox import Inbox
 

@@ -1,4 +1,4 @@
-"""Keys and what they do, read from the bindings themselves: for the line at the bottom, the help and the palette."""
+"""Keys and their actions, read from the bindings: for the bottom line, the help and the palette."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -16,34 +16,34 @@ Place = Literal["here", "in the list", "everywhere"]
 
 @dataclass(frozen=True, slots=True)
 class KeyAction:
-    """Something that can be done now."""
+    """An action that is available now."""
 
     keys: tuple[str, ...]
-    """As they are shown."""
+    """As shown."""
     does: str
     action: str
     node: DOMNode
-    """Whose action it is."""
+    """The node that has the action."""
     place: Place
     enabled: bool
     shown: bool
-    """Whether it belongs into the line at the bottom."""
+    """Whether the bottom line shows it."""
     more: str = ""
-    """A sentence on it."""
+    """A sentence about it."""
 
 
 def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
-    """All that our keys do on a screen, those of the focused widget first."""
+    """All of our keys on a screen, those of the focused widget first."""
     found: dict[tuple[Place, str], list[ActiveBinding]] = {}
     for active in screen.active_bindings.values():
-        # What Textual binds by itself has neither: moving the focus, scrolling by half a screen.
+        # Textual's own bindings have neither: moving the focus, scrolling by half a screen.
         if active.binding.id is not None or active.binding.show:
             found.setdefault((_place(screen, active), active.binding.action), []).append(active)
     return tuple(_deed(screen, place, group) for (place, _), group in found.items())
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
-    """The hints for the line at the bottom, without the keys that the focused widget would type."""
+    """The hints for the bottom line, without keys that the focused widget would type."""
     focused = screen.focused
     return tuple(_hint(d) for d in key_actions(screen) if d.shown and not (focused and _types(focused, d.keys[0])))
 

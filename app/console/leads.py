@@ -1,4 +1,4 @@
-"""Where rows of other tabs lead: a query of the list for a platform, a repository or a stretch of time."""
+"""Links from other tabs to the run list: a query for a platform, a repository or a stretch of time."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,14 +10,14 @@ from storage.records.repository import DEFAULT_PLATFORM
 
 
 def of_platform(platform: str) -> RunFilter:
-    """The runs on the repositories of a platform, which their labels name."""
+    """The runs of a platform, matched by their repositories' labels."""
     if platform == DEFAULT_PLATFORM:
         return RunFilter(not_repositories=("*:*",))
     return RunFilter(repositories=(f"{platform}:*",))
 
 
 def runs_lead(wanted: RunFilter, since: datetime | None = None, before: datetime | None = None) -> GoToTab:
-    """To the list of these runs, created from `since` on and before `before`; None: without that limit."""
+    """A link to these runs, created from `since` on and before `before`; None: no limit."""
     return GoToTab("runs", " ".join(_terms(wanted, since, before)))
 
 
@@ -27,12 +27,12 @@ def _terms(wanted: RunFilter, since: datetime | None, before: datetime | None) -
     if since is not None:
         yield f"since:{_time(since)}"
     if before is not None:
-        # Nothing is created in between: `until` would take the limit itself along.
+        # No run is created in between, and `until` would include the limit itself.
         yield f"-since:{_time(before, up=True)}"
 
 
 def _time(at: datetime, *, up: bool = False) -> str:
-    """In local time with its offset; a date where that is midnight in UTC."""
+    """Format as local time with offset; as a date where it is midnight UTC."""
     whole = at.replace(microsecond=0) + timedelta(seconds=1 if up and at.microsecond else 0)
     utc = whole.astimezone(UTC)
     if (utc.hour, utc.minute, utc.second) == (0, 0, 0):

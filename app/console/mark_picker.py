@@ -1,4 +1,4 @@
-"""The sheet that asks which values to show, and which to exclude: statuses of runs, kinds and outcomes of activity."""
+"""The sheet that picks values to show and to exclude: statuses of runs, kinds and outcomes of activity."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -16,7 +16,7 @@ Picked = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class MarkPicker(PickerScreen[Picked]):
-    """Closes with the values to show and to exclude; both empty: any value."""
+    """Closes with the values to show and to exclude; both empty: all values."""
 
     CLICKABLE: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -33,7 +33,7 @@ class MarkPicker(PickerScreen[Picked]):
         *,
         badge_of: Callable[[str], Badge] = run_badge,
     ) -> None:
-        """Prepare; None: values cannot be excluded."""
+        """Prepare; without `excluded` values cannot be excluded."""
         super().__init__()
         self.TITLE_TEXT = title
         self.HINT = f"space marks{'' if excluded is None else ' · - excludes'} · enter applies · 0 any"
@@ -41,7 +41,7 @@ class MarkPicker(PickerScreen[Picked]):
         self._list = StatusList({name: counts.get(name, 0) for name in names}, wanted, badge_of, excluded=excluded)
 
     def compose_choice(self) -> ComposeResult:
-        """The values with their counts."""
+        """Compose the values with their counts."""
         yield self._list
 
     @on(StatusList.Chosen)
@@ -53,5 +53,5 @@ class MarkPicker(PickerScreen[Picked]):
         self._list.action_choose()
 
     def action_nothing(self) -> None:
-        """Close with every value."""
+        """Close with all values."""
         self.dismiss(((), ()))

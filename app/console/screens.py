@@ -1,4 +1,4 @@
-"""The screens behind the tabs of one session: each is imported and made when it is entered first."""
+"""The screens of one session: each is imported and made when it is first shown."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ Screens = dict[str, Callable[[], Screen[Any]]]
 
 
 def screens_of(session: Session, profile_engines: "ProfileEngines | None") -> Screens:
-    """What makes each screen, by its name; without `profile_engines` there is no overview of all profiles."""
+    """Return the screens' constructors by name; without `profile_engines` there is no profile overview."""
     return {
         **{name: partial(make, session) for name, make in _SCREENS.items()},
         OVERVIEW: partial(_overview, session, profile_engines),
@@ -78,7 +78,7 @@ _SCREENS: Final[dict[str, Callable[[Session], Screen[Any]]]] = {
 
 
 def screen_types() -> dict[str, type[Screen[Any]]]:
-    """The class of each tab's screen; imports them all."""
+    """Import and return every tab's screen class."""
     from app.console.activity.screen import ActivityScreen
     from app.console.automations.screen import AutomationsScreen
     from app.console.health.screen import HealthScreen

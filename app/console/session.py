@@ -1,4 +1,4 @@
-"""What every screen is given: one profile, its engine once that is open, and the ways to say something."""
+"""The session: the profile on show, its engine and what all screens share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 LONGEST_COPY: Final = 10_000
-"""Characters: an id that was cut would be another one's."""
+"""In characters. A shortened id would be another id."""
 STILL_OPENING: Final = "Still opening; a moment."
 TOAST_S: Final = 4.0
 CLOCK_S: Final = 15.0
-"""How long it is shown that the clocks disagree: it is said once."""
+"""For the notice that the clocks differ, which is shown once."""
 CURE_S: Final = 10.0
-"""How long a toast stays that names a cure."""
+"""For toasts that name a cure."""
 TODAY: Final = timedelta(hours=24)
 UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
-"""The writes that a person has to resolve."""
+"""Writes of unknown outcome."""
 
 
 class Session:
-    """One profile on show, from the first picture until another profile takes its place."""
+    """One profile, from its first frame until another profile replaces it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Session:
         copy_text: Callable[[str], None],
         can_switch: bool = False,
     ) -> None:
-        """Prepare; `first` was cached when the profile was chosen, and the owner runs workers and publishes signals."""
+        """Prepare; `first` is what the cache held at first, and `owner` runs workers and publishes signals."""
         self.settings = settings
         self._automations = settings.automations
         self.profile = profile
@@ -75,7 +75,7 @@ class Session:
         self.patience = PollTiming(clock(), profile.poll.runs_s)
         self.healthy_words = frozenset(settings.console.health_ok)
         self.not_open = STILL_OPENING
-        """What to say to a key that needs the engine before it is open."""
+        """The answer to a key that needs the engine before it is open."""
         self.engine: Engine | None = None
         self.vitals = _vitals_of(profile, first, can_switch=can_switch)
         start = cast("Start", owner.run_worker)
@@ -83,7 +83,7 @@ class Session:
         self.inbox = InboxFeed(lambda: self.engine, lambda: self._automations, start, self._show_inbox)
         self.tour = Tour(settings, start, Signal(owner, "tour changed"))
         self.pins: tuple[PinnedRun, ...] = ()
-        """The followed runs, as they were read last."""
+        """The followed runs, as read last."""
         self.engine_changed: Signal[Event] = Signal(owner, "engine changed")
         self.vitals_changed: Signal[Vitals] = Signal(owner, "vitals changed")
         self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(owner, "pins changed")
@@ -96,21 +96,21 @@ class Session:
         self._opened = asyncio.Event()
         self._storage_trouble: str | None = None
         self._run_clock_ahead = timedelta(0)
-        self._told_of_clock = timedelta(0)  # What was last said of it.
+        self._told_of_clock = timedelta(0)  # The difference that was reported last.
         self._has_polled = False
-        """Whether a poll was kept since the header was read last."""
+        """Whether a poll ended since the header was read last."""
 
     # The engine
 
     async def opened(self) -> "Engine":
-        """The engine, as soon as it is open."""
+        """Wait until the engine is open and return it."""
         await self._opened.wait()
         if self.engine is None:
             raise RuntimeError("The engine could not be opened.")
         return self.engine
 
     def open(self, engine: "Engine") -> None:
-        """The engine is open from now on."""
+        """Start to use the engine."""
         self.engine = engine
         self._unsubscribe = engine.subscribe(self.hear), engine.subscribe(self.engine_changed.publish)
         self._opened.set()
@@ -121,14 +121,14 @@ class Session:
             self.notify(str(engine.cache.set_aside))
 
     def leave(self) -> None:
-        """Hear nothing more of the engine; its owner closes it."""
+        """Stop listening to the engine; its owner closes it."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         self._unsubscribe, self.engine = (), None
         self.show_pins(())
 
     def hear(self, event: "Event") -> None:
-        """The engine says that something changed."""
+        """Handle an event of the engine."""
         from app.events import (
             ActionChanged,
             CacheChangedElsewhere,
@@ -152,60 +152,60 @@ class Session:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the engine was opened, or could not be."""
+        """Whether the engine was opened, or failed to open."""
         return self.engine is not None or self._storage_trouble is not None
 
     def poll_soon(self) -> None:
-        """Ask the service now."""
+        """Poll the service now."""
         if self.engine is not None:
             self.engine.polling.poll_soon("runs")
             self.engine.polling.poll_soon("health")
 
-    # What is known of it
+    # The header and the banner
 
     def refresh_vitals(self) -> None:
-        """Read again what the header says."""
+        """Read the header's figures again."""
         self._vitals_reader.ask()
 
     def show_vitals(self, vitals: Vitals) -> None:
-        """The header says this from now on."""
+        """Replace the header's figures."""
         self.vitals = vitals
         self.vitals_changed.publish(vitals)
 
     def show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
-        """These runs are followed from now on."""
+        """Replace the followed runs."""
         self.pins = pins
         self.pins_changed.publish(pins)
         self.inbox.ask()
 
     def trouble(self) -> "Notice | None":
-        """What is wrong with our own files or the link; None: nothing."""
+        """The trouble with our own files or the link, or None."""
         return self.storage_trouble or link_notice(self.vitals.runs_link, self.clock())
 
     @property
     def storage_trouble(self) -> "Notice | None":
-        """What is wrong with our own files; None: nothing."""
+        """The trouble with our own files, or None."""
         return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
 
     @property
     def standing(self) -> "Notice | None":
-        """What is always to be known of this profile; None: nothing."""
+        """A notice that always applies to this profile, or None."""
         return READ_ONLY if self.profile.read_only else None
 
     @property
     def as_of(self) -> datetime | None:
-        """When the service last answered, while it no longer does, by the runs' clock; None: what is shown is live."""
+        """When the service last answered, if it no longer does, by the runs' clock; None: the rows are live."""
         link = self.vitals.runs_link
         if link is None or link.last_ok_at is None or not link.is_failing:
             return None
         return link.last_ok_at + self._run_clock_ahead
 
     def run_now(self) -> datetime:
-        """Now, by the clock of the runs' times: the service's clock may be hours away from this machine's."""
+        """The current time by the runs' clock: the service's may be hours away from this machine's."""
         return self.clock() + self._run_clock_ahead
 
     def storage_failed(self, message: str) -> None:
-        """Our own files fail: every screen says so from now on."""
+        """Report on every screen that our own files fail."""
         self._storage_trouble = message
         self.not_open = f"The console cannot use its own files. {message}"
         self.show_vitals(replace(self.vitals, files_fail=True))
@@ -220,14 +220,14 @@ class Session:
         if vitals.failed != self.vitals.failed:
             self.inbox.ask_soon(self.clock())
         if self._storage_trouble is not None and self._has_polled:
-            # The cache was written and read: where the ledger can be read too, the trouble is over.
+            # The cache was written and read; once the ledger can be read as well, the trouble is over.
             await engine.ledger.actions(limit=1)
             self._storage_trouble, vitals = None, replace(vitals, files_fail=False)
         self._has_polled = False
         self.show_vitals(vitals)
 
     def take_automations(self, automations: "Sequence[Rule]") -> None:
-        """Go by these rules from now on: they were written into the configuration here."""
+        """Use these rules from now on: they were just written into the configuration."""
         self._automations = tuple(automations)
         self.inbox.ask()
 
@@ -237,7 +237,7 @@ class Session:
         self.inbox_changed.publish(items)
 
     async def _read_unknown(self) -> None:
-        # Apart from the rest: a poll changes none of it, and the ledger may fail where the cache does not.
+        # Apart from the rest: a poll does not change this, and the ledger may fail where the cache does not.
         if (engine := self.engine) is None:
             return
         unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
@@ -253,24 +253,24 @@ class Session:
             self.notify(f"{said} Ages of runs are counted by the service's clock.", severity="warning", timeout=CLOCK_S)
 
     async def guard(self, work: Callable[..., Awaitable[Result]], *arguments: Any, **options: Any) -> Result | None:
-        """Do the work; whatever fails of our own files, or of a request, becomes a notice."""
+        """Do the work; a failure of our own files or of a request becomes a notice."""
         return await guarded(work(*arguments, **options), self.failed)
 
     def failed(self, error: StorageError | ApiError) -> None:
-        """Say what failed: our own files in every screen's banner, a request in a toast."""
+        """Report a failure: of our own files in every screen's banner, of a request in a toast."""
         if isinstance(error, StorageError):
             self.storage_failed(str(error))
         else:
             self.notify(str(error), severity="error")
 
-    # What it says
+    # Notices
 
     def notify(self, message: str, *, severity: str = "information", title: str = "", timeout: float = TOAST_S) -> None:
-        """Show a toast; foreign parts of it must be safe text already."""
+        """Show a toast; foreign parts of the message must be safe text."""
         self._toast(safe_text(message), title=title, severity=severity, markup=False, timeout=timeout)
 
     def copy(self, text: str) -> None:
-        """Copy a line of foreign text as safe text and say so: what is pasted into a shell must not act there."""
+        """Copy foreign text as safe text and confirm it: pasted into a shell, it must not act."""
         safe = safe_text(text, limit=LONGEST_COPY)
         self.copy_as_is(safe, f"Copied {safe}")
 
@@ -281,7 +281,7 @@ class Session:
 
 
 async def guarded(work: Awaitable[Result], failed: Callable[[StorageError | ApiError], object]) -> Result | None:
-    """Do the work. Whatever fails of our own files, or of a request, is reported here, and nowhere else."""
+    """Do the work and report a failure of our own files or of a request."""
     try:
         return await work
     except (StorageError, ApiError) as error:
@@ -290,13 +290,13 @@ async def guarded(work: Awaitable[Result], failed: Callable[[StorageError | ApiE
 
 
 async def guarded_dispatch(screen: ModalScreen[Any], message: Message) -> None:
-    """In the place of a sheet's `_dispatch_message`: what fails is the app's to report."""
+    """Stand in for a sheet's `_dispatch_message`: the app reports failures."""
     work, report = ModalScreen._dispatch_message(screen, message), screen.app._handle_exception  # noqa: SLF001 — no public ones
     await guarded(work, report)
 
 
 async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:
-    """What the header says now.
+    """Read the header's figures.
 
     Raises:
         StorageError: The cache cannot be read.
@@ -321,11 +321,11 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
 
 
 def link_of(links: tuple[LinkState, ...], subject: str) -> LinkState | None:
-    """The state of one subject's link."""
+    """Return the state of one subject's link."""
     return next((link for link in links if link.subject == subject), None)
 
 
 def _vitals_of(profile: Profile, first: "FirstPaint | None", *, can_switch: bool) -> Vitals:
-    """What the header says before anything is read of the service."""
+    """The header's figures before anything is read of the service."""
     vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
     return vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)

@@ -1,4 +1,4 @@
-"""What lies over a screen: left by a click beside it, as by escape, and often a choice of something."""
+"""Sheets: boxes over a screen, closed by escape or a click beside them, often with a choice."""
 
 from collections.abc import Mapping
 from typing import ClassVar, TypeVar
@@ -19,27 +19,27 @@ Choice = TypeVar("Choice")
 
 
 def clicked(words: Content, action: str) -> Content:
-    """The words; a click on them does what they say."""
+    """Return the words as a link that runs the action."""
     return words.stylize(Style.from_meta({"@click": action}))
 
 
 class Sheet(ModalScreen[Answer]):
-    """A box over the screen; forms are none, since they have buttons and hold what was typed."""
+    """A box over the screen. Forms are not sheets: they have buttons and keep what was typed."""
 
     LEAVE: ClassVar[str] = "leave"
-    """What escape does."""
+    """The action of escape."""
 
     _dispatch_message = guarded_dispatch
 
     async def on_click(self, event: events.Click) -> None:
-        """A click on the screen behind it means that screen."""
+        """Leave the sheet after a click beside it."""
         widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if widget is self:
             await self.run_action(self.LEAVE)
 
 
 class Options(OptionList):
-    """A list of options for the keys of this console."""
+    """A list of options with the console's keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "cursor_down", "down", show=False, id="picker.cursor_down"),
@@ -48,18 +48,18 @@ class Options(OptionList):
 
 
 class PickerScreen(Sheet[Choice | None]):
-    """Closes with the choice; None: all stays as it was."""
+    """Closes with the choice; None: nothing changes."""
 
     TITLE_TEXT: str = ""
-    """What is chosen."""
+    """The sheet's title."""
     HINT: str = ""
-    """What keys do, with dots between them."""
+    """The hint about keys, with dots between them."""
     CLICKABLE: ClassVar[Mapping[str, str]] = {}
-    """The parts of the hint that a click does as well, with their actions."""
+    """Parts of the hint that can be clicked, with their actions."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
 
     def compose(self) -> ComposeResult:
-        """What is chosen from, in a box."""
+        """Compose the choice in a box."""
         with Vertical(id="picker") as box:
             box.border_title = self.TITLE_TEXT
             box.border_subtitle = "esc leaves"
@@ -67,11 +67,11 @@ class PickerScreen(Sheet[Choice | None]):
             yield Static(self._hint(), markup=False, id="picker-hint")
 
     def compose_choice(self) -> ComposeResult:
-        """What is chosen from."""
+        """Compose the choice."""
         yield from ()
 
     def action_leave(self) -> None:
-        """Close and change nothing."""
+        """Close without a change."""
         self.dismiss(None)
 
     def _hint(self) -> Content:

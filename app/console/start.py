@@ -1,4 +1,4 @@
-"""Opening the console: what is cached is read and painted before anything slow is even imported."""
+"""Opening the console: cached rows are read and painted before anything slow is imported."""
 
 import asyncio
 import gc
@@ -32,7 +32,7 @@ def run_console(
     there was one; without `keep_frame` no frame is kept for the next start.
     """
     follow_window()
-    gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
+    gc.disable()  # A start makes hardly any garbage: collecting it would take a tenth of the time to the first frame.
     from app.console.profiles.engines import ProfileEngines
     from app.console.runs.views import first_picture
     from app.console.terminal.process import ending_with_terminal
@@ -43,7 +43,7 @@ def run_console(
         from app.console.app import RunwardenApp
 
         async def opening() -> "Engine":
-            # Its imports take longer than the first picture did; the keys must not wait for them.
+            # These imports take longer than the first frame did; keys must not wait for them.
             await asyncio.to_thread(import_module, "app.engine")
             _collect_garbage_again()
             return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
@@ -64,6 +64,6 @@ async def _show(app: "RunwardenApp") -> None:
 
 
 def _collect_garbage_again() -> None:
-    # What has been imported by now stays to the end: looking through it at every collection would only make keys wait.
+    # What is imported by now stays to the end: checking it at every collection would only delay keys.
     gc.freeze()
     gc.enable()

@@ -1,4 +1,4 @@
-"""The console's own themes; Textual's come on top."""
+"""The console's own themes, in addition to Textual's."""
 
 from typing import Any, Final
 
@@ -15,14 +15,14 @@ from app.console.user_preferences import read
 
 PLAIN = Style.from_color(RichColor.default(), RichColor.default())
 FAINT: Final = 40
-"""The brightest part of a ground that only sets a field apart: a caret would be lost on it, were it lit."""
+"""The brightest background of a field: on a brighter one the caret would be lost."""
 
 
 class Uncoloured(LineFilter):
-    """Takes colours away; goes with the theme of that name, where every background but a cursor's is black."""
+    """Removes colours, for the theme without any, where every background but a cursor's is black."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 — Textual's signature
-        """The segments, with attributes only."""
+        """Return the segments with attributes only."""
         return [Segment(text, None if style is None else _plain(style), control) for text, style, control in segments]
 
 
@@ -34,16 +34,16 @@ def _plain(style: Style) -> Style:
 
 DEFAULT: Final = "runwarden"
 FEW_COLOURS: Final = "runwarden-16"
-"""In place of the default where the terminal has 16 colours: soft hues would all become the same grey there."""
+"""The default where the terminal has 16 colours: soft hues would all become the same grey."""
 
 NO_COLOURS: Final = "runwarden-no-colour"
-"""Under NO_COLOR: all is black and white, so that whatever is lit is a cursor or a choice."""
+"""For NO_COLOR: black and white, so that anything bright is a cursor or a choice."""
 
 _PARTS: Final = "primary secondary accent success warning error foreground background surface panel"
 
 
 def _theme(name: str, hues: str, cursor: str, selection: str | None = None, *, dark: bool = True) -> Theme:
-    """`hues` are those of the `_PARTS`, `cursor` is the ground of a list's cursor; None: Textual's own selection."""
+    """Build a theme: `hues` belong to `_PARTS`, `cursor` is a list cursor's background; no `selection`: Textual's."""
     variables = {"block-cursor-blurred-background": cursor}
     if selection is not None:
         variables["input-selection-background"] = selection
@@ -92,20 +92,20 @@ THEMES: Final = (
 
 
 def begin_with_theme(app: App[Any], settings: Settings) -> None:
-    """Give the app its themes, and before its first picture the one that was chosen last, or is configured."""
+    """Register the themes and set the one that was chosen last, or is configured, before the first frame."""
     name = read(settings).theme_over(settings.console.theme)
     for theme in THEMES:
         app.register_theme(theme)
-    # Setting it the ordinary way would parse every style sheet twice before the first picture.
+    # Setting it the ordinary way would parse every style sheet twice before the first frame.
     app.set_reactive(App.theme, configured_theme(name, no_color=app.no_color, system=app.console.color_system))
     app.stylesheet.set_variables(app.get_css_variables())
     if app.no_color:
-        # In place of Textual's own, which makes grey of colours: grey is one, too.
+        # Textual's own filter turns colours into grey, which is a colour too.
         app._filters[-1] = Uncoloured()  # noqa: SLF001 — Textual has no other way to take its own filter's place
 
 
 def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:
-    """The theme to begin with, for a colour system as Rich names it."""
+    """Return the configured theme for a colour system as Rich names it."""
     if no_color:
         return NO_COLOURS
     if name not in BUILTIN_THEMES and all(theme.name != name for theme in THEMES):

@@ -1,4 +1,4 @@
-"""A terminal too small for a screen: one line says what is needed, and no key acts on what is not seen."""
+"""A notice for terminals that are too small: one line, and no key acts on what is out of sight."""
 
 from typing import ClassVar, Final
 
@@ -14,7 +14,7 @@ LEAST: Final = Size(50, 12)
 
 
 def is_too_small(size: Size) -> bool:
-    """Whether a terminal of this size has no room for a screen."""
+    """Whether a terminal of this size is too small for a screen."""
     return size.width < LEAST.width or size.height < LEAST.height
 
 
@@ -28,18 +28,18 @@ class TooSmall(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "app.quit", "quit", id="small.quit")]
 
     def compose(self) -> ComposeResult:
-        """The line."""
+        """Compose the line."""
         yield Static(self._words(self.app.size), markup=False)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Say the size as it is now, or give the terminal back."""
+        """Show the current size, or close once the terminal is large enough."""
         if is_too_small(event.size):
             self.query_one(Static).update(self._words(event.size))
         else:
             self._end()
 
     def on_screen_resume(self) -> None:
-        """End late, where something lay over it when the terminal grew."""
+        """Close late, if a sheet was open when the terminal grew."""
         if not is_too_small(self.app.size):
             self._end()
 

@@ -1,4 +1,4 @@
-"""The tour: six steps in a line above the keys, which go on by themselves, and can be left at any time."""
+"""The tour: six steps in a line above the keys; they advance by themselves and can be left at any time."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is said until the next place is reached."""
+    """A step, shown until the next place is reached."""
 
     text: str
     until: str
-    """A tab's name, or `run`; empty: the last step."""
+    """A tab's name, or `run`; empty for the last step."""
 
 
 STEPS: Final = (
@@ -36,7 +36,7 @@ STEPS: Final = (
 
 
 class Tour:
-    """Where a newcomer is; remembered, also that the tour was left."""
+    """The progress of the tour, remembered also after it was left."""
 
     def __init__(self, settings: Settings, run_worker: Start, changed: "Signal[None]") -> None:
         self._settings = settings
@@ -46,12 +46,12 @@ class Tour:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is something to show."""
+        """Whether a step is shown."""
         return self._at < len(STEPS)
 
     @property
     def words(self) -> Content | None:
-        """The step; None: there is none."""
+        """The step's text, or None."""
         if not self.is_on:
             return None
         step, count = STEPS[self._at], f" {self._at + 1}/{len(STEPS)} "
@@ -59,16 +59,16 @@ class Tour:
         return Content.assemble((count, "bold reverse"), f" {step.text}", (keys, STYLES["quiet"]))
 
     def reached(self, place: str) -> None:
-        """Go on, if this is where the step leads."""
+        """Advance if this is the place that the step leads to."""
         if self.is_on and STEPS[self._at].until == place:
             self.next()
 
     def next(self) -> None:
-        """Go on to the next step; after the last one the tour is over."""
+        """Advance to the next step; after the last one the tour ends."""
         self._go_to(self._at + 1)
 
     def leave(self) -> None:
-        """End it, for good."""
+        """End the tour for good."""
         self._go_to(len(STEPS))
 
     def _go_to(self, step: int) -> None:
@@ -78,7 +78,7 @@ class Tour:
 
 
 class TourStrip(Static):
-    """The step in a line or two; hidden without one."""
+    """The step in one or two lines; hidden without one."""
 
     DEFAULT_CSS = "TourStrip { height: auto; max-height: 3; padding: 0 1; background: $panel; }"
 
@@ -87,7 +87,7 @@ class TourStrip(Static):
         self.display = False
 
     def show(self, words: Content | None) -> None:
-        """Show a step; None: hide."""
+        """Show a step; None: hide it."""
         self.display = words is not None
         if words is not None:
             self.update(words)

@@ -1,4 +1,4 @@
-"""What to say when the facts on show are not live: what happened, since when, what is still true, what to press."""
+"""Notices about rows that are not live: what happened, since when, what still holds and which key helps."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -38,7 +38,7 @@ _CURES: Final[dict[str, str]] = {
 
 
 def link_notice(link: LinkState | None, now: datetime) -> Notice | None:
-    """What is wrong with the link; None: nothing, or not known yet."""
+    """The notice about the link; None: it works, or is not known yet."""
     if link is None or link.failing_since is None:
         return None
     kind = link.error_kind or ""
@@ -49,14 +49,14 @@ def link_notice(link: LinkState | None, now: datetime) -> Notice | None:
 
 
 def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
-    """Why this console cannot ask while another one can: a title and a sentence."""
+    """Explain why this console cannot poll while another can: a title and a sentence."""
     kind = failure.error_kind or ""
     why = _CURES.get(kind) or _sentence(safe_text(failure.error_message or "", limit=160))
     return _TITLES.get(kind, "The service gives no usable answer"), f"{why} Another console keeps the rows current."
 
 
 def storage_notice(message: str) -> Notice:
-    """Our own files fail; the message names the cure."""
+    """The notice about our own files; the message names the cure."""
     return Notice("✗", "What is seen cannot be kept", (safe_text(message, limit=580),), "bad")
 
 
@@ -67,7 +67,7 @@ UNREADABLE: Final = Notice(
     ("The console's own files cannot be used; the cure stands below.",),
     "bad",
 )
-"""In a screen's place, while its banner says what is wrong with our own files."""
+"""Shown in place of a screen whose banner reports our own files."""
 READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
 
@@ -80,9 +80,9 @@ def nothing_to_show(
     looked: tuple[str, ...] = (),
     read_only: bool = False,
 ) -> Notice:
-    """Why there are no rows.
+    """Explain why there are no rows.
 
-    `empty` is what the view says of itself, None where its line was changed; `looked` says what was not looked at.
+    `empty` is the view's own text, None if its query was changed; `looked` says what was not searched.
     """
     if looked and extent is not None and extent.is_filtered:
         return Notice("∅", "No run matches here", looked)

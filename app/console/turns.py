@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from storage.records import Action
 
 TURN_LINES: Final = 60
-"""Lines of one instruction that are shown; the ledger has it in full."""
+"""Lines of one instruction shown; the ledger has all of them."""
 
 
 def turn_of(action: "Action") -> Turn:
-    """An action of the ledger as a turn of a conversation."""
+    """Return an action of the ledger as a turn of a conversation."""
     trouble = safe_text(action.error.message) if action.error is not None else None
     return Turn(action.created_at, safe_text(action.actor, limit=60), action.state, _said(action.body_json), trouble)
 
 
 def indented(raw_json: str) -> tuple[SafeText, ...]:
-    """JSON with one field a line; unchanged where it is not valid JSON."""
+    """Return JSON with one field a line; invalid JSON unchanged."""
     try:
         text = json.dumps(json.loads(raw_json), indent=2, ensure_ascii=False)
     except ValueError:
@@ -37,6 +37,6 @@ def _said(body_json: str) -> tuple[SafeText, ...]:
 
 
 def instructions_of(action: "Action") -> str:
-    """What the action told the agent; empty where it told it nothing in words."""
+    """Return the action's instructions; empty if it had none."""
     body = json.loads(action.body_json)
     return str(body.get("instructions") or "") if isinstance(body, dict) else ""

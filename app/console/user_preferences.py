@@ -1,4 +1,4 @@
-"""What the console remembers of its user, whatever the profile: theme, split, and what was chosen in the palette."""
+"""Preferences of the user for all profiles: theme, split, tour and recent choices of the palette."""
 
 import asyncio
 import json
@@ -14,23 +14,23 @@ from storage.lazy_dataclass import dataclass
 FILE: Final = "console.json"
 VERSION: Final = 1
 MOST_RECENT: Final = 12
-"""Names of the palette."""
+"""Names kept for the palette."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserPreferences:
-    """Everything that is remembered."""
+    """All preferences."""
 
     theme: str = ""
     """Chosen in the palette. Empty: the configured one."""
     configured: str = ""
-    """The configured theme when it was chosen: another one that is configured later takes its place."""
+    """The configured theme at that time: a theme that is configured later replaces the choice."""
     recent: tuple[str, ...] = ()
-    """What was chosen in the palette, the last one first."""
+    """Choices in the palette, newest first."""
     tour: int = 0
-    """How many steps of the tour were taken, or all of them where it was left."""
+    """Steps of the tour that were taken; all of them if it was left."""
     split: str = ""
-    """How much room the run under the cursor has beside the runs. Empty: as usual."""
+    """The size of the pane beside the runs. Empty: the default."""
 
     def theme_over(self, configured: str) -> str:
         """The theme to begin with."""
@@ -46,12 +46,12 @@ class UserPreferences:
 
 
 def read(settings: Settings) -> UserPreferences:
-    """Read the preferences; none where the file is missing or damaged."""
+    """Read the preferences; defaults if the file is missing or damaged."""
     return _read(data_root(settings) / FILE)
 
 
 async def keep(settings: Settings, change: Callable[[UserPreferences], UserPreferences]) -> None:
-    """Change what the file says now. It is comfort only: where it cannot be written, the choice lasts until the end."""
+    """Update the file; if it cannot be written, the choice lasts until the console closes."""
     await asyncio.to_thread(_change, data_root(settings) / FILE, change)
 
 
