@@ -1,1 +1,1 @@
-"""The Activity tab: what was asked and polled, and what became of it."""
+"""The Activity tab: every write and its outcome."""

@@ -1,4 +1,4 @@
-"""What can be done with one entry of the activity: go to what it made, resolve it, undo that, send it again."""
+"""The actions on one entry of Activity: open what it made, resolve it, undo that, send it again."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -45,7 +45,7 @@ class EntryActions:
         return item if isinstance(item, Entry) else None
 
     def is_possible(self, name: str) -> bool | None:
-        """Whether there is something to act on; None: not while the cursor is on no write."""
+        """Whether the action has something to act on; None: the cursor is on no write."""
         entry = self._entry
         if name == "resolve":
             return self._loader.first_unknown is not None
@@ -56,7 +56,7 @@ class EntryActions:
         return True if entry is not None else None
 
     async def do(self, name: str) -> None:
-        """Do one action."""
+        """Run one action."""
         entry = self._entry
         if name == "resolve":
             self._resolve(entry)
@@ -67,11 +67,11 @@ class EntryActions:
         elif name == "resend" and entry.is_resendable:
             await self._resend(entry)
         elif name == "copy_id":
-            # Of the action, where it made nothing.
+            # A write that made nothing has its action to open.
             self._session.copy(entry.source.result_id or entry.source.action_id)
 
     async def open(self) -> None:
-        """Go to the run, the organization or the batch that it is about."""
+        """Open the run, the organization or the batch of the entry."""
         entry = self._table.item
         if entry is None:
             return
@@ -87,7 +87,7 @@ class EntryActions:
             self._context.post(OpenRun(run_id))
 
     def _resolve(self, entry: Entry | None) -> None:
-        """Let a person say what became of the write under the cursor; of the first unknown one, from elsewhere."""
+        """Open the form that resolves the write under the cursor; from elsewhere, the first unknown one."""
         from app.console.forms import ResolveForm
 
         action = None if entry is None else entry.unknown
@@ -98,7 +98,7 @@ class EntryActions:
             self._context.push_screen(ResolveForm(self._engine, action), lambda _: self._loader.ask())
 
     async def _undo(self, entry: Entry) -> None:
-        """Make the outcome unknown again: what a person said of it was a mistake."""
+        """Make the outcome unknown again: the resolution was a mistake."""
         try:
             await self._engine.actions.undo_resolution(entry.source.action_id)
         except (ActionRefusedError, LedgerRefusedError) as error:
@@ -107,7 +107,7 @@ class EntryActions:
             self._session.notify("Its outcome is unknown again; v resolves it.")
 
     async def _resend(self, entry: Entry) -> None:
-        """Open the form with what was sent: to put it right, and to send it as a new action."""
+        """Open the form with the request that was sent, to correct it and send it as a new action."""
         from app.console.forms.resend import UnfaithfulError, form_for
 
         try:

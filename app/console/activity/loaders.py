@@ -1,4 +1,4 @@
-"""What was written, read from the ledger: what is unknown first, then the newest."""
+"""Writes read from the ledger: unknown ones first, then the newest."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 PAGE: Final = 300
-"""Entries read at first, and again each time that the last one is reached."""
+"""Entries read at first, and again whenever the last one is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The newest writes, and how many there are besides."""
+    """The newest writes, and the number of the others."""
 
     entries: tuple[Entry, ...] = ()
-    """Those whose outcome a person has to find out first, each part newest first."""
+    """Unknown outcomes first; each part newest first."""
     matching: int = 0
-    """How many the filter lets through."""
+    """How many match the filter."""
     kinds: Mapping[str, int] = field(default_factory=dict)
-    """How many there are of each kind, whatever the filter says."""
+    """Numbers by kind, regardless of the filter."""
     outcomes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def held(self) -> int:
-        """How many there are at all."""
+        """The number of all writes."""
         return sum(self.kinds.values())
 
     @property
@@ -57,16 +57,16 @@ class Activity:
 
 
 class ActivityLoader:
-    """Reads what the query lets through, and again whenever it is asked."""
+    """Reads the entries that match the query whenever it is asked."""
 
     def __init__(self, engine: "Engine", start: Start, read: Callable[[str], None]) -> None:
-        """Read nothing yet; `read` is called after each reading, with the key that the cursor goes to, or none."""
+        """Start empty; `read` is called after each reading, with the key that the cursor goes to, or an empty one."""
         self.found: Activity | None = None
         """None: not read yet."""
         self._engine = engine
         self._announce = read
         self._asked = ActivityQuery(), ""
-        """The query, and the key that the cursor goes to with the next reading; empty: it stays."""
+        """The query and the cursor's next key; empty: the cursor stays."""
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, start)
         self.ask = self._reader.ask
@@ -78,28 +78,28 @@ class ActivityLoader:
 
     @property
     def held(self) -> int:
-        """How many writes there are at all, as far as is known."""
+        """The number of all writes, as far as is known."""
         return 0 if self.found is None else self.found.held
 
     @property
     def first_unknown(self) -> Entry | None:
-        """The first whose outcome a person has to find out."""
+        """The first write of unknown outcome."""
         entries = () if self.found is None else self.found.entries
         return next((entry for entry in entries if entry.unknown is not None), None)
 
     def show(self, query: ActivityQuery) -> None:
-        """Read what another query lets through."""
+        """Read with another query."""
         if query != self.query:
             self._asked, self._limit = (query, self._asked[1]), PAGE
             self.ask()
 
     def go(self, query: ActivityQuery, key: str) -> None:
-        """Read what this query lets through, and lead the cursor to a write."""
+        """Read with this query and move the cursor to a write."""
         self._asked = query, key
         self.ask()
 
     def read_more(self) -> None:
-        """Read a page more, if there is more."""
+        """Read another page, if there is one."""
         if self.found is not None and self.found.has_more:
             self._limit += PAGE
             self.ask()
@@ -110,16 +110,16 @@ class ActivityLoader:
         found = await read_activity(engine.ledger, condition, limit=self._limit, before=self.found or Activity())
         found = await with_candidates(found, engine.reconciliation)
         if asked is not self._asked:
-            return  # Something else is asked for by now: it is read next.
+            return  # Another query was set in between: it is read next.
         self.found, self._asked = found, (asked[0], "")
         first = self.first_unknown
         self._announce(first.key if asked[1] == UNKNOWN_PLACE and first is not None else asked[1])
 
 
 async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity) -> Activity:
-    """What the filter lets through, at most `limit` of it; requests that are the same as `before` are not parsed again.
+    """Read at most `limit` entries that match the filter; requests equal to those of `before` are not parsed again.
 
-    What is unknown comes besides, however old it is.
+    Unknown ones are added, however old they are.
 
     Raises:
         StorageError: The ledger cannot be read.
@@ -141,13 +141,13 @@ async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, b
 
 
 SEARCHED: Final = 20
-"""Unknown writes of which it is said what they may have made."""
+"""Unknown writes for which candidates are searched."""
 CANDIDATES: Final = 3
-"""Runs that are named for each of them."""
+"""Runs named for each of them."""
 
 
 async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Activity:
-    """The same, with the runs that the newest unknown writes may have made, as far as the cache knows.
+    """Add the runs that the newest unknown writes may have made, as far as the cache knows.
 
     Raises:
         StorageError: The cache or the ledger cannot be read.
@@ -163,7 +163,7 @@ async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Ac
 
 
 def with_batches(entries: Sequence[Entry], batches: Sequence[BatchView]) -> tuple[Entry | BatchView, ...]:
-    """The entries with each batch above the newest of its writes, but below what is unknown."""
+    """Insert each batch above the newest of its writes, but below unknown outcomes."""
     rows: list[Entry | BatchView] = list(entries)
     for batch in batches:
         older = (at for at, row in enumerate(rows) if _is_older(row, batch))
@@ -178,11 +178,11 @@ def _is_older(row: Entry | BatchView, batch: BatchView) -> bool:
 
 
 def about(action: Action) -> SafeText:
-    """What a write was about, in a line."""
+    """The subject of a write, in a line."""
     try:
         request = request_of(action)
     except (KeyError, TypeError, ValueError, IndexError):
-        # Written by another version: what it was about is then seen in what was sent.
+        # Another version wrote it: the request that was sent tells the subject.
         return safe_text(action.subject)
     return safe_text("  ".join(filter(None, _parts(request))), limit=300)
 

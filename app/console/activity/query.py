@@ -1,4 +1,4 @@
-"""What is shown of what happened: the query, and the chips and words that say it."""
+"""The query of Activity, and its chips and words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from widgets.frame.notice import Notice
 
 @dataclass(frozen=True, slots=True)
 class ActivityView:
-    """A name for a filter."""
+    """A named filter."""
 
     title: str
     condition: ActivityFilter
     empty: str
-    """What it means that there is nothing in it."""
+    """The text for an empty list."""
 
 
 VIEWS: Final = (
@@ -38,7 +38,7 @@ SINCE: Final[Mapping[str, timedelta | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class ActivityQuery:
-    """A view, narrowed."""
+    """A view and what narrows it."""
 
     view: int = 0
     """Index into `VIEWS`."""
@@ -50,11 +50,11 @@ class ActivityQuery:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether escape has something to clear."""
+        """Whether escape has a filter to clear."""
         return self != ActivityQuery(view=self.view)
 
     def later(self) -> "ActivityQuery":
-        """With the next shorter or longer stretch of time."""
+        """With the next stretch of time."""
         names = tuple(SINCE)
         return replace(self, since=names[(names.index(self.since) + 1) % len(names)])
 
@@ -71,7 +71,7 @@ class ActivityQuery:
 
 
 def kind_badge(kind: str) -> Badge:
-    """A kind as a list to choose from draws it."""
+    """A kind as lists draw it."""
     return Badge("·", what(kind), "plain")
 
 
@@ -84,7 +84,7 @@ def views(query: ActivityQuery) -> tuple[Chip, ...]:
 
 
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
-    """What it is narrowed by, or could be."""
+    """The filters that are set or can be."""
     kinds = _few(tuple(what(kind) for kind in query.kinds))
     outcomes = _few(tuple(outcome_badge(outcome).word for outcome in query.outcomes))
     return (
@@ -101,7 +101,7 @@ def _few(names: tuple[str, ...]) -> str:
 
 
 def nothing(query: ActivityQuery, held: int) -> Notice:
-    """Why there is nothing."""
+    """The reason for an empty list."""
     if query.is_narrowed and held:
         return Notice("∅", "No write matches", (f"{held:,} writes are here; esc shows them again.",))
     if held:

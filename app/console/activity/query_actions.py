@@ -1,4 +1,4 @@
-"""The ways to change what Activity shows: its views, its stretch of time, and the sheets of kinds and outcomes."""
+"""The keys that change Activity's query: its views, its stretch of time, and the sheets of kinds and outcomes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ class QueryActions:
         }
 
     def do(self, name: str) -> None:
-        """Do what a key or a chip is for; a view's chip is named by its index."""
+        """Run the action of a key or a chip; a view's chip is named by its index."""
         self._actions[name]()
 
     def is_possible(self, name: str) -> bool:
@@ -51,11 +51,11 @@ class QueryActions:
         return name not in {"kinds", "outcomes", "since"} or self._loader.held > 0
 
     def search(self, words: str) -> None:
-        """Look for these words."""
+        """Search for these words."""
         self._loader.show(replace(self._loader.query, search=" ".join(words.split())))
 
     def clear(self) -> None:
-        """Take the filters away; where there are none, the view."""
+        """Clear the filters; without any, the view."""
         query = self._loader.query
         self._loader.show(ActivityQuery(view=query.view if query.is_narrowed else 0))
 

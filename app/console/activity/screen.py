@@ -1,4 +1,4 @@
-"""The Activity tab: every write, with what became of it; what a person still has to find out comes first."""
+"""The Activity tab: every write with its outcome, unknown ones first."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 SEARCH_PAUSE_S: Final = 0.08
 WIDE: Final = 110
-"""Narrower lines name only the filters that are set; the keys for the others stand below."""
+"""Narrower lines name only the filters that are set; the keys below name the others."""
 READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
 
 
 class ActivityScreen(BaseScreen):
-    """What was written: what is unknown first, then the newest."""
+    """A table of writes, unknown ones first, then the newest."""
 
     TAB = "activity"
     CSS = """
@@ -74,14 +74,14 @@ class ActivityScreen(BaseScreen):
         self._search_pause: Timer | None = None
 
     def compose_body(self) -> Iterable[Widget]:
-        """The filters, the table, the facts."""
+        """Compose the filters, the table and the facts."""
         yield ActivityBar()
         with Container(id="activity", classes="-empty"):
             yield self._table
             yield ActivityPane()
 
     def on_mount(self) -> None:
-        """Read what happened."""
+        """Read the writes."""
         self.session.batches.changed.subscribe(self, lambda _: self._show())
         self._table.focus()
         self._explain()
@@ -94,7 +94,7 @@ class ActivityScreen(BaseScreen):
             self._loader.ask()
 
     def go_to(self, place: str) -> None:
-        """Show what is unknown, or the write of this id, whatever was filtered for."""
+        """Show the unknown ones, or the write with this id, whatever the filter."""
         if place:
             self.return_to((ActivityQuery(), place))
 
@@ -104,7 +104,7 @@ class ActivityScreen(BaseScreen):
         return self._loader.query, "" if self._table.item is None else self._table.item.key
 
     def return_to(self, place: tuple[ActivityQuery, str]) -> None:
-        """Show that query, with the cursor on that entry."""
+        """Restore that query, with the cursor on that entry."""
         query, key = place
         with self.prevent(Input.Changed):
             self.query_one(ListSearch).value = query.search
@@ -116,16 +116,16 @@ class ActivityScreen(BaseScreen):
         self.query_one(ActivityPane).tick(now)
 
     def show_trouble(self) -> None:
-        """The banner, and why there are no rows, which may be the same trouble."""
+        """Update the banner and the reason for an empty table, which may be the same trouble."""
         super().show_trouble()
         self._table.say(self._nothing)
 
     def on_resize(self) -> None:
-        """Names as many filters as fit."""
+        """Name as many filters as fit."""
         self._explain()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that have nothing to act on are shown as such."""
+        """Show keys without effect as such."""
         if action == "entry":
             return self._entry_actions.is_possible(str(parameters[0]))
         if action == "query":
@@ -134,7 +134,7 @@ class ActivityScreen(BaseScreen):
             return self._loader.held > 0
         return super().check_action(action, parameters)
 
-    # What its keys do
+    # Its keys
 
     async def action_entry(self, name: str) -> None:
         """Act on the write under the cursor."""
@@ -145,7 +145,7 @@ class ActivityScreen(BaseScreen):
         self._query_actions.do(name)
 
     def action_search(self) -> None:
-        """The keys go to the search."""
+        """Focus the search."""
         self.query_one(ListSearch).focus()
 
     def action_pane(self) -> None:
@@ -153,12 +153,12 @@ class ActivityScreen(BaseScreen):
         self.query_one("#activity").toggle_class("-no-detail")
 
     def action_clear(self) -> None:
-        """Take the filters away, then the view."""
+        """Clear the filters, then the view."""
         with self.prevent(Input.Changed):
             self.query_one(ListSearch).value = ""
         self._query_actions.clear()
 
-    # What it hears from its widgets
+    # Its widgets' messages
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
@@ -188,7 +188,7 @@ class ActivityScreen(BaseScreen):
     async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
         await self.run_action(f"query('{message.name}')")
 
-    # How it does that
+    # Internals
 
     @property
     def _nothing(self) -> Notice:
@@ -198,7 +198,7 @@ class ActivityScreen(BaseScreen):
 
     @property
     def _batches(self) -> tuple[BatchView, ...]:
-        """Those of this console, while every write is on show."""
+        """The batches of this console, if all writes are shown."""
         return self.session.batches.views if self._loader.query == ActivityQuery() else ()
 
     def _search_now(self) -> None:
@@ -207,13 +207,13 @@ class ActivityScreen(BaseScreen):
         self._query_actions.search(self.query_one(ListSearch).value)
 
     def _read(self, key: str) -> None:
-        """Show what was read, with the cursor on the write with this key, if there is one."""
+        """Show the entries, with the cursor on the write with this key, if any."""
         self._show()
         self._table.seek(key)
         self._explain()
 
     def _show(self) -> None:
-        """The rows: what is unknown first, then batches and what else was written, the newest first."""
+        """Show the rows: unknown ones first, then batches and other writes, newest first."""
         if (found := self._loader.found) is None:
             return
         rows = with_batches(found.entries, self._batches)
@@ -222,7 +222,7 @@ class ActivityScreen(BaseScreen):
         self.refresh_bindings()
 
     def _explain(self) -> None:
-        """Say what is filtered by, how much is on show, and why there may be nothing."""
+        """Show the filters, the counts and the reason for an empty list."""
         query, found = self._loader.query, self._loader.found
         extent = f"{found.matching:,} of {found.held:,}" if found is not None and found.held else ""
         chips = filters(query) if extent or query.is_narrowed else ()

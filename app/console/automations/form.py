@@ -1,4 +1,4 @@
-"""The form of a rule: its TOML, read while it is typed, replayed when asked, and written into the configuration."""
+"""The form of a rule: its TOML, checked while it is typed, replayed on request and written into the configuration."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ from widgets.forms.pages import RequestPreview
 DRAFT_AFTER_S: Final = 0.5
 ROOM_FOR_ALL: Final = 76
 DISPENSABLE: Final = frozenset({"editor", "fresh"})
-"""Buttons that narrower forms leave to their keys."""
+"""Buttons that narrower forms leave out; their keys remain."""
 _ROUTE: Final = re.compile(r'notify = "(\w+)"')
 _NEW: Final = """\
 [[automations]]
@@ -50,7 +50,7 @@ do = { notify = "default" }
 
 
 def recipes(settings: Settings) -> tuple[str, ...]:
-    """A table each; a route that is not configured is `default`."""
+    """Return one table for each recipe; a route that is not configured is `default`."""
     routes = {route.name for route in settings.notify.routes}
     text = resources.files("app.console.automations").joinpath("recipes.toml").read_text("utf-8")
     text = _ROUTE.sub(lambda found: found[0] if found[1] in routes else 'notify = "default"', text)
@@ -58,7 +58,7 @@ def recipes(settings: Settings) -> tuple[str, ...]:
 
 
 class AutomationForm(ModalScreen[str | None]):
-    """Ends with the rule's name once it is written."""
+    """Closes with the rule's name once it is written."""
 
     CSS = """
     AutomationForm { align: center middle; background: $background 60%; }
@@ -69,7 +69,7 @@ class AutomationForm(ModalScreen[str | None]):
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 — typed by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Before the text: all of these mean the form.
+        # Before the text: these keys belong to the form.
         Binding("ctrl+s,ctrl+enter", "forward", "Preview, then save", priority=True),
         Binding("escape", "back", "Back", priority=True),
         Binding("ctrl+n", "fresh", "As it is in the file", priority=True),
@@ -107,10 +107,10 @@ class AutomationForm(ModalScreen[str | None]):
         self._second_press = SecondPress()
         self._phase: Phase = "editing"
         self._rule: Rule | None = None
-        """As it was typed; None: it is not a rule."""
+        """The rule as typed; None: the text is not a rule."""
 
     def compose(self) -> ComposeResult:
-        """One dialog."""
+        """Compose one dialog."""
         title = "New automation" if self._name is None else f"Automation: {safe_text(self._name, limit=60)}"
         yield FormDialog(title, [RuleEditor()], self.VERBS, ("edit", "preview", "saved"))
 
@@ -125,7 +125,7 @@ class AutomationForm(ModalScreen[str | None]):
     _dispatch_message = guarded_dispatch
 
     async def on_mount(self) -> None:
-        """Begin with the draft, if there is one."""
+        """Begin with the draft, if any."""
         draft = await self._draft.restore()
         self._editor.fill(self._original if draft is None else draft.values.get("table", self._original))
         self._enter("editing")
@@ -140,14 +140,14 @@ class AutomationForm(ModalScreen[str | None]):
         await self._draft.flush()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Each key means something in its own phase only."""
+        """Each key works in its own phase only."""
         del parameters
         if action in {"fresh", "edit", "template", "replay"}:
             return self._phase == "editing"
         return self._phase != "sending" if action in {"forward", "back"} else True
 
     async def action_forward(self) -> None:
-        """From the text to what would be written; then write it."""
+        """Preview the text, then write it."""
         if self._phase == "preview":
             if not self._second_press.is_meant():
                 self._dialog.did(safe_text("Look at it first; ^s again writes it."), "warn")
@@ -173,20 +173,20 @@ class AutomationForm(ModalScreen[str | None]):
         self._enter("preview")
 
     def action_back(self) -> None:
-        """One step back; from the text that is the end."""
+        """Go back one step; from the text, close."""
         if self._phase == "editing":
             self.dismiss(None)
         else:
             self._enter("editing")
 
     def action_fresh(self) -> None:
-        """Take what was typed away."""
+        """Discard the text."""
         self._editor.fill(self._original)
         self._editor.take_focus()
         self._dialog.note(safe_text("As it is in the file; ctrl+z brings yours back."))
 
     def action_edit(self) -> None:
-        """Hand the text to the person's editor, and the terminal with it."""
+        """Open the text in the user's editor, which takes the terminal."""
         try:
             with self.app.suspend():
                 text = edit(self._editor.text, os.environ)
@@ -199,7 +199,7 @@ class AutomationForm(ModalScreen[str | None]):
         self._editor.take_focus()
 
     def action_template(self) -> None:
-        """Begin with one of the recipes."""
+        """Insert a recipe."""
 
         def fill(text: str | None) -> None:
             if text is not None:
@@ -216,7 +216,7 @@ class AutomationForm(ModalScreen[str | None]):
         self.app.push_screen(ChoiceSheet("Begin with a recipe; ctrl+z undoes it", choices), fill)
 
     async def action_replay(self) -> None:
-        """Show what it would have done."""
+        """Replay the rule over the history."""
         await self._check()
         if self._rule is not None:
             self.app.push_screen(ReplaySheet(self._engine, self._rule))
@@ -238,7 +238,7 @@ class AutomationForm(ModalScreen[str | None]):
         if phase == "editing":
             self._editor.take_focus()
         elif phase == "preview":
-            # Never the dangerous one: the preview takes the focus, not its button.
+            # Focus the preview, never the dangerous button.
             self.query_one(RequestPreview).focus()
             self._second_press.forget()
             after_refresh(self, self._second_press.painted)
@@ -249,7 +249,7 @@ class AutomationForm(ModalScreen[str | None]):
         others = [name for name in self._tables.names if name != self._name]
         found = await asyncio.to_thread(_read, text, self._file.settings, others)
         if text != self._editor.text:
-            return  # The check of the newer text is asked for already.
+            return  # The newer text is being checked already.
         self._rule = None if isinstance(found, ConfigError) else found
         if isinstance(found, ConfigError):
             self._editor.show(_mistake(found), now)
@@ -269,7 +269,7 @@ class AutomationForm(ModalScreen[str | None]):
         self.dismiss(rule.name if rule is not None else None)
 
     def _warn(self, text: str) -> None:
-        # Not on the form: it may be closing, and with it goes what was typed.
+        # A worker of the app: the form may be closing, and the draft must not go with it.
         self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
 
 

@@ -1,4 +1,4 @@
-"""What the Automations tab reads: the rules as the configuration has them now, and what is remembered of them."""
+"""The Automations tab's data: the rules in the configuration, and their state."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,27 +23,27 @@ from widgets.automations.table import Status
 from widgets.badges import Badge
 
 JOURNAL: Final = 100
-"""Decisions of a rule that are shown, the newest."""
+"""The newest decisions of a rule that are shown."""
 MOST_WAITING: Final = 200
 UPCOMING: Final = 5
 _ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
-"""A retry of a turn that continued a run continues it again; any other one makes a run."""
+"""Retrying a turn that continued a run continues it again; any other retry starts a run."""
 NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
 OUTDATED: Final = Badge("▲", "the bot at work goes by an older file:", "warn")
-"""It acts by rules that are not those on show."""
+"""The bot acts by other rules than those on show."""
 
 
 class RulesFile:
-    """The rules as the configuration file has them now; a mistake in it leaves those that were read before."""
+    """The rules as the configuration file has them; if it has a mistake, those read before."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.problem: ConfigError | None = None
-        """Why the file cannot be used as it is now."""
+        """Why the file cannot be used."""
         self._stamp = _stamp(settings.file)
 
     def read(self) -> Settings:
-        """The settings with the automations and routes of the file; reads it only if it changed. Blocks."""
+        """Return the settings with the file's automations and routes; reads it only if it changed. Blocks."""
         file, stamp = self.settings.file, _stamp(self.settings.file)
         if file is not None and stamp != self._stamp:
             self._stamp = stamp
@@ -58,12 +58,12 @@ class RulesFile:
         return self.settings
 
     def take(self, new: Settings) -> None:
-        """Go by these automations and routes from now on."""
+        """Use these automations and routes from now on."""
         self.problem, self._stamp = None, _stamp(self.settings.file)
         self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)
 
     def written(self, name: str) -> tuple[SafeText, ...]:
-        """A rule's table as the file has it; empty: it cannot be told. Blocks."""
+        """Return a rule's table as the file has it; empty: unknown. Blocks."""
         try:
             return () if self.settings.file is None else safe_block(read_tables(self.settings.file).written(name))
         except ConfigError:
@@ -72,21 +72,21 @@ class RulesFile:
 
 @dataclass(frozen=True, slots=True)
 class Automations:
-    """The rules of one profile, and what waits for a person."""
+    """The rules of one profile, and the pending approvals."""
 
     rules: tuple[Rule, ...]
     views: tuple[RuleView, ...]
-    """One a rule, in the same order."""
+    """One for each rule, in the same order."""
     waiting: tuple[Decision, ...]
     """Oldest first."""
     status: Status | None
-    """None: there is nothing for a bot to do."""
+    """None: the bot has no work."""
     bot: int | None
-    """The process at work; None: there is none."""
+    """The bot's process, or None."""
 
 
 async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
-    """What the tab shows.
+    """Read what the tab shows.
 
     Raises:
         StorageError: The state cannot be read.
@@ -123,7 +123,7 @@ def view_of(
     journal: tuple[Decision, ...] = (),
     waiting: int = 0,
 ) -> RuleView:
-    """A rule as it is shown, with its next times."""
+    """Return a rule as it is shown, with its next times."""
     paused = state.paused if state is not None else None
     return RuleView(
         rule.name,

@@ -1,4 +1,4 @@
-"""What a rule would have done over the cached history: found on a thread of its own, and given up with the sheet."""
+"""The sheet that replays a rule over the cached history, on a thread of its own that ends with the sheet."""
 
 import asyncio
 from contextlib import suppress
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HISTORY: Final = timedelta(days=30)
 BEAT_S: Final = 0.2
-"""How often the progress is looked at."""
+"""How often the progress is checked."""
 BAR: Final = 30
 
 
@@ -35,7 +35,7 @@ class Replaying:
     """One replay: the engine's own code, on a thread and a loop of its own."""
 
     def __init__(self, engine: Engine, rule: Rule, now: datetime) -> None:
-        # A rule that is off is replayed as if it were on: what it would do is asked before it is switched on.
+        # A rule that is off is replayed as if it were on, so that it can be tried before it is switched on.
         self._rule = replace(rule, is_on=True)
         self._engine = engine
         self._now = now
@@ -49,7 +49,7 @@ class Replaying:
         return (self._reached - self._since) / HISTORY
 
     async def result(self) -> Replayed | None:
-        """What it would have done; None: it was given up.
+        """What the rule would have done; None: the replay was stopped.
 
         Raises:
             StorageError: The cache cannot be read.
@@ -57,9 +57,9 @@ class Replaying:
         return await asyncio.to_thread(lambda: asyncio.run(self._work()))
 
     def give_up(self) -> None:
-        """Stop."""
+        """Stop the replay."""
         self._is_given_up = True
-        with suppress(RuntimeError):  # Its loop has just come to its end.
+        with suppress(RuntimeError):  # Its loop has just ended.
             self._stop()
 
     async def _work(self) -> Replayed | None:
@@ -80,7 +80,7 @@ class Replaying:
 
 
 class ReplaySheet(Sheet[None]):
-    """Shows how far it is, then how often and when the rule would have acted."""
+    """Shows the progress, then how often and when the rule would have acted."""
 
     LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -102,7 +102,7 @@ class ReplaySheet(Sheet[None]):
         self._is_done = False
 
     def compose(self) -> ComposeResult:
-        """The count, then the list."""
+        """Compose the count and the list."""
         with Vertical() as box:
             box.border_title = Content(f"What {self._name} would have done in {HISTORY.days} days")
             box.border_subtitle = "esc closes"
@@ -111,14 +111,14 @@ class ReplaySheet(Sheet[None]):
                 yield Static(id="replay-list", markup=False)
 
     def on_mount(self) -> None:
-        """Begin."""
+        """Start the replay."""
         self.query_one(VerticalScroll).focus()
         self.set_interval(BEAT_S, self._tick)
         self._tick()
         self.run_worker(self._replay())
 
     def on_unmount(self) -> None:
-        """Nothing is computed for a sheet that is gone."""
+        """Stop the replay."""
         self._replaying.give_up()
 
     def action_scroll(self, lines: int) -> None:
@@ -161,7 +161,7 @@ def _counts(found: Replayed) -> Content:
 
 
 def _held(found: Replayed, since: datetime) -> str:
-    """From when on the answer is complete, where that is not the whole time."""
+    """Since when the replay is complete, if it is not complete."""
     if found.held_since is None:
         return "\nHow much of that time is held here is not known: there may have been more."
     return f"\nNothing is missing since {stamp(found.held_since)}." if found.held_since > since else ""

@@ -1,4 +1,4 @@
-"""What can be done with a rule: pause it, switch it, set it off, replay it, edit it, and answer its approvals."""
+"""The actions on a rule: pause, switch, trigger, replay, edit, and answering its approvals."""
 
 import asyncio
 from collections.abc import Callable
@@ -52,7 +52,7 @@ RULE_BINDINGS: Final[list[BindingType]] = [
     _bound("S", "set_off", "run now", "Set it off by hand, within its limits"),
     _bound("y", "copy", "copy name", "For the command line", show=False),
 ]
-"""Of every screen that shows a rule; `action_rule` does them."""
+"""For every screen that shows a rule; `action_rule` runs them."""
 
 
 class RuleActions:
@@ -66,17 +66,17 @@ class RuleActions:
         run: Callable[[Callable[[], Any]], object],
         changed: Callable[[], None],
     ) -> None:
-        """Prepare; `run` runs work in the background, and `changed` is called where rules or state may differ."""
+        """`run` starts work in the background, and `changed` is called when rules or state may have changed."""
         self._session = session
         self._file = file
         self._push = push
         self._run = run
         self._changed = changed
         self.found: Automations | None = None
-        """As it was read last."""
+        """As read last."""
 
     def is_possible(self, name: str, rule: Rule | None) -> bool:
-        """Whether there is something to act on."""
+        """Whether the action has something to act on."""
         if name == "new":
             return True
         if name == "approvals":
@@ -84,7 +84,7 @@ class RuleActions:
         return rule is not None and not (name == "set_off" and self._session.profile.read_only)
 
     async def do(self, name: str, rule: Rule | None) -> None:
-        """Do what a key of `RULE_BINDINGS` orders.
+        """Run the action of a key of `RULE_BINDINGS`.
 
         Raises:
             StorageError: The state cannot be read or written.
@@ -104,11 +104,11 @@ class RuleActions:
             }[name](rule)
 
     def show_approvals(self, first: int | None = None) -> None:
-        """Show what waits for approval, beginning with the decision of this number."""
+        """Show the pending approvals, beginning with this decision."""
         self._push(ApprovalsSheet(self._session, self._approvals, self._settle, first), lambda _: self._changed())
 
     async def saved(self, what: str) -> None:
-        """Say what was written, and have a bot that is at work go by it.
+        """Confirm what was written, and have a running bot read it.
 
         Raises:
             StorageError: The state cannot be read.

@@ -46,7 +46,7 @@ NONE_YET: Final = Notice(
 
 
 class RulesScreen(BaseScreen):
-    """A screen with a rule in focus: it reads the rules, and does what their keys say."""
+    """A screen with a rule in focus: it reads the rules and runs their keys."""
 
     TAB = "automations"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,32 +58,32 @@ class RulesScreen(BaseScreen):
         super().__init__(session)
         self.file = file or RulesFile(session.settings)
         self._trouble: Notice | None = None
-        """What is wrong with the state or the configuration: it concerns this tab alone."""
+        """Trouble with the state or the configuration, which concerns this tab only."""
         self._read_at = session.clock()
         self._reader = CoalescedTask(self._read, self.run_worker)
         self.rule_actions = RuleActions(session, self.file, self._push, self.run_worker, self._reader.ask)
 
     def on_mount(self) -> None:
-        """Read."""
+        """Read the rules."""
         self._reader.ask()
 
     def on_screen_resume(self) -> None:
-        """Read what changed while another screen was on show."""
+        """Read what changed while another screen was shown."""
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again what another process decided; behind another screen that waits until this one is on show."""
+        """Read again after another process decided; behind another screen, later."""
         if isinstance(event, StateChangedElsewhere) and self.is_current:
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Move the ages; a bot that died and a file that was edited ring no bell."""
+        """Update the ages and check the file: a bot that died and an edited file cause no event."""
         self.query_one(RulePane).tick(now)
         if now - self._read_at >= READ_EVERY:
             self._reader.ask()
 
     def trouble(self) -> Notice | None:
-        """What the banner says."""
+        """The banner's notice, or None."""
         return self._trouble or super().trouble()
 
     def show_found(self, found: Automations | None) -> None:
@@ -91,7 +91,7 @@ class RulesScreen(BaseScreen):
 
     @property
     def view(self) -> RuleView | None:
-        """The rule in focus, as it is shown."""
+        """The rule in focus, as shown."""
         return None
 
     @property
@@ -101,7 +101,7 @@ class RulesScreen(BaseScreen):
         return next((r for r in found.rules if r.name == view.key), None) if view and found else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that have nothing to act on are shown as such; without any rule they are not offered."""
+        """Show keys without effect as such; without rules, offer none."""
         if action == "rule":
             is_possible = self.rule_actions.is_possible(str(parameters[0]), self.rule)
             return is_possible or (False if self.rule is None else None)
@@ -112,7 +112,7 @@ class RulesScreen(BaseScreen):
         await self.rule_actions.do(name, self.rule)
 
     def action_refresh(self) -> None:
-        """Read again, and ask the service."""
+        """Read the rules again and poll the service."""
         self.session.poll_soon()
         self._reader.ask()
 
@@ -128,7 +128,7 @@ class RulesScreen(BaseScreen):
         try:
             found = await read_automations(engine.usable_state(), settings, name, session.clock())
         except StorageError as error:
-            # Of this tab alone: what is seen of runs and hosts can still be kept.
+            # For this tab only: runs and hosts can still be stored.
             self._trouble = storage_notice(str(error))
             self.show_found(None)
         else:
@@ -141,20 +141,20 @@ class RulesScreen(BaseScreen):
         self.refresh_bindings()
 
     async def read_more(self) -> None:
-        """Show the journal of the rule in focus, and how it is written."""
+        """Show the journal and the TOML of the rule in focus."""
         if (view := self.view) is None or self.session.engine is None:
             return
         try:
             journal = await self.session.engine.usable_state().journal(view.key, limit=JOURNAL)
         except StorageError:
-            return  # The reader of the rules says it.
+            return  # The rules' reader reports it.
         written = await asyncio.to_thread(self.file.written, view.key)
         if self.view is not None and self.view.key == view.key:
             self.query_one(RulePane).show_more(self.view, journal, written, self.session.clock())
 
 
 class AutomationsScreen(RulesScreen):
-    """All rules of this profile, and the one under the cursor."""
+    """All rules of this profile, and the one under the cursor in full."""
 
     CSS = """
     #automations-status { height: 1; }
@@ -174,19 +174,19 @@ class AutomationsScreen(RulesScreen):
         super().__init__(session)
         self._table = RuleTable(session.clock())
         self._place = ""
-        """Where to go once the rules were read."""
+        """The place to go to once the rules are read."""
         self._empty = READING
-        """Why there are no rules, while there are none."""
+        """The reason for an empty table."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """Whether a bot is at work, the rules, and one of them."""
+        """Compose the bot's state, the rules and one of them."""
         yield StatusLine()
         with Container(id="automations", classes="-empty"):
             yield self._table
             yield RulePane()
 
     def on_mount(self) -> None:
-        """The keys go to the table."""
+        """Focus the table."""
         self._explain()
         self._table.focus()
 
@@ -204,7 +204,7 @@ class AutomationsScreen(RulesScreen):
         self._table.say(UNREADABLE if self.session.storage_trouble is not None else self._empty)
 
     def show_found(self, found: Automations | None) -> None:
-        """The rules, or why there are none."""
+        """Show the rules, or the reason for an empty table."""
         views = found.views if found is not None else ()
         self.query_one("#automations").set_class(not views, "-empty")
         self._empty = NONE_YET if found is not None else UNREADABLE
@@ -225,7 +225,7 @@ class AutomationsScreen(RulesScreen):
         self._table.tick(now)
 
     def go_to(self, place: str) -> None:
-        """Put the cursor on the rule of this name, or show the approval of this number."""
+        """Put the cursor on the rule of this name, or open the approval of this number."""
         self._place = place
         self._reader.ask()
 
@@ -260,7 +260,7 @@ class AutomationsScreen(RulesScreen):
 
 
 class RuleScreen(RulesScreen):
-    """One rule on the whole screen."""
+    """One rule on the full screen."""
 
     CSS = """
     RuleScreen RulePane, RuleScreen RulePane:focus { height: 1fr; border: none; }
@@ -282,23 +282,23 @@ class RuleScreen(RulesScreen):
         return self._view
 
     def compose_body(self) -> Iterable[Widget]:
-        """Everything known of it."""
+        """Compose all facts of the rule."""
         yield RulePane()
 
     def on_mount(self) -> None:
-        """Show it as it was in the table, then as it is."""
+        """Show the rule as the table had it, then read it again."""
         self.query_one(RulePane).show(self._view, self.session.clock())
         self.query_one(RulePane).focus()
 
     def show_found(self, found: Automations | None) -> None:
-        """The rule as it is now."""
+        """Show the rule."""
         views = found.views if found is not None else ()
         self._view = next((view for view in views if view.key == self._view.key), self._view)
         self.query_one(RulePane).show(self._view, self.session.clock())
         self.run_worker(self.read_more, exclusive=True, group="more")
 
     async def action_runs(self) -> None:
-        """Open a run that a decision of the journal made, or was set off by; of several, ask which."""
+        """Open a run that the journal names; with several, ask which."""
         engine = await self.session.opened()
         found = runs_of(await engine.usable_state().journal(self._view.key, limit=JOURNAL))
         held = await engine.cache.details(tuple(found))

@@ -1,4 +1,4 @@
-"""Sheets of the Automations tab: what would be done before it is done, and what waits for approval."""
+"""Sheets of the Automations tab: the preview of an action, and the pending approvals."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
@@ -32,7 +32,7 @@ BOX = """
 
 
 class PreviewSheet(Sheet[bool]):
-    """Shows exactly what would be done; enter leaves it, so that nothing is done by habit."""
+    """Shows the exact effect; enter closes without doing anything, so that nothing is done by habit."""
 
     LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,7 +44,7 @@ class PreviewSheet(Sheet[bool]):
     )
 
     def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
-        """Prepare; the verb says what the key does."""
+        """Prepare; `verb` names what the key does."""
         super().__init__()
         self._title = title
         self._verb = verb
@@ -53,26 +53,26 @@ class PreviewSheet(Sheet[bool]):
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
-        """The two keys, which a long request must not push away, and the request."""
+        """Compose the keys, always in view, above the request, which may be long."""
         with Vertical() as box:
             box.border_title = Content(self._title)
             does = clicked(Content.assemble(("^s", "$accent bold"), f" {self._verb}"), "screen.answer(True)")
             leaves = clicked(Content.assemble(("esc", "$accent bold"), " or enter leaves it"), "screen.answer(False)")
             keys = Static(Content("    ").join((does, leaves)), classes="keys", markup=False)
-            # They keep their own colours: a link would have one for the key and what it does.
+            # In their own colours: a link would use one for both the key and its effect.
             keys.auto_links = False
             yield keys
             yield RequestPreview()
 
     def on_mount(self) -> None:
-        """Show the request; it has the keys, for it may be long."""
+        """Show the request and focus it: it may be long."""
         preview, page = self._preview, self.query_one(RequestPreview)
         page.show(preview.verb, safe_text(preview.target), safe_block(preview.body), Content(self._consequence))
         page.focus()
         after_refresh(self, self._second_press.painted)
 
     def action_answer(self, answer: bool) -> None:  # noqa: FBT001 — Textual passes an action's arguments by place
-        """Take the answer, once the request was seen."""
+        """Accept the answer, once the request was seen."""
         if answer and not self._second_press.is_meant():
             self.query_one(Vertical).border_subtitle = f"Look at it first; ^s again {self._verb}"
         else:
@@ -80,7 +80,7 @@ class PreviewSheet(Sheet[bool]):
 
 
 class ApprovalsSheet(Sheet[None]):
-    """The cards; each answer is confirmed over the request once more."""
+    """The pending approvals as cards; each answer is confirmed over the request."""
 
     LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -110,7 +110,7 @@ class ApprovalsSheet(Sheet[None]):
         settle: Callable[[Approval, bool], Awaitable[None]],
         first: int | None,
     ) -> None:
-        """Prepare; `waiting` reads what waits, `settle` approves or rejects, and `first` is the card to begin with."""
+        """Prepare; `waiting` reads the approvals, `settle` approves or rejects one, `first` is shown first."""
         super().__init__()
         self._session = session
         self._waiting = waiting
@@ -118,13 +118,13 @@ class ApprovalsSheet(Sheet[None]):
         self._first = first
 
     def compose(self) -> ComposeResult:
-        """A card each."""
+        """Compose one card for each approval."""
         with Vertical() as box:
             box.border_title, box.border_subtitle = "Waiting for approval", "esc closes"
             yield VerticalScroll(can_focus=False)
 
     async def on_mount(self) -> None:
-        """Read what waits, and again when it may have changed."""
+        """Read the approvals, and again after each change."""
         self._session.engine_changed.subscribe(self, lambda _: self.run_worker(self._read(), exclusive=True))
         self.set_interval(1.0, self._tick)
         await self._read()
@@ -134,7 +134,7 @@ class ApprovalsSheet(Sheet[None]):
         self.focus_next(ApprovalCard) if step > 0 else self.focus_previous(ApprovalCard)
 
     def action_answer(self, is_approved: bool) -> None:  # noqa: FBT001 — as above
-        """Ask whether the card in focus is to be approved, or rejected."""
+        """Ask to confirm approving or rejecting the card in focus."""
         card = self.focused if isinstance(self.focused, ApprovalCard) else next(iter(self.query(ApprovalCard)), None)
         if card is not None:
             self._ask(ApprovalCard.Answered(card.approval, is_approved))

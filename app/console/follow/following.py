@@ -1,4 +1,4 @@
-"""What one console follows and tells: it asks the watch after every change, and hands the runs on to the screens."""
+"""The runs that a console follows, and its toasts: it asks the watch after every change."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from app.notify.notifications import Notification
 
 TOAST_S: Final = {"information": 6.0, "warning": 10.0, "error": 15.0}
-"""How long a toast about a run stays; a click takes it away."""
+"""How long a toast about a run stays; a click closes it."""
 IN_INBOX: Final = frozenset({"failed", "stuck"})
-"""What happens to runs that waits in the inbox as well."""
+"""Changes of runs that are items of the inbox as well."""
 
 
 def cause_of(news: "Notification") -> tuple[str, ...]:
-    """What several toasts may have in common; what a followed run does is told by itself."""
+    """The cause that several toasts share; a followed run has its own."""
     about = dict(news.about)
     if news.mine or not about.get("repository"):
         return (news.key,)
@@ -35,7 +35,7 @@ def cause_of(news: "Notification") -> tuple[str, ...]:
 
 
 def one_for_a_cause(news: "Iterable[Notification]") -> "tuple[Notification, ...]":
-    """The notifications, those of one cause as one."""
+    """Merge the notifications of each cause."""
     causes: dict[tuple[str, ...], list[Notification]] = {}
     for one in news:
         causes.setdefault(cause_of(one), []).append(one)
@@ -54,7 +54,7 @@ def _what(news: "Notification") -> str:
 
 
 class Following:
-    """Begins with `look`; from then on `engine_changed` hears the engine's events."""
+    """Starts with `look`; then `engine_changed` hears the engine's events."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Following:
         ring_bell: Callable[[], None],
         write: Callable[[str], None],
     ) -> None:
-        """Follow nothing yet; `write` reaches the terminal as it stands, or nothing where there is none."""
+        """Start empty; `write` sends text to the terminal unchanged, or nowhere without a terminal."""
         settings, profile = engine.settings, engine.profile
         self.watch = Watch(
             engine.cache,
@@ -79,23 +79,23 @@ class Following:
         self._start = start
         self._channels = Channels(settings.notify, profile.name, os.environ, ring_bell, write)
         self._troubles: set[str] = set()
-        """What was said of channels that fail: once is enough."""
+        """Failing channels that were reported: once is enough."""
         self._said_at: dict[tuple[str, ...], datetime] = {}
-        """When there was a toast of a cause last."""
+        """When each cause had a toast last."""
         self._has_begun = False
         self._looking = CoalescedTask(self._look, start)
 
     def engine_changed(self, event: Event) -> None:
-        """Something changed: there may be something to tell, and the followed runs may be elsewhere."""
+        """Look for news and moved runs after an event."""
         if not isinstance(event, ActionChanged | StorageFailed):
             self._looking.ask()
 
     def look(self) -> None:
-        """Look now."""
+        """Look for news now."""
         self._looking.ask()
 
     async def toggle(self, *run_ids: str) -> None:
-        """Follow runs to their end, or unfollow them where all are followed, and say which.
+        """Follow these runs, or unfollow them if all are followed, and confirm which.
 
         Raises:
             StorageError: The cache cannot be written.
@@ -123,7 +123,7 @@ class Following:
         return "Followed to its end, also after a restart. F lists what is followed."
 
     async def unfollow_ended(self, batches: int = 0) -> None:
-        """Unfollow the runs that have ended, and say how many those were, with so many batches.
+        """Unfollow the runs that have ended; confirm their number, with this number of batches.
 
         Raises:
             StorageError: The cache cannot be written.
@@ -144,7 +144,7 @@ class Following:
             self._start(partial(self._deliver, telling.outward))
 
     def _unsaid(self, news: "Iterable[Notification]") -> "Iterator[Notification]":
-        """Without more of what a toast says that is still on the screen: the inbox counts it."""
+        """Leave out causes whose toast is still on the screen: the inbox counts them."""
         now = self._engine.clock()
         for one in news:
             cause = cause_of(one)

@@ -1,4 +1,4 @@
-"""The followed runs, all of them, to look into or let go."""
+"""The list of followed runs."""
 
 from typing import ClassVar
 
@@ -50,7 +50,7 @@ class FollowList(Sheet[str | None]):
             yield Static(NOTHING, markup=False)
 
     def on_mount(self) -> None:
-        """Show what is followed, and what comes to be."""
+        """Show the followed runs, and each change."""
         self._session.pins_changed.subscribe(self, lambda _: self._show())
         self._session.batches.changed.subscribe(self, lambda _: self._show())
         self._show()
@@ -58,7 +58,7 @@ class FollowList(Sheet[str | None]):
         self._list.focus()
 
     def on_resize(self) -> None:
-        """Draw for the new width, once it is known."""
+        """Draw for the new width."""
         after_refresh(self, self._tick)
 
     def action_move(self, rows: int) -> None:
@@ -69,7 +69,7 @@ class FollowList(Sheet[str | None]):
             self._list.action_cursor_up()
 
     def action_let_go(self) -> None:
-        """Let go of the run under the cursor."""
+        """Unfollow the run under the cursor."""
         item = self._item(self._list.highlighted)
         if isinstance(item, BatchView):
             self._session.batches.let_go((item.key,))
@@ -77,7 +77,7 @@ class FollowList(Sheet[str | None]):
             self.post_message(FollowRun((item.run_id,)))
 
     async def action_let_go_ended(self) -> None:
-        """Let go of all that have ended."""
+        """Unfollow all runs that have ended."""
         batches = self._session.batches
         ended = tuple(batch.key for batch in batches.views if batch.is_over)
         batches.let_go(ended)
@@ -107,7 +107,7 @@ class FollowList(Sheet[str | None]):
         return self._items[index] if index is not None and index < len(self._items) else None
 
     def _show(self) -> None:
-        """Other runs: the cursor stays where it is, or on the last one."""
+        """Show other runs; the cursor stays at its place, or on the last one."""
         lines = [self._line(item) for item in self._items]
         at = self._list.highlighted
         self._list.clear_options().add_options(lines)

@@ -1,4 +1,4 @@
-"""The forms: each shows exactly what it will send, sends it once, and says what became of it."""
+"""The forms: each previews its exact request, sends it once and reports the outcome."""
 
 from app.console.forms.agent import StartAgentForm
 from app.console.forms.onboard import OnboardForm

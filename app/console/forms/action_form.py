@@ -1,4 +1,4 @@
-"""The sending half of every form: once, with the outcome shown for what it is."""
+"""The sending half of every form: it sends once and shows the outcome."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SecondPress:
-    """Whether a press of the key that sends is meant: not while it is held, and not before the preview was seen."""
+    """Decides whether a press of the send key counts: not while the key is held or before the preview was seen."""
 
     PAUSE_S: ClassVar[float] = 0.8
     """Longer than a terminal takes to begin repeating a held key."""
@@ -37,18 +37,18 @@ class SecondPress:
         """Prepare; the clock counts seconds."""
         self._clock = clock
         self._since_s: float | None = None
-        """When the preview was painted, or the key pressed last; None: it was not painted yet."""
+        """When the preview was painted or the key was pressed last; None: it is not painted yet."""
 
     def forget(self) -> None:
-        """Something else is on its way to the screen."""
+        """Start again: something else is about to be shown."""
         self._since_s = None
 
     def painted(self) -> None:
-        """Count from now: it is on the screen."""
+        """Count from now: the preview is on the screen."""
         self._since_s = self._clock()
 
     def is_meant(self) -> bool:
-        """Take a press; the pause begins again with each, so that a held key never sends."""
+        """Take a press; each press restarts the pause, so that a held key never sends."""
         if self._since_s is None:
             return False
         before_s, self._since_s = self._since_s, self._clock()
@@ -56,7 +56,7 @@ class SecondPress:
 
 
 class ActionForm(FormScreen):
-    """One write, from the first key to its outcome; ends with the action where it was confirmed or is unknown."""
+    """One write, from the first key to its outcome; closes with the action if it was confirmed or is unknown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "Resolve"),
@@ -83,18 +83,18 @@ class ActionForm(FormScreen):
         super().__init__(engine, draft=draft, fresh_wins=fresh_wins)
         self._result: Action | None = None
         self._open: Action | None = None
-        """The action that a person has to resolve, where there is one."""
+        """The action of unknown outcome, if any."""
         self._sending_timer: Timer | None = None
         self._second_press = SecondPress()
         self._began = engine.clock()
 
     def begin_with(self, values: Values, draft: str) -> None:
-        """Begin with these values, unless that draft has others; call it before the form is shown."""
+        """Begin with these values, unless that draft has others; called before the form is shown."""
         self.beginning = values
         self.form_draft.belong_to(draft, values)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Each key means something in its own phases only; while sending none does."""
+        """Each key works in its own phases only; none while sending."""
         at_end = self.phase == "outcome"
         if action == "resolve":
             return at_end and self._open is not None
@@ -113,12 +113,12 @@ class ActionForm(FormScreen):
         if self.phase == "editing":
             super().action_forward()
         elif self.phase == "preview" and self.request is not None and self.may_send():
-            # The phase changes before anything is awaited: a second key finds nothing to send.
+            # The phase changes before the first await: a second key finds nothing to send.
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
 
     def may_send(self) -> bool:
-        """Whether the key was pressed after a look at what it sends, and this profile writes."""
+        """Whether the preview was seen before the key was pressed, and the profile may write."""
         if self.engine.actions.read_only:
             return False
         if not (is_meant := self._second_press.is_meant()):
@@ -126,31 +126,31 @@ class ActionForm(FormScreen):
         return is_meant
 
     def action_back(self) -> None:
-        """One step back; from an outcome that is the end, unless nothing was sent."""
+        """Go back one step; from an outcome, close, unless nothing was sent."""
         if self.phase == "outcome" and self._result is not None:
             self.dismiss(self._result)
         else:
             super().action_back()
 
     def action_resolve(self) -> None:
-        """Let a person say what became of the open action."""
+        """Open the form that resolves the open action."""
         from app.console.forms.resolve import ResolveForm
 
         if self._open is not None:
             self.app.push_screen(ResolveForm(self.engine, self._open), self._resolved)
 
     def action_copy_id(self) -> None:
-        """Copy the id of what was made."""
+        """Copy the id of the result."""
         if self._result is not None:
             self.app.copy_to_clipboard(safe_text(self._result.result_id or self._result.action_id))
             self.dialog.did(safe_text("Copied."))
 
     def action_copy_curl(self) -> None:
-        """Copy what would be sent, for curl."""
+        """Copy the request for curl."""
         self._copy("as curl; it takes the token from RUNWARDEN_TOKEN", partial(as_curl, self.engine.profile.base_url))
 
     def action_copy_command(self) -> None:
-        """Copy what would be sent, as runwarden commands."""
+        """Copy the request as runwarden commands."""
         self._copy(
             "as a runwarden command",
             partial(as_command, self._command_line, self.engine.profile.name),
@@ -171,26 +171,26 @@ class ActionForm(FormScreen):
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """The runs that were started or continued; none, where the outcome is unknown."""
+        """The runs that were started or continued; none if the outcome is unknown."""
         action = self._result
         if action is None or action.state != "confirmed" or action.kind not in {"run.start", "run.continue"}:
             return ()
         return (action.result_id,) if action.result_id is not None else ()
 
     def action_open_run(self) -> None:
-        """Close the form, and show the run in full."""
+        """Close the form and show the run in full."""
         app, run_ids = self.app, self.run_ids
         if run_ids:
             self.dismiss(self._result)
             app.post_message(OpenRun(run_ids[0]))
 
     def action_follow(self) -> None:
-        """Follow the runs to their end."""
+        """Follow the runs."""
         if self.run_ids:
             self.app.post_message(FollowRun(self.run_ids))
 
     def enter(self, phase: Phase) -> None:
-        """Go to another phase; time is counted while sending."""
+        """Enter another phase; time is counted while sending."""
         super().enter(phase)
         if self._sending_timer is not None:
             self._sending_timer.stop()
@@ -207,7 +207,7 @@ class ActionForm(FormScreen):
             self.query_one(f"#verb-{main}").focus()
 
     def verbs_without_meaning(self) -> frozenset[str]:
-        """Buttons that would do nothing just now."""
+        """Buttons that have no effect now."""
         without = {
             "back": self.phase == "outcome" and self._result is not None,
             "done": self._result is None,
@@ -225,7 +225,7 @@ class ActionForm(FormScreen):
         self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))
 
     async def submit(self, request: WriteRequest) -> Action:
-        """Send it, through the ledger.
+        """Send the request through the ledger.
 
         Raises:
             ActionRefusedError: Nothing was sent.
@@ -269,7 +269,7 @@ class ActionForm(FormScreen):
         self.enter("outcome")
 
     def _resolved(self, action: Action | None) -> None:
-        """The open action is open no more: what blocked the form is gone, or what it sent is settled."""
+        """Handle that the open action was resolved: it blocks the form no more, or the form's own write is settled."""
         if action is None:
             return
         self._open = None

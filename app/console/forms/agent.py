@@ -22,13 +22,13 @@ class StartAgentForm(ActionForm):
     DEFAULT_CLASSES = "-long"
 
     def __init__(self, engine: Engine, repository: str = "", branch: str = "") -> None:
-        """Prepare; what cannot be shown faithfully is left out."""
-        # The label's platform prefix is ours; this endpoint knows group/project by itself.
+        """Prepare; values that cannot be shown exactly are left out."""
+        # The label's platform prefix is ours; this endpoint takes the bare group/project.
         self._begin = (faithful(repository.removeprefix("gitlab:")), faithful(branch))
         super().__init__(engine, draft=named("agent.start", repository))
 
     def make_rows(self) -> Sequence[Widget]:
-        """Who, where, and with what."""
+        """The agent, the repository and the inputs."""
         repository, branch = self._begin
         return (
             LineField("name", "agent", "As it is named in the service's configuration.", placeholder="security-review"),
@@ -38,7 +38,7 @@ class StartAgentForm(ActionForm):
         )
 
     def build(self, values: Values) -> Built:
-        """The request as typed, or all that is wrong with it."""
+        """The request as typed, or its problems."""
         inputs = read_pairs("inputs", unpacked(values["inputs"]))
         request = StartAgent(
             values["name"].strip(),
@@ -49,7 +49,7 @@ class StartAgentForm(ActionForm):
         return (inputs, *problems(request)) if isinstance(inputs, Problem) else request
 
     def consequence(self, request: WriteRequest) -> str:
-        """What sending does."""
+        """The effect of sending."""
         if not isinstance(request, StartAgent):
             return ""
         return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."

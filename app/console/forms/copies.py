@@ -1,4 +1,4 @@
-"""A request as text for a shell: as curl, and as the runwarden command that asks for the same."""
+"""A request as text for a shell: for curl, and as a runwarden command."""
 
 import json
 import shlex
@@ -19,11 +19,11 @@ from app.text import json_escaped, safe_text
 
 
 class UnfaithfulError(Exception):
-    """A value holds what a shell or a terminal would obey; the message names the way out."""
+    """A value holds characters that a shell or a terminal would act on; the message names the way out."""
 
 
 def as_curl(base_url: str, request: WriteRequest) -> str:
-    """The request for curl; the token is left to the shell's RUNWARDEN_TOKEN.
+    """Return the request for curl; the token is left to the shell's RUNWARDEN_TOKEN.
 
     Raises:
         UnfaithfulError: The address cannot be pasted into a shell as it is.
@@ -40,7 +40,7 @@ def as_curl(base_url: str, request: WriteRequest) -> str:
 
 
 def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
-    """The request as a runwarden command for this profile, whichever the command line names.
+    """Return the request as a runwarden command for this profile, whichever the command line names.
 
     Raises:
         UnfaithfulError: A value cannot be pasted into a shell as it is.
@@ -79,7 +79,7 @@ def _branch(request: StartRun | ContinueRun | StartAgent) -> tuple[str, ...]:
 
 def _pairs(option: str, values: dict[str, Json]) -> Iterator[str]:
     for key, value in values.items():
-        # Text that would be read as JSON keeps its quotes.
+        # Text that would be read as JSON stays quoted.
         text = value if isinstance(value, str) and not _is_json(value) else json.dumps(value)
         yield f"--{option}={key}={text}"
 

@@ -1,4 +1,4 @@
-"""Which of two texts stands in a form, its draft or what it was opened with, and what is said of that."""
+"""The choice between a form's draft and its initial values, and the note about it."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -18,14 +18,14 @@ _READ_ONLY: Final = "This profile is read-only: you may prepare and preview, not
 
 
 def hindered(engine: Engine) -> SafeText | None:
-    """What hinders sending; None: nothing."""
+    """The reason why sending is not possible, or None."""
     if engine.actions.read_only:
         return safe_text(_READ_ONLY)
     return None if engine.token_problem is None else safe_text(str(engine.token_problem))
 
 
 def origin_of(draft: Draft, fate: Fate, sent: Action | None, now: datetime) -> tuple[SafeText, Tone]:
-    """Where the text comes from, and what became of it where it was sent."""
+    """Describe where the text comes from, and its outcome if it was sent."""
     at = ago(draft.sent_at or draft.saved_at, now)
     if fate == "open":
         return safe_text(f"Sent {at}; the outcome is unknown: look before you send it again."), "warn"
@@ -43,7 +43,7 @@ class Say(Protocol):
 
 
 class DraftSwitch:
-    """Holds the text that does not stand in the form, and says what became of a draft that was sent."""
+    """Keeps the values that the form does not show, and reports the outcome of a draft that was sent."""
 
     def __init__(
         self,
@@ -54,21 +54,21 @@ class DraftSwitch:
         *,
         fresh_wins: bool,
     ) -> None:
-        """Prepare; `requests` are all that a form's values ask for."""
+        """Prepare; `requests` returns all requests of a form's values."""
         self._engine = engine
         self._draft = draft
         self._requests = requests
         self._say = say
         self._fresh_wins = fresh_wins
         self.other: Values | None = None
-        """What would be put in place of what stands there; None: nothing."""
+        """The values to swap in, or None."""
         self.is_fresh = True
-        """Whether what stands there did not come from a draft."""
+        """Whether the shown values came from no draft."""
         self._fate: Fate | None = None
-        """What became of the draft, as it was said; None: nothing was said of it yet."""
+        """The draft's outcome as reported last; None: none was reported."""
 
     async def restore(self) -> Values | None:
-        """Bring back the draft; the values to fill in, None where the form stays as it was opened."""
+        """Return the draft's values, or None if the form stays as it was opened."""
         draft = await self._draft.restore()
         if draft is None:
             return None
@@ -84,7 +84,7 @@ class DraftSwitch:
         return None
 
     def swap(self, now: Values) -> Values | None:
-        """Take what stands there for what did not; None: there is no other."""
+        """Swap the shown values for the others, if there are any."""
         if (other := self.other) is None:
             return None
         self.other, self.is_fresh = now, not self.is_fresh
@@ -92,7 +92,7 @@ class DraftSwitch:
         return other
 
     async def judge(self) -> None:
-        """Say what hinders sending, otherwise where the text comes from and what became of it."""
+        """Report why sending is not possible, otherwise where the text comes from and its outcome."""
         draft = self._draft.current
         fate, sent = ("not_sent", None) if draft is None else await self._fate_of_draft(draft)
         if (hindrance := hindered(self._engine)) is not None:

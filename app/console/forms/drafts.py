@@ -1,4 +1,4 @@
-"""Drafts: what was typed and not yet sent survives escape, a crash and a restart."""
+"""Drafts: text that was typed and not sent survives escape, a crash and a restart."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ Values = dict[str, str]
 
 
 def named(kind: str, origin: str) -> str:
-    """The name of a draft: what it asks for, and the run or repository that the form was opened from, if any."""
+    """Return a draft's name: its kind, and the run or repository that the form was opened from, if any."""
     return f"{kind}:{origin}" if origin else kind
 
 
@@ -31,17 +31,17 @@ class Draft:
     """By field, as typed."""
     saved_at: datetime
     sent_at: datetime | None = None
-    """When sending it began, where no confirmation came back; None: it was never sent."""
+    """When sending began, if no confirmation came back; None: it was never sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """The drafts of one profile, in one file that only its owner can read."""
+    """The drafts of one profile, in a file that only its owner can read."""
 
     path: Path
 
     async def load(self, name: str) -> Draft | None:
-        """The draft of that name, if there is one.
+        """Return the draft of that name, if there is one.
 
         Raises:
             DraftsError: The file cannot be read. A damaged one was moved aside, so that the next save works.
@@ -49,15 +49,15 @@ class Drafts:
         return (await asyncio.to_thread(self._read)).get(name)
 
     async def save(self, name: str, draft: Draft) -> None:
-        """Keep the draft under that name.
+        """Store the draft under that name.
 
         Raises:
-            DraftsError: It cannot be kept.
+            DraftsError: It cannot be stored.
         """
         await asyncio.to_thread(self._change, lambda drafts: drafts.__setitem__(name, draft))
 
     async def discard(self, name: str) -> None:
-        """Forget the draft of that name.
+        """Delete the draft of that name.
 
         Raises:
             DraftsError: The file cannot be written.

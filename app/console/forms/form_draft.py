@@ -1,4 +1,4 @@
-"""The draft of one form: what was typed last, whether it was sent, and what became of that."""
+"""The draft of one form: its last text, whether it was sent, and the outcome."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ from storage.records.activity import ActivityFilter
 
 Fate = Literal["not_sent", "open", "done"]
 MOST_SENT: Final = 200
-"""Actions looked at to find those that sent a draft's text."""
+"""Actions searched for a draft's text."""
 
 
 async def fate_of(ledger: Ledger, draft: Draft, requests: Sequence[WriteRequest]) -> tuple[Fate, Action | None]:
-    """What became of a draft whose sending began, and the action that says so; `requests` are what its text asks for.
+    """Return the outcome of a draft whose sending began, and its action; `requests` are those of its text.
 
     Raises:
         StorageError: The ledger cannot be read.
@@ -28,7 +28,7 @@ async def fate_of(ledger: Ledger, draft: Draft, requests: Sequence[WriteRequest]
     bodies = {as_json(request) for request in requests}
     since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
     sent = [a for a in (await ledger.journal(since, limit=MOST_SENT)).newest if a.body_json in bodies]
-    # An older attempt with the same text may have been settled since; it says nothing of this one.
+    # An older attempt with the same text may have been settled since; it is not this one.
     sent = [action for action in sent if action.created_at >= draft.sent_at]
     if (still_open := next((action for action in sent if action.is_open), None)) is not None:
         return "open", still_open
@@ -37,14 +37,14 @@ async def fate_of(ledger: Ledger, draft: Draft, requests: Sequence[WriteRequest]
 
 
 class FormDraft:
-    """One form's draft: the last thing typed is what the file ends up with."""
+    """The draft of one form; the file ends up with the last text."""
 
     def __init__(
         self, drafts: Drafts, name: str, fresh: Values, clock: Callable[[], datetime], failed: Callable[[str], object]
     ) -> None:
-        """Prepare, without any I/O; what equals `fresh` is not worth a draft.
+        """Prepare, without any I/O; values equal to `fresh` need no draft.
 
-        `failed` is told, once until one is kept, why drafts cannot be kept.
+        `failed` is called with the reason when drafts cannot be stored, once until one is.
         """
         self._drafts = drafts
         self._name = name
@@ -57,16 +57,16 @@ class FormDraft:
         self._told: str | None = None
 
     def belong_to(self, name: str, fresh: Values) -> None:
-        """Take another name and beginning, before anything was read or kept."""
+        """Take another name and other initial values, before anything was read or stored."""
         self._name, self.fresh = name, fresh
 
     @property
     def current(self) -> Draft | None:
-        """What would come back if the program ended now; None: nothing worth keeping."""
+        """The draft that a crash now would leave; None: none."""
         return self._wanted
 
     async def restore(self) -> Draft | None:
-        """The draft an earlier form left."""
+        """Return the draft that an earlier form left."""
         try:
             self._wanted = self._stored = await self._drafts.load(self._name)
         except DraftsError as error:
@@ -74,31 +74,31 @@ class FormDraft:
         return self._wanted
 
     def typed(self, values: Values) -> None:
-        """Take what the form holds now; `flush` puts it on disk."""
+        """Take the form's values; `flush` stores them."""
         if values == self.fresh:
             self._wanted = None
         elif self._wanted is None or self._wanted.values != values:
             self._wanted = Draft(values, self._clock())
 
     async def sending(self) -> None:
-        """Put on disk that this very text is about to be sent: a crash from here on leaves its outcome unknown."""
+        """Store that this text is about to be sent: a crash from here on leaves its outcome unknown."""
         if self._wanted is not None:
             self._wanted = replace(self._wanted, sent_at=self._clock())
         await self.flush()
 
     async def not_sent(self) -> None:
-        """It had no effect: an ordinary draft again."""
+        """Make it an ordinary draft again: sending had no effect."""
         if self._wanted is not None:
             self._wanted = replace(self._wanted, sent_at=None)
         await self.flush()
 
     async def done(self) -> None:
-        """It took effect: there is no draft any more."""
+        """Delete the draft: sending took effect."""
         self._wanted = None
         await self.flush()
 
     async def flush(self) -> None:
-        """Make the file say what was typed last."""
+        """Store the last values."""
         async with self._one_at_a_time:
             wanted = self._wanted
             if wanted == self._stored:

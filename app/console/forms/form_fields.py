@@ -1,4 +1,4 @@
-"""The fields of one form: what was typed, what is wrong with it, and where to type next."""
+"""The fields of one form: their values, their problems, and the field to focus."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,11 +16,11 @@ class FormFields:
     """The fields by their keys, in order."""
 
     def __init__(self, rows: Sequence[Widget], problems: Callable[[], tuple[Problem, ...]]) -> None:
-        """Take the fields among the rows; `problems` says what is wrong with what they hold."""
+        """Take the fields among the rows; `problems` returns what is wrong with their values."""
         self._fields = {row.key: row for row in rows if isinstance(row, FormField)}
         self._problems = problems
         self.instructions = next((row for row in rows if isinstance(row, ParagraphField)), None)
-        """None: this form takes no instructions."""
+        """None: the form takes no instructions."""
         self.last_typed = ""
 
     def __getitem__(self, key: str) -> FormField:
@@ -33,13 +33,13 @@ class FormFields:
         return {key: field.value for key, field in self._fields.items()}
 
     def fill(self, values: Values) -> None:
-        """Replace what was typed; fields without a value are emptied."""
+        """Replace all values; fields without one are emptied."""
         for key, field in self._fields.items():
             field.fill(values.get(key, ""))
         self.last_typed = ""
 
     def insist(self) -> tuple[Problem, ...]:
-        """Complain, also where nothing was typed yet, and go to the first field with a problem."""
+        """Show all problems, also of untouched fields, and focus the first field that has one."""
         for field in self._fields.values():
             field.insist()
         if found := self.complain():
@@ -47,7 +47,7 @@ class FormFields:
         return found
 
     def complain(self) -> tuple[Problem, ...]:
-        """Show what is wrong below the fields that were touched; everything that is wrong."""
+        """Show the problems of touched fields below them; return all problems."""
         found = self._problems()
         by_field = {problem.field: problem.message for problem in reversed(found)}
         for key, field in self._fields.items():
@@ -56,7 +56,7 @@ class FormFields:
         return found
 
     def in_need(self) -> FormField:
-        """The one last typed in; at first the one that most needs typing, or the instructions, where none does."""
+        """The field that was typed in last; at first the one most in need of a value, or else the instructions."""
         if self.last_typed in self._fields:
             return self._fields[self.last_typed]
         wrong = {problem.field for problem in self._problems()}
@@ -64,11 +64,11 @@ class FormFields:
         return next((field for field in fields if field.key in wrong), self.instructions or fields[0])
 
     async def offer_repositories(self, cache: Cache) -> None:
-        """Offer the repositories that have runs, where the form asks for one."""
+        """Suggest the repositories that have runs, if the form asks for one."""
         if isinstance(field := self._fields.get("repository"), ChoiceField):
             await offer_repositories(cache, field)
 
     async def offer_branches(self, cache: Cache) -> None:
-        """Offer the branches that were seen in the repository that is named, where the form asks for one."""
+        """Suggest the branches seen in the named repository, if the form asks for one."""
         if isinstance(field := self._fields.get("branch_name"), ChoiceField):
             await offer_branches(cache, field, self.values.get("repository", "").strip())

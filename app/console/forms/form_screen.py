@@ -1,4 +1,4 @@
-"""The typing half of every form: fields that say what is wrong, a draft that survives, a preview that hides nothing."""
+"""The typing half of every form: fields with their problems, a draft that survives, and a complete preview."""
 
 import json
 import os
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 Built = WriteRequest | tuple[Problem, ...]
-"""A request as typed, or everything that keeps it from being one."""
+"""A request as typed, or the problems that prevent it."""
 DRAFTS_FILE: Final = "drafts.json"
 _DRAFT_AFTER_S: Final = 0.5
-"""A draft is kept this long after the last key."""
+"""A draft is stored this long after the last key."""
 _PREVIEW_CHARACTERS: Final = 100_000
 
 _VERBS: Final = (
@@ -58,15 +58,15 @@ _VERBS: Final = (
 
 
 def forget_closed_theme_watchers(app: App[Any]) -> None:
-    """Release the paragraphs of closed forms: Textual keeps each as a watcher of the theme until the theme changes."""
+    """Release the texts of closed forms: Textual keeps each as a watcher of the theme until the theme changes."""
     watchers = getattr(app, "__watchers", {}).get("theme", [])
     watchers[:] = [watcher for watcher in watchers if not watcher[0]._closing]  # noqa: SLF001 — as Textual does it
 
 
 class FormScreen(ModalScreen[Action | None]):
-    """A form up to the moment of sending."""
+    """A form up to sending."""
 
-    # Not the default style sheet: the console's own says how screens look, and these lie over one.
+    # Not the default style sheet: the console's own styles screens, and forms lie over one.
     CSS = """
     FormScreen { align: center middle; background: $background 60%; }
     FormScreen.-long.-tall FormDialog { height: 30; }
@@ -75,7 +75,7 @@ class FormScreen(ModalScreen[Action | None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall")]  # noqa: RUF012 — Textual declares it for instances
     SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Before the focused input: all of these mean the form, wherever one types.
+        # Before the focused input: these keys belong to the form, wherever the focus is.
         Binding("ctrl+s,ctrl+enter", "forward", "Preview, then send", priority=True),
         Binding("escape", "back", "Back", priority=True),
         Binding("ctrl+n", "swap_draft", "Start fresh, or bring the draft back", priority=True),
@@ -86,9 +86,9 @@ class FormScreen(ModalScreen[Action | None]):
     VERBS: ClassVar[tuple[FormButton, ...]] = _VERBS
 
     def __init__(self, engine: Engine, *, draft: str, fresh_wins: bool = False) -> None:
-        """Prepare; the draft is called after what the form was opened from.
+        """Prepare; the draft is named after what the form was opened from.
 
-        With `fresh_wins` the form begins as it was asked for, and the draft waits behind a key.
+        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key.
         """
         super().__init__()
         self.engine = engine
@@ -103,42 +103,42 @@ class FormScreen(ModalScreen[Action | None]):
         self._draft_timer: Timer | None = None
         self.phase: Phase = "editing"
         self.beginning: Values | None = None
-        """What the fields begin with where no draft does; None: as they were made."""
+        """The initial values if there is no draft; None: as composed."""
         self.request: WriteRequest | None = None
         """The request that was previewed."""
 
     @abstractmethod
     def make_rows(self) -> Sequence[Widget]:
-        """Facts and fields, in order."""
+        """Return facts and fields, in order."""
 
     @abstractmethod
     def build(self, values: Values) -> Built:
-        """The request that these values ask for, or why there is none yet."""
+        """Return the request of these values, or their problems."""
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
-        """All that would be sent for these values; none, while something is wrong with them."""
+        """Return all requests of these values; none while there are problems."""
         built = self.build(values)
         return () if isinstance(built, tuple) else (built,)
 
     @abstractmethod
     def consequence(self, request: WriteRequest) -> str:
-        """What sending does, in a sentence."""
+        """Describe the effect of sending in a sentence."""
 
     def placeholders(self) -> dict[str, str]:
-        """What is known for a template's placeholders."""
+        """The values of a template's placeholders."""
         values = self.values
         return {"repository": values.get("repository", ""), "branch": values.get("branch_name", "")}
 
     def compose(self) -> ComposeResult:
-        """One dialog."""
-        # From the first frame on: what is typed before the draft was read belongs into the same field as afterwards.
+        """Compose one dialog."""
+        # Focused from the first frame: text typed before the draft is read belongs into the same field.
         first = self.fields.in_need().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
         yield FormDialog(self.TITLE_TEXT, self._rows, self.VERBS)
 
     @property
     def dialog(self) -> FormDialog:
-        """The frame."""
+        """Compose the frame."""
         return self.query_one(FormDialog)
 
     @property
@@ -149,7 +149,7 @@ class FormScreen(ModalScreen[Action | None]):
     _dispatch_message = guarded_dispatch
 
     async def on_mount(self) -> None:
-        """Restore an earlier draft, and focus the first empty field."""
+        """Restore a draft and focus the first empty field."""
         self._unsubscribe = self.engine.subscribe(self._engine_changed)
         if (values := await self.switch.restore() or self.beginning) is not None:
             self.fields.fill(values)
@@ -167,7 +167,7 @@ class FormScreen(ModalScreen[Action | None]):
             self.actions_changed()
 
     def actions_changed(self) -> None:
-        """The ledger changed: an outcome that was unknown may be known."""
+        """React to a change of the ledger: an unknown outcome may be known now."""
         self._judging.ask()
 
     async def _judge(self) -> None:
@@ -179,7 +179,7 @@ class FormScreen(ModalScreen[Action | None]):
             self.dialog.note(text, tone)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Each key means something in its own phases only; while sending none does."""
+        """Each key works in its own phases only; none while sending."""
         del parameters
         editing = self.phase == "editing"
         instructed = editing and self.fields.instructions is not None
@@ -202,20 +202,20 @@ class FormScreen(ModalScreen[Action | None]):
             self._show_preview(built)
 
     def action_back(self) -> None:
-        """One step back; from the fields that is the end."""
+        """Go back one step; from the fields, close."""
         if self.phase == "editing":
             self.dismiss(None)
         else:
             self.enter("editing")
 
     def action_swap_draft(self) -> None:
-        """Exchange the draft for an empty form, and back."""
+        """Swap the draft for the initial values, and back."""
         if (other := self.switch.swap(self.values)) is not None:
             self.fields.fill(other)
             self.enter("editing")
 
     def action_edit(self) -> None:
-        """Hand the instructions to the person's editor, and the terminal with them."""
+        """Open the instructions in the user's editor, which takes the terminal."""
         if (field := self.fields.instructions) is None:
             return
         try:
@@ -231,7 +231,7 @@ class FormScreen(ModalScreen[Action | None]):
         field.take_focus()
 
     def action_template(self) -> None:
-        """Insert one of the configured texts at the cursor, with what is known in place of its placeholders."""
+        """Insert a configured text at the cursor, with its placeholders filled in."""
 
         def insert(template: str | None) -> None:
             if template is None or self.fields.instructions is None:
@@ -245,19 +245,19 @@ class FormScreen(ModalScreen[Action | None]):
         self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
 
     def enter(self, phase: Phase) -> None:
-        """Go to another phase."""
+        """Enter another phase."""
         self.phase = phase
         self.dialog.enter(phase, self.verbs_without_meaning())
         if phase == "editing":
             self.fields.in_need().take_focus()
             self._judging.ask()
         elif phase == "preview":
-            # Never the dangerous one: the preview takes the focus, not its button.
+            # Focus the preview, never the dangerous button.
             self.query_one(RequestPreview).focus()
         self.refresh_bindings()
 
     def verbs_without_meaning(self) -> frozenset[str]:
-        """Buttons that would do nothing just now."""
+        """Buttons that have no effect now."""
         without = {
             "swap": self.switch.other is None or self.switch.is_fresh,
             "draft": self.switch.other is None or not self.switch.is_fresh,
@@ -287,7 +287,7 @@ class FormScreen(ModalScreen[Action | None]):
         self.fields.complain()
 
     def _warn(self, text: str) -> None:
-        # Not on the form: it may be closing, and with it goes what was typed.
+        # A worker of the app: the form may be closing, and the draft must not go with it.
         self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
 
     @work(group="offer")
@@ -300,7 +300,7 @@ class FormScreen(ModalScreen[Action | None]):
         await self.fields.offer_branches(self.engine.cache)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Everything that keeps what was typed from being sent."""
+        """The problems of the values."""
         built = self.build(self.values)
         return built if isinstance(built, tuple) else problems(built)
 

@@ -1,4 +1,4 @@
-"""Instructions typed elsewhere than in a form: in the person's own editor, or in the configuration's templates."""
+"""Instructions from outside the form: the user's editor, or the configuration's templates."""
 
 import os
 import re
@@ -22,16 +22,16 @@ from app.text import safe_text
 
 
 class EditorError(Exception):
-    """The editor could not be used; the text is as it was. The message names the cure."""
+    """The editor could not be used and the text is unchanged. The message names the cure."""
 
 
 NAMES: Final = ("repository", "branch", "previous_instructions")
-"""What a placeholder may stand for."""
+"""The known placeholders."""
 PLACEHOLDERS: Final = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
 
 
 def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The template with what is known in place of its placeholders, and those that stay because nothing is known.
+    """Fill in a template's placeholders; return the text and the placeholders without a value.
 
     Other braces are text.
     """
@@ -40,7 +40,7 @@ def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, 
 
 
 def editor_command(env: Mapping[str, str]) -> list[str]:
-    """What $VISUAL or $EDITOR says, or vi.
+    """Return the command in $VISUAL or $EDITOR, or vi.
 
     Raises:
         EditorError: The variable cannot be read as a command.
@@ -54,10 +54,10 @@ def editor_command(env: Mapping[str, str]) -> list[str]:
 
 
 def edit(text: str, env: Mapping[str, str]) -> str:
-    """The text after the person edited it; blocks, and needs the terminal to itself.
+    """Return the text as edited; blocks, and needs the terminal to itself.
 
     Raises:
-        EditorError: The editor did not start, failed, or left something that is no text.
+        EditorError: The editor did not start, failed, or saved something other than text.
     """
     argv = editor_command(env)
     with tempfile.TemporaryDirectory(prefix="runwarden-") as folder:
@@ -65,7 +65,7 @@ def edit(text: str, env: Mapping[str, str]) -> str:
         file.write_text(text, "utf-8")
         file.chmod(0o600)
         try:
-            # The environment passed on is the person's own; our token was taken out of it at start.
+            # The environment is the user's own; our token was removed from it at start.
             code = subprocess.run([*argv, os.fspath(file)], check=False).returncode
         except OSError as error:
             raise EditorError(f"{argv[0]} did not start: {error.strerror}. Set $EDITOR to an editor.") from error
@@ -78,9 +78,9 @@ def edit(text: str, env: Mapping[str, str]) -> str:
 
 
 class TemplatePicker(Sheet[str | None]):
-    """Ends with the template's instructions, or None."""
+    """Closes with the template's instructions, or None."""
 
-    # Not the default style sheet: the console's own says how screens look, and these lie over one.
+    # Not the default style sheet: the console's own styles screens, and forms lie over one.
     CSS = """
     TemplatePicker {
         align: center middle;
@@ -109,7 +109,7 @@ class TemplatePicker(Sheet[str | None]):
         self._templates = templates
 
     def compose(self) -> ComposeResult:
-        """A name each, with the beginning of its text."""
+        """Compose the names, each with the beginning of its text."""
         picker = Options(*(Option(_entry(template)) for template in self._templates))
         picker.border_title = Content("Templates")
         yield picker

@@ -14,7 +14,7 @@ from widgets.forms.field import LineField
 
 
 class OnboardForm(ActionForm):
-    """POST /external/gitlab/projects (spec 4.6 names it; the shape is this program's decision)."""
+    """POST /external/gitlab/projects (spec 4.6 names it; its shape is our decision)."""
 
     TITLE_TEXT = "Onboard a GitLab project"
     DEFAULT_CSS = "OnboardForm FormDialog { height: 20; }"
@@ -24,14 +24,14 @@ class OnboardForm(ActionForm):
         super().__init__(engine, draft="gitlab.onboard")
 
     def make_rows(self) -> Sequence[Widget]:
-        """The project, by its path, its id or both."""
+        """The project: its path, its id or both."""
         return (
             LineField("project_path", "project", "Its path with all groups.", placeholder="group/project"),
             LineField("project_id", "project id", "A number; it wins where both are given.", placeholder="optional"),
         )
 
     def build(self, values: Values) -> Built:
-        """The request as typed, or all that is wrong with it."""
+        """The request as typed, or its problems."""
         text = values["project_id"].strip()
         path = values["project_path"].strip() or None
         if text and not (text.isascii() and text.isdigit()):
@@ -40,6 +40,6 @@ class OnboardForm(ActionForm):
         return OnboardProject(path, int(text) if text else None)
 
     def consequence(self, request: WriteRequest) -> str:
-        """What sending does."""
+        """The effect of sending."""
         del request
         return "Connects the project and sets up its webhook. Doing it twice does no harm."

@@ -26,7 +26,7 @@ _NOTICE = (
     "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
 AGAIN: Final = "again"
-"""The field for a knowing yes."""
+"""The field for the repeated address."""
 _EMAIL_HINT = "Gets the invitation, which is good for 30 days."
 
 
@@ -42,7 +42,7 @@ class OrganizationForm(ActionForm):
         self._attempts: tuple[Action, ...] = ()
 
     def make_rows(self) -> Sequence[Widget]:
-        """Who is invited, and under which offer."""
+        """The address and the offer code."""
         return (
             FormNotice(safe_text(_NOTICE)),
             LineField("email", "email", _EMAIL_HINT, placeholder="admin@customer.example"),
@@ -57,16 +57,16 @@ class OrganizationForm(ActionForm):
 
     @property
     def values(self) -> Values:
-        """What is asked for; the knowing yes is part of no draft."""
+        """The values; the repeated address is part of no draft."""
         return {key: value for key, value in super().values.items() if key != AGAIN}
 
     async def on_mount(self) -> None:
-        """The earlier attempts are looked up, so that an address says what it already has."""
+        """Read earlier attempts, so that the form can report what the address already has."""
         self.fields[AGAIN].display = False
         self._look_back()
 
     def actions_changed(self) -> None:
-        """An attempt was settled: what its address already has may have changed."""
+        """Update what the address already has."""
         super().actions_changed()
         self._look_back()
 
@@ -75,17 +75,17 @@ class OrganizationForm(ActionForm):
         return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None)
 
     async def submit(self, request: WriteRequest) -> Action:
-        """Send it; where the address has an organization, only since a person said so knowingly."""
+        """Send the request; for an address that has an organization, only after it was typed again."""
         return await self.engine.actions.submit(request, again=self._has_one)
 
     def enter(self, phase: Phase) -> None:
-        """Go to another phase; what the ledger says of the address may have changed before the fields are back."""
+        """Enter another phase; before the fields return, the ledger is read again."""
         super().enter(phase)
         if phase == "editing":
             self._look_back()
 
     def problems(self) -> tuple[Problem, ...]:
-        """Also where an organization was created for the address, and it was not typed a second time."""
+        """The problems; an address that has an organization must be typed again."""
         found, email = super().problems(), self.values["email"].strip()
         if self._has_one and self.fields[AGAIN].value.strip().casefold() != email.casefold():
             return (*found, Problem(AGAIN, f"Type {email} again to make one more."))
@@ -97,7 +97,7 @@ class OrganizationForm(ActionForm):
         return any(attempt.state == "confirmed" for attempt in self._attempts_for(request))
 
     def consequence(self, request: WriteRequest) -> str:
-        """What sending does, earlier successes included."""
+        """The effect of sending, with earlier successes."""
         if not isinstance(request, CreateOrganization):
             return ""
         made = sum(1 for attempt in self._attempts_for(request) if attempt.state == "confirmed")
@@ -113,7 +113,7 @@ class OrganizationForm(ActionForm):
         self._say_history()
 
     def on_form_field_changed(self, event: FormField.Changed) -> None:
-        """The line under the address follows it."""
+        """Update the line under the address."""
         if event.field == "email":
             self._say_history()
 

@@ -1,4 +1,4 @@
-"""What became of an action, in words: what happened, what is still true, and what to do next."""
+"""An action's outcome in words: what happened, what still holds, and what to do next."""
 
 from datetime import datetime
 from typing import Final
@@ -54,11 +54,11 @@ _FORBIDDEN: Final[dict[bool, str]] = {
     "CreateOrganizations, and it must be active.",
     False: "The token needs Administrator scope.",
 }
-"""By whether an organization was to be created (spec 5)."""
+"""By whether the write creates an organization (spec 5)."""
 
 
 def confirmed(action: Action) -> Outcome:
-    """The action took effect."""
+    """Describe an action that took effect."""
     facts = [(_RESULT_NAMES[action.kind], safe_text(action.result_id or "-")), ("action", safe_text(action.action_id))]
     if action.kind == "organization.create" and action.settled_at is not None:
         until = stamp(action.settled_at + INVITATION_LIFETIME)
@@ -67,7 +67,7 @@ def confirmed(action: Action) -> Outcome:
 
 
 def unknown(action: Action, command_line: str) -> Outcome:
-    """The action may have taken effect, and its outcome is unknown."""
+    """Describe an action that may have taken effect."""
     facts = [("action", safe_text(action.action_id))]
     if action.error is not None:
         facts.insert(0, ("reason", safe_text(reason(action.error))))
@@ -85,7 +85,7 @@ def unknown(action: Action, command_line: str) -> Outcome:
 
 
 def blocked(existing: Action, now: datetime, command_line: str) -> Outcome:
-    """An earlier action stands in the way."""
+    """Describe the earlier action that blocks this one."""
     facts = [
         ("for", safe_text(existing.subject)),
         ("earlier", safe_text(f"{action_badge(existing.state).word}, {ago(existing.created_at, now)}")),
@@ -110,7 +110,7 @@ def blocked(existing: Action, now: datetime, command_line: str) -> Outcome:
 
 
 def broken(message: str, command_line: str) -> Outcome:
-    """The ledger could not be kept."""
+    """Describe a failure of the ledger."""
     meaning = (
         f"Look at the ledger before you send this again: {command_line} actions list. What stands there as sending or "
         "unknown may have taken effect; what does not stand there was not sent."
@@ -119,7 +119,7 @@ def broken(message: str, command_line: str) -> Outcome:
 
 
 def not_done(action: Action) -> str:
-    """Why a rejected or unsent action had no effect, and what to change."""
+    """Describe why a rejected or unsent action had no effect, and what to change."""
     error = action.error or ActionError("unknown", "No reason is known.")
     if action.state == "not_sent":
         return f"Not sent: {error.message} Nothing left this machine; send it again when you like."

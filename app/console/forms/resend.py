@@ -1,4 +1,4 @@
-"""A form that begins with a request as it was sent, to be put right and sent as a new action."""
+"""A form that begins with an earlier request, to correct it and send it as a new action."""
 
 import json
 from contextlib import suppress
@@ -32,7 +32,7 @@ __all__ = ["UnfaithfulError", "form_for"]
 
 
 async def form_for(engine: Engine, action: Action) -> ActionForm:
-    """The right form, filled in with what the action sent; edits are a draft of that action.
+    """Return the right form with the action's request filled in; edits are a draft of that action.
 
     Raises:
         UnfaithfulError: No form shows the request exactly as it was sent.
@@ -73,7 +73,7 @@ async def _form(engine: Engine, request: WriteRequest) -> ActionForm:
 
 
 def _values(request: WriteRequest) -> Values:
-    """What each of the form's fields holds."""
+    """The values of the form's fields."""
     values: dict[str, str | None]
     match request:
         case StartRun():
@@ -105,12 +105,12 @@ def _values(request: WriteRequest) -> Values:
 
 
 def _pairs(values: dict[str, Json]) -> str:
-    """Keys and values as they would have been typed."""
+    """Keys and values as a user would type them."""
     return packed(tuple((key, _typed(value)) for key, value in values.items()))
 
 
 def _typed(value: Json) -> str:
-    # Text that would be read or shown as something else gets quotes.
+    # Text that would be read or shown as another value is quoted.
     is_plain = isinstance(value, str) and read_value(value) == value == faithful(value)
     return str(value) if is_plain else json.dumps(value)
 

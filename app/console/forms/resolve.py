@@ -1,4 +1,4 @@
-"""A person's word on an unknown outcome: it took effect, it did not, or it is knowingly sent again."""
+"""The form that resolves an unknown outcome: it took effect, it did not, or it is sent again."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, Literal
@@ -47,7 +47,7 @@ _THINGS: Final[dict[ActionKind, str]] = {
 }
 _SHORTEST_ID: Final = 12
 _LINES: Final = 3
-"""Of candidates, or of how to find out."""
+"""Lines of candidates, or of the way to find out."""
 _ID_HINTS: Final[dict[ActionKind, str]] = {
     "run.start": "The run's id.",
     "run.continue": "The run's id.",
@@ -59,9 +59,9 @@ _ID_HINTS: Final[dict[ActionKind, str]] = {
 
 
 class ResolveForm(ModalScreen[Action | None]):
-    """Ends with the action as resolved, or with the one that was sent in its place; None: nothing was decided."""
+    """Closes with the resolved action, or with the one sent in its place; None: nothing was decided."""
 
-    # Not the default style sheet: the console's own says how screens look, and these lie over one.
+    # Not the default style sheet: the console's own styles screens, and forms lie over one.
     CSS = """
     ResolveForm {
         align: center middle;
@@ -89,17 +89,17 @@ class ResolveForm(ModalScreen[Action | None]):
         self._action = action
         self._is_applying = False
         self._settled: Action | None = None
-        """The action, once it was settled elsewhere: there is nothing left to decide."""
+        """The action, once it was settled elsewhere; nothing is left to decide."""
         self._unsubscribe: Callable[[], None] = lambda: None
         self._doubted: str | None = None
-        """The id about which the form asks again."""
+        """The id that the form asks about again."""
         self._best = ""
-        """The likeliest candidate's id, or the one that a person clicked."""
+        """The id of the likeliest candidate, or of the one that was clicked."""
         self._is_picked = False
         self._ids: tuple[str, ...] = ()
         """Of all candidates."""
         self._candidates: tuple[Candidate, ...] = ()
-        """Those on show, line by line."""
+        """The candidates on show, line by line."""
         self._found = FormFact("candidates" if action.kind in FINDABLE else "find out", SafeText())
         self._found.id = "found"
         self._found.set_class(action.kind in FINDABLE, "-listed")
@@ -107,7 +107,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence = ChoiceField("evidence", "", "")
 
     def compose(self) -> ComposeResult:
-        """What is to be decided, the three words, and what each of them asks for."""
+        """Compose the action, the three choices and their fields."""
         action, now = self._action, self._engine.clock()
         error = reason(action.error) if action.error else "-"
         rows = (
@@ -124,7 +124,7 @@ class ResolveForm(ModalScreen[Action | None]):
     _dispatch_message = guarded_dispatch
 
     def on_mount(self) -> None:
-        """Nothing is chosen before a person does."""
+        """Start without a choice."""
         self._unsubscribe = self._engine.subscribe(self._engine_changed)
         self._doubt(None)
         self._evidence.display = False
@@ -135,11 +135,11 @@ class ResolveForm(ModalScreen[Action | None]):
             self._found.show([safe_text(WHERE_TO_LOOK[self._action.kind])])
 
     def on_unmount(self) -> None:
-        """Hear nothing more."""
+        """Stop listening."""
         self._unsubscribe()
 
     def on_resize(self) -> None:
-        """Draw the candidates for the new width, once it is known."""
+        """Draw the candidates for the new width."""
         after_refresh(self, self._draw_candidates)
 
     def _engine_changed(self, event: Event) -> None:
@@ -162,22 +162,22 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @property
     def _pledge(self) -> str:
-        """What has to be typed before it is sent again."""
+        """The text to type before it is sent again."""
         return self._action.subject or "send again"
 
     def action_cancel(self) -> None:
-        """Leave everything as it is, unless something is on its way."""
+        """Close without a change, unless a write is on its way."""
         if not self._is_applying:
             self.dismiss(self._settled)
 
     def action_force(self) -> None:
-        """Record the id about which the form asked again."""
+        """Record the id that the form asked about again."""
         if self._doubted is not None and self._word == "created" and self._evidence.value.strip() == self._doubted:
             self._is_applying = True
             self._apply("created", self._doubted, is_checked=True)
 
     def action_apply(self) -> None:
-        """Carry the decision out, once it is complete."""
+        """Carry out the decision, once it is complete."""
         word, evidence = self._word, self._evidence.value.strip()
         if self._is_applying or self._settled is not None:
             return
@@ -252,7 +252,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._doubt(None)
 
     def _doubt(self, result_id: str | None) -> None:
-        """Offer to record an id that does not look right; None: there is none, and no refusal on show."""
+        """Offer to record an id that looks wrong; None: there is none, and no refusal on show."""
         self._doubted = result_id
         dialog = self.query_one(FormDialog)
         without = {"force"} if result_id is None else set()
@@ -282,7 +282,7 @@ class ResolveForm(ModalScreen[Action | None]):
         dialog.note(_found_in_words(found))
 
     def _offer(self, found: Proposal) -> None:
-        """Show the candidates, and prefill the likeliest unless a person has typed."""
+        """Show the candidates and fill in the likeliest, unless an id was typed."""
         ids = tuple(candidate.run.run_id for candidate in found.candidates)
         before = self._best
         if not self._is_picked:
@@ -313,7 +313,7 @@ def _about(action: Action) -> str:
 
 
 def candidate_line(candidate: Candidate, width: int) -> SafeText:
-    """A candidate in so many cells: its id and its branch are cut, why it is one is not."""
+    """Format a candidate for a width; its id and branch are cut, its reasons are not."""
     run_id, branch = safe_text(candidate.run.run_id, limit=100), safe_text(candidate.run.branch_name, limit=200)
     why = safe_text(f"{candidate.evidence}  {candidate.run.status}")
     room = max(0, width - cell_len(why) - 4)

@@ -1,4 +1,4 @@
-"""The two forms about runs: a new one, and the next turn of one."""
+"""The forms for a new run and for a run's next turn."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -33,12 +33,12 @@ from widgets.forms.field import ParagraphField
 from widgets.forms.pairs import PairsField, unpacked
 
 _ANY: Final = Repository.of("github", {})
-"""Stands for a repository that cannot be read yet, so that the other fields can be judged."""
+"""Stands for a repository that cannot be read yet, so that the other fields can be checked."""
 
 
 def continuation(run: Run, instructions: str) -> ContinueRun:
     """The request for the run's next turn."""
-    # Named where it can be: without a name a service may make another branch (spec 4.3).
+    # With the branch if it is known: without one a service may create another branch (spec 4.3).
     branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
     return ContinueRun(run.run_id, instructions, run.repository, branch)
 
@@ -51,9 +51,9 @@ class NewRunForm(ActionForm):
     def __init__(
         self, engine: Engine, repository: str = "", branch: str = "", instructions: str = "", *, like: str = ""
     ) -> None:
-        """Prepare; a repository or branch that cannot be shown faithfully is left out.
+        """Prepare; a repository or branch that cannot be shown exactly is left out.
 
-        `like` is the id of the run that it should be like; that run's draft then waits behind a key.
+        `like` is the id of a run to imitate; that run's draft then waits behind a key.
         """
         self._begin = {"repository": faithful(repository), "branch": faithful(branch), "instructions": instructions}
         self._previous = instructions
@@ -61,7 +61,7 @@ class NewRunForm(ActionForm):
         super().__init__(engine, draft=draft, fresh_wins=bool(like))
 
     def make_rows(self) -> Sequence[Widget]:
-        """Where, on which branch, what, and anything else the service is told."""
+        """The repository, the branch, the instructions and the metadata."""
         begin = self._begin
         return (
             repository_field("owner/repo, or gitlab:group/project", begin["repository"]),
@@ -77,7 +77,7 @@ class NewRunForm(ActionForm):
         )
 
     def build(self, values: Values) -> Built:
-        """The request as typed, or all that is wrong with it."""
+        """The request as typed, or its problems."""
         repository = read_repository(values["repository"])
         metadata = read_pairs("metadata", unpacked(values["metadata"]))
         unread = [part for part in (repository, metadata) if isinstance(part, Problem)]
@@ -90,11 +90,11 @@ class NewRunForm(ActionForm):
         return (*unread, *problems(request)) if unread else request
 
     def placeholders(self) -> dict[str, str]:
-        """What is known for a template's placeholders."""
+        """The values of a template's placeholders."""
         return super().placeholders() | {"previous_instructions": self._previous}
 
     def consequence(self, request: WriteRequest) -> str:
-        """What sending does."""
+        """The effect of sending."""
         if not isinstance(request, StartRun):
             return ""
         branch = f"branch {request.branch_name}" if request.branch_name else "a branch the service makes"
@@ -115,9 +115,9 @@ class ContinueRunForm(ActionForm):
         sent: ContinueRun | None = None,
         said: str = "",
     ) -> None:
-        """Prepare for this run; with `sent`, all but the instructions is sent as it was then.
+        """Prepare for this run; `sent` is an earlier request whose values are kept, all but the instructions.
 
-        With `said`, those are the instructions, and the form begins with the preview.
+        With `said` as instructions the form begins with the preview.
         """
         self._run, self._has_ended = run, run.status in final_statuses
         self._sent = sent
@@ -127,7 +127,7 @@ class ContinueRunForm(ActionForm):
         self.beginning = {"instructions": said} if said else None
 
     def make_rows(self) -> Sequence[Widget]:
-        """Which run, what was said to it, and what it should do next."""
+        """The run, its conversation, and the next instructions."""
         run, badge = self._run, run_badge(self._run.status, is_final=self._has_ended)
         where = safe_text(f"{run.repository.label}  {run.branch_name}")
         return (
@@ -145,13 +145,13 @@ class ContinueRunForm(ActionForm):
         )
 
     async def on_mount(self) -> None:
-        """The conversation so far is looked up, once there is room to show it."""
+        """Read the conversation, once there is room to show it."""
         after_refresh(self, self._read_conversation)
         if self.beginning is not None:
             after_refresh(self, self.action_forward)
 
     def actions_changed(self) -> None:
-        """A turn was sent or settled."""
+        """Show a turn that was sent or settled."""
         super().actions_changed()
         self._read_conversation()
 
@@ -162,7 +162,7 @@ class ContinueRunForm(ActionForm):
         self._conversation.show(tuple(map(turn_of, turns)), self.engine.clock())
 
     def placeholders(self) -> dict[str, str]:
-        """What is known for a template's placeholders."""
+        """The values of a template's placeholders."""
         run = self._run
         known = {"repository": run.repository.label, "branch": run.branch_name}
         return known | {"previous_instructions": self._previous}
@@ -174,6 +174,6 @@ class ContinueRunForm(ActionForm):
         return continuation(self._run, values["instructions"])
 
     def consequence(self, request: WriteRequest) -> str:
-        """What sending does."""
+        """The effect of sending."""
         del request
         return f"Continues {self._run.run_id} with its context."

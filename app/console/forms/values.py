@@ -1,4 +1,4 @@
-"""Fields that several forms share, and what their values become in the request."""
+"""Fields that several forms share, and how their values are read."""
 
 import json
 import math
@@ -32,20 +32,20 @@ def repository_field(hint: str, value: str) -> ChoiceField:
 
 
 def branch_field(value: str) -> ChoiceField:
-    """The field that names a branch; those that were seen in the repository are offered."""
+    """The field for a branch; branches seen in the repository are suggested."""
     hint = "Empty: the service makes one."
     return ChoiceField("branch_name", "branch", hint, value=value, placeholder="chosen by the service")
 
 
 async def offer_repositories(cache: Cache, field: ChoiceField) -> None:
-    """Offer the repositories that have runs."""
-    # Suggestions are a comfort: the screen behind says that the cache is broken.
+    """Suggest the repositories that have runs."""
+    # Suggestions are a comfort: the screen behind reports a broken cache.
     with suppress(StorageError):
         field.offer(await cache.repositories())
 
 
 async def offer_branches(cache: Cache, field: ChoiceField, repository: str) -> None:
-    """Offer the branches that were seen in a repository; none, while it is not named."""
+    """Suggest the branches seen in a repository; none while it is not named."""
     # An agent's repository is named without its platform.
     labels = (repository, f"gitlab:{repository}")
     with suppress(StorageError):
@@ -53,22 +53,22 @@ async def offer_branches(cache: Cache, field: ChoiceField, repository: str) -> N
 
 
 def read_value(text: str) -> Json:
-    """A value as typed: JSON where it is JSON, the plain text where it is not."""
+    """Read a value: JSON if it is valid JSON, else the plain text."""
     try:
         value: Json = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return text.strip()
-    # 1e999 is a JSON number that no float holds.
+    # 1e999 is a valid JSON number that no float can hold.
     return text.strip() if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def reading(text: str) -> SafeText:
-    """How `read_value` takes a value, in a word."""
+    """Name the type that `read_value` reads."""
     return safe_text(_WORDS[type(read_value(text))])
 
 
 def read_pairs(field: str, pairs: Pairs) -> dict[str, Json] | Problem:
-    """Keys and values as the request's object; what is wrong with them where they make none."""
+    """Read keys and values as the request's object, or return the problem."""
     keys = [key for key, _ in pairs]
     if "" in keys:
         return Problem(field, f"Give {dict(pairs)['']!r} a key, or delete it.")
@@ -79,7 +79,7 @@ def read_pairs(field: str, pairs: Pairs) -> dict[str, Json] | Problem:
 
 
 def read_repository(text: str) -> Repository | Problem:
-    """The repository as typed; what is wrong with it where it is none."""
+    """Read the repository, or return the problem."""
     if not text.strip():
         return Problem("repository", "Name it: owner/repo, or gitlab:group/project.")
     try:
@@ -89,7 +89,7 @@ def read_repository(text: str) -> Repository | Problem:
 
 
 def faithful(text: str) -> str:
-    """The text, where an input shows exactly it; empty where it holds what cannot be shown."""
+    """Return the text if an input shows exactly it, else an empty one."""
     return text if printable(text) == text and "\n" not in text and "\t" not in text else ""
 
 

@@ -1,4 +1,4 @@
-"""What the Health tab reads: hosts and our link, now and over time, what is under way on them, and what failed."""
+"""The Health tab's data: hosts and our link, now and over time, active runs, and failed runs of incidents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,14 +14,14 @@ from storage.records.activity import ActivityFilter, PollSpan
 from widgets.health import MOST, MOST_POLLS
 
 LINK_POLLS: Final = 2_000
-"""Stretches of polls that the link's past is made of, the newest."""
+"""The newest stretches of polls that make up the link's past."""
 SETTLED: Final = timedelta(hours=1)
-"""So long after an incident its failed runs are not counted again."""
+"""This long after an incident its failed runs are not counted again."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthView:
-    """All of it, as it was when it was read."""
+    """All data, as read at one time."""
 
     hosts: tuple[PlatformHealth, ...] = ()
     links: tuple[LinkState, ...] = ()
@@ -29,24 +29,24 @@ class HealthView:
     """By platform."""
     link_past: Past = NOTHING_SEEN
     under_way: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By platform and status."""
+    """Active runs by platform and status."""
     incidents: tuple[Incident, ...] = ()
-    """The most urgent first."""
+    """Most urgent first."""
     failed: Failed = field(default_factory=dict)
     polls: tuple[PollSpan, ...] = ()
     """Newest first."""
     statuses: tuple[str, ...] = ()
-    """Those that any run was ever seen with."""
+    """All statuses ever seen."""
 
 
 async def read_health(cache: Cache, reader: Reader, now: datetime, ahead: timedelta, before: HealthView) -> HealthView:
-    """Read it; the runs' clock is `ahead` of ours. What `before` has of incidents long over is not counted again.
+    """Read the data; the runs' clock is `ahead` of ours. Figures in `before` of incidents long over are kept.
 
     Raises:
         StorageError: The cache cannot be read.
     """
     since = now - LONGEST_WINDOW
-    # What is no longer connected comes last.
+    # Disconnected hosts come last.
     hosts = tuple(sorted(await cache.health(), key=lambda host: not host.connected))
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
     incidents = recent_incidents(pasts, since)

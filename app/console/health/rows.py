@@ -1,4 +1,4 @@
-"""What the rows of the Health tab say: of the code hosts, now and over time; of our link, and of the token."""
+"""The rows of the Health tab: code hosts now and over time, our link and the token."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.health import Figure, HostFacts, IncidentFacts
 
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
-"""Errors that are the token's, not the link's."""
+"""Errors of the token, not of the link."""
 PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
 WAIT: Final = "Polls go on by themselves; r asks now."
 _LINK_ADVICE: Final = {
@@ -39,7 +39,7 @@ OUR_LINK: Final = "our link"
 def link_row(
     links: tuple[LinkState, ...], past: "Past", patience: PollTiming, now: datetime, wait: Wait | None = None
 ) -> HostFacts:
-    """Whether the service answers at all, and when it is asked next; one that refuses the token does answer."""
+    """The row of our link and its next poll; a service that refuses the token does answer."""
     runs = link_of(links, "runs")
     place = " · ".join(f"{link.subject} {_poll(link, now)}" for link in links)
     row = HostFacts(
@@ -61,7 +61,7 @@ def link_row(
 
 
 def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
-    """Whether the service accepts the token, and lets it do what this console asks."""
+    """The row of the token: whether the service accepts it, with the scopes that this console needs."""
     runs = link_of(links, "runs")
     accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="It may list runs.")
     if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSALS):
@@ -83,7 +83,7 @@ def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
 def summary(
     hosts: Sequence[PlatformHealth], links: tuple[LinkState, ...], healthy_words: frozenset[str], now: datetime
 ) -> SafeText:
-    """How many hosts are well, and when that was asked."""
+    """How many hosts are well, and when they were asked."""
     here = [host for host in hosts if host.connected]
     if not here:
         return safe_text("Code hosts, and what is between this console and the service")
@@ -95,7 +95,7 @@ def summary(
 
 
 def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
-    """What stands in the place of code hosts."""
+    """The text in place of code hosts."""
     health, row = link_of(links, "health"), HostFacts("", "code hosts", Badge("◌", "asking…", "wait"))
     if health is None or (health.last_ok_at is None and not health.is_failing):
         return row
@@ -118,14 +118,14 @@ SLICES: Final = 288
 """More than most screens have columns; several share a cell."""
 SLICE: Final = timedelta(days=1) / SLICES
 CLEARLY_MORE: Final = 1.25
-"""So many times what was seen of a window must have been seen of a longer one for that to be shown too."""
+"""A longer window is shown only if this many times more of it was seen than of the shorter one."""
 NAMED_FROM: Final = 0.5
-"""The part of a window that must have been seen before its uptime is called that of the window."""
+"""The share of a window that must have been seen before its uptime is called that of the window."""
 FLAPS: Final = 4
-"""So many changes within `FLAPPING` are called flapping."""
+"""This many changes within `FLAPPING` are called flapping."""
 FLAPPING: Final = timedelta(minutes=15)
 LONGEST_GAP: Final = timedelta(minutes=10)
-"""Samples further apart say nothing of the time between them, unless they are meant to be that far apart."""
+"""Samples further apart do not cover the time between them, unless they are meant to be that far apart."""
 
 _HOST_ADVICE: Final = {
     "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
@@ -136,7 +136,7 @@ _ELSE: Final = "The service has trouble with this host: look at the host's own s
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """One platform's past, as it was when it was read."""
+    """The past of one platform, as read at one time."""
 
     history: tuple[Level | None, ...]
     uptimes: tuple[Uptime, ...]
@@ -156,16 +156,16 @@ class Reader:
 
     healthy_words: frozenset[str]
     hold: timedelta
-    """A recovery that is shorter ends no incident."""
+    """A shorter recovery ends no incident."""
     longest_gap: timedelta
 
     def pasts(self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime) -> dict[str, Past]:
-        """Each platform's past, by its name; those without any sample have an empty one."""
+        """Return each platform's past by name; without samples it is empty."""
         own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
         return {host.platform: self._past(host, own.get(host.platform, ()), now) for host in hosts}
 
     def link_past(self, polls: Sequence[PollSpan], now: datetime) -> Past:
-        """Our own link's, from the polls of runs, newest first."""
+        """Our link's past, from the polls of runs, newest first."""
         return self._uptime(_link_spans(polls, self.longest_gap), now, frozenset({_ANSWERED}))
 
     def _uptime(self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str]) -> Past:
@@ -185,7 +185,7 @@ _ANSWERED: Final = "ok"
 
 
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
-    """Oldest first; each holds until the next one, unless that is too far away."""
+    """Spans, oldest first; each lasts until the next one, unless that is too far away."""
     found = [HealthSpan("", _link_word(poll.error_kind), poll.first_at, poll.last_at) for poll in reversed(polls)]
     near = [
         replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
@@ -209,9 +209,9 @@ def host_row(
     *,
     is_stale: bool,
 ) -> HostFacts:
-    """A code host's row; stale after a health poll that failed, when it shows what was true before.
+    """Return a code host's row; it is stale after a failed health poll.
 
-    `under_way` has the number of its active runs by status.
+    `under_way` counts its active runs by status.
     """
     badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
     where = " · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)
@@ -233,22 +233,22 @@ def host_row(
 
 
 Failed = Mapping[tuple[str, datetime], tuple[int, datetime | None]]
-"""By an incident's platform and start: how many runs failed in it, and when the oldest of them was created."""
+"""Failed runs of an incident, by its platform and start: their number, and the oldest one's creation."""
 
 
 def recent_incidents(pasts: dict[str, Past], since: datetime) -> tuple[Incident, ...]:
-    """All platforms' incidents that ended after `since` or go on, newest first; the first one is the most urgent."""
+    """Incidents of all platforms that last or ended after `since`, newest first; the first one is the most urgent."""
     found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
     return tuple(sorted(found, key=lambda one: (goes_on(one), one.start), reverse=True))
 
 
 def goes_on(incident: Incident) -> bool:
-    """Whether it is not over."""
+    """Whether the incident still lasts."""
     return not incident.is_over and incident.recovered_at is None
 
 
 def incident_facts(incident: Incident, failed: Failed, healthy_words: frozenset[str]) -> IncidentFacts:
-    """An incident's line: what it was, and how many runs failed in it."""
+    """Describe an incident in a line, with the number of runs that failed in it."""
     return IncidentFacts(
         incident_key(incident),
         health_badge(incident.word, healthy_words),
@@ -267,7 +267,7 @@ def incident_key(incident: Incident) -> str:
 
 
 def no_incidents(pasts: dict[str, Past]) -> str:
-    """What stands in their place, with how much that says."""
+    """The text in place of incidents, with how much was seen."""
     seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
     if not seen_s:
         return "Nothing was seen of the hosts yet."
@@ -286,13 +286,13 @@ def _remarks(incident: Incident) -> Iterator[str]:
 
 
 def figures(uptimes: Sequence[Uptime]) -> tuple[Figure, ...]:
-    """The uptimes of `WINDOWS`, where they were seen: a longer window of which hardly more is known is left out."""
+    """The uptimes of `WINDOWS` that were seen; a window that was hardly seen more than a shorter one is left out."""
     found: list[Figure] = []
     seen_s = 0.0
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
         if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
             seen_s = up.known_s
-            # Rounded down: 100% means that nothing at all was seen to be wrong.
+            # Rounded down: 100% means that no failure at all was seen.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
             found.append(Figure(name if up.known_share >= NAMED_FROM else "", share, span(up.known_s)))
     return tuple(found)

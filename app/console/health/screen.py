@@ -1,4 +1,4 @@
-"""The Health tab: the code hosts now and over time, our link to the service, and the token, each by itself."""
+"""The Health tab: the code hosts now and over time, our link to the service, and the token."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 DAY: Final = timedelta(days=1)
 HOUR: Final = timedelta(hours=1)
-"""How far back the runs of a host are shown, of one that is unwell at least."""
+"""How far back the runs of an unhealthy host are shown at least."""
 
 
 class HealthScreen(BaseScreen):
-    """A row for each code host and for what is ours, then the incidents and the polls."""
+    """A row for each code host, for our link and for the token, then the incidents and the polls."""
 
     TAB = "health"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,23 +67,23 @@ class HealthScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """One list."""
+        """Compose one list."""
         yield NoticePage(id="health-nothing")
         yield self._list
 
     def on_mount(self) -> None:
-        """Read what is known."""
+        """Read the data."""
         self.query_one(NoticePage).show(UNREADABLE)
         self._list.focus()
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again what changed; each poll of runs ends with the news of our link. Behind another screen, later."""
+        """Read again after an event; each poll of runs ends with one of our link. Behind another screen, later."""
         if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere) and self.is_current:
             self._reader.ask()
 
     def on_screen_resume(self) -> None:
-        """Read what changed while another screen was on show."""
+        """Read what changed while another screen was shown."""
         self._reader.ask()
 
     def tick(self, now: datetime) -> None:
@@ -104,17 +104,17 @@ class HealthScreen(BaseScreen):
         self._list.seek(place)
 
     def show_trouble(self) -> None:
-        """The banner; and while our own files keep every answer away, no row waits for one."""
+        """Update the banner; while our own files fail, no row waits for an answer."""
         super().show_trouble()
         was_answered = any(link.last_ok_at is not None for link in (self._view or HealthView()).links)
         self.set_class(self.session.storage_trouble is not None and not was_answered, "-unreadable")
 
     def action_refresh(self) -> None:
-        """Ask the service now."""
+        """Poll the service now."""
         self.session.poll_soon()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what leads to runs has some to retry, and only what broke is gone to."""
+        """Offer a retry only on rows that lead to runs, and the next incident only if there is one."""
         view = self._view or HealthView()
         if action == "incident":
             return bool(view.incidents)
@@ -130,7 +130,7 @@ class HealthScreen(BaseScreen):
         self._list.seek(keys[(here + 1) % len(keys)])
 
     def action_retry(self) -> None:
-        """Send the instructions of the failed runs of this row once more, after a confirmation."""
+        """Send the instructions of this row's failed runs again, after a confirmation."""
         lead = self._lead(self.place)
         if lead is not None:
             runs = replace(parse(lead.place or "", self.session.run_now()).filter, statuses=("failed",))
@@ -152,7 +152,7 @@ class HealthScreen(BaseScreen):
             self.post_message(lead)
 
     def _lead(self, key: str) -> GoToTab | None:
-        """To the runs of a host since it is as it is, or of a day; or of an incident, what failed in it among them."""
+        """Link to the runs of a host since its last change, or of a day; or to the failed runs of an incident."""
         view, ahead = self._view or HealthView(), self._ahead
         for host in view.hosts:
             if key == f"host:{host.platform}":
@@ -181,7 +181,7 @@ class HealthScreen(BaseScreen):
             self._list.show(partial(self._blocks, self._view, now))
 
     def _blocks(self, view: HealthView, now: datetime, width: int) -> list[Block]:
-        # Before there are runs, nothing leads to any.
+        # Without runs there is nothing to link to.
         return [block if view.statuses else replace(block, leads=False) for block in self._drawn(view, now, width)]
 
     def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[Block]:
@@ -214,13 +214,13 @@ class HealthScreen(BaseScreen):
 
     @property
     def _ahead(self) -> timedelta:
-        """How far the runs' clock is ahead of ours, by which hosts are seen."""
+        """How far the clock of the runs, which also dates the hosts, is ahead of ours."""
         return self.session.run_now() - self.session.clock()
 
     @property
     def _past_reader(self) -> Reader:
         session = self.session
         hold = timedelta(seconds=session.settings.notify.hold_s)
-        # Samples that are meant to be far apart still speak for the time between them.
+        # Samples meant to be far apart still cover the time between them.
         gap = max(LONGEST_GAP, timedelta(seconds=3 * session.profile.poll.health_s))
         return Reader(session.healthy_words, hold, gap)

@@ -1,4 +1,4 @@
-"""The Inbox tab: what waits for a person, until it is dealt with. Looking at it changes nothing."""
+"""The Inbox tab: what needs the user's attention. Looking at it changes nothing."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -47,11 +47,11 @@ TABS_OF: Final = {
     "paused": "automations",
     "limited": "automations",
 }
-"""Where what is no run is looked at."""
+"""The tabs of subjects that are not runs."""
 
 
 class InboxScreen(BaseScreen):
-    """What happened, by severity, age and cause."""
+    """The items by severity, age and cause."""
 
     TAB = INBOX
     CSS = """
@@ -91,21 +91,21 @@ class InboxScreen(BaseScreen):
         self._table = InboxTable(session.clock())
         self._marked: set[str] = set()
         self._gone: InboxItem | None = None
-        """What was under the cursor until something else took it away: the line there was not chosen by a person."""
+        """The item under the cursor that was removed by something else: the user did not choose the line there now."""
         self._here = ""
-        """What was under the cursor after the list was shown last."""
+        """The item under the cursor when the list was shown last."""
         self._put_away: frozenset[str] = frozenset()
-        """What goes because a person said so: the cursor may go on from it."""
+        """Items that the user puts away: the cursor may move on from them."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """A summary, the list, and the facts of one item."""
+        """Compose a summary, the list, and the facts of one item."""
         yield Static(id="inbox-summary", markup=False)
         with Container(id="inbox", classes="-empty"):
             yield self._table
             yield InboxPane()
 
     def on_mount(self) -> None:
-        """Show what is known."""
+        """Show the items."""
         self.session.inbox_changed.subscribe(self, lambda _: self._show())
         self._table.focus()
         self._show()
@@ -126,44 +126,44 @@ class InboxScreen(BaseScreen):
         return "" if self._item is None else self._item.key
 
     def return_to(self, place: str) -> None:
-        """Put the cursor on it, if it is still there."""
+        """Put the cursor on that item, if it is still there."""
         self.go_to(place)
 
     def trouble(self) -> Notice | None:
-        """That nothing can be put away, if so."""
+        """A notice if nothing can be put away."""
         if why := self.session.inbox.trouble:
             return Notice("✗", "Nothing can be put away", (why,), "bad")
         return super().trouble()
 
     def show_trouble(self) -> None:
-        """The banner, and why there are no rows, which may be the same trouble."""
+        """Update the banner and the reason for an empty list, which may be the same trouble."""
         super().show_trouble()
         self._table.say(self._nothing)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that have nothing to act on are not offered."""
+        """Offer no key without effect."""
         if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
             return self._table.item is not None
         if action == "undo":
             return self.session.inbox.can_undo
         return super().check_action(action, parameters)
 
-    # What its keys do
+    # Its keys
 
     async def action_done(self) -> None:
-        """Deal with the marked items, or the one under the cursor."""
+        """Mark the chosen items as done."""
         if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
             await inbox.done(items)
             self._say_put_away("Done", items)
 
     async def action_mute(self) -> None:
-        """Take them out for good."""
+        """Mute the chosen items for good."""
         if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
             await inbox.mute(items)
             self._say_put_away("Muted", items)
 
     def action_snooze(self) -> None:
-        """Ask until when, and put them off."""
+        """Ask until when, and snooze the chosen items."""
         if items := self._chosen():
             choices = [(Content(said), until) for said, until in snoozes(self.session.clock())]
 
@@ -175,7 +175,7 @@ class InboxScreen(BaseScreen):
             self.app.push_screen(ChoiceSheet("Put off", choices), put_off)
 
     async def action_undo(self) -> None:
-        """Take back what was done last, here or in another console."""
+        """Undo the last change, of this or another console."""
         if (inbox := self.session.inbox.inbox) is None:
             self.session.notify(self.session.not_open)
             return
@@ -184,14 +184,14 @@ class InboxScreen(BaseScreen):
         self.session.notify("Taken back." if keys else "There is nothing to take back.")
 
     def action_mark(self) -> None:
-        """Mark or unmark the item under the cursor, and go on to the next."""
+        """Mark or unmark the item under the cursor, and move to the next."""
         if (item := self._item) is not None:
             self._marked ^= {item.key}
             self._show()
             self._table.action_move(1)
 
     def action_mark_all(self) -> None:
-        """Mark every item of the list; all are marked: unmark them."""
+        """Mark all items; if all are marked, unmark them."""
         keys = {item.key for item in self._items}
         self._marked = set() if keys <= self._marked else keys
         self._show()
@@ -206,10 +206,10 @@ class InboxScreen(BaseScreen):
         self.query_one("#inbox").toggle_class("-no-detail")
 
     def action_refresh(self) -> None:
-        """Ask the service now."""
+        """Poll the service now."""
         self.session.poll_soon()
 
-    # What it hears from its widgets
+    # Its widgets' messages
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
@@ -238,7 +238,7 @@ class InboxScreen(BaseScreen):
             self.post_message(lead)
 
     async def _listed(self, item: InboxItem, runs: Sequence[InboxEntry]) -> list[tuple[Content, Message]]:
-        """The way to all of them in the list of runs; nothing, where no query finds them."""
+        """A link to all of its runs in the list; None: no query finds them."""
         if item.kind == "stuck":
             return [(Content("all that are stuck, in the list"), GoToTab("runs", "is:stuck"))]
         engine = self.session.engine
@@ -252,7 +252,7 @@ class InboxScreen(BaseScreen):
         lead = runs_lead(RunFilter(statuses=("failed",), repositories=labels), min(created))
         return [(Content("all that failed there since the first of them, in the list"), lead)]
 
-    # How it does that
+    # Internals
 
     @property
     def _items(self) -> tuple[InboxItem, ...]:
@@ -272,7 +272,7 @@ class InboxScreen(BaseScreen):
         return NOTHING if self.session.vitals.known else NOT_ASKED
 
     def _chosen(self) -> tuple[InboxItem, ...]:
-        """What a key is about: what is marked, or under the cursor; nothing that only came to be there."""
+        """The marked items, or the one under the cursor, unless it only moved there."""
         if self.session.inbox.trouble:
             self.session.notify("Nothing can be put away: see below.", severity="warning")
             return ()

@@ -1,4 +1,4 @@
-"""The sheets over the inbox: until when to put something off, and which of several runs to open."""
+"""The sheets of the inbox: until when to snooze, and which of several runs to open."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
@@ -20,7 +20,7 @@ _MONDAY: Final = 7
 
 
 class ChoiceSheet(PickerScreen[T], Generic[T]):
-    """Closes with what was chosen of a few."""
+    """Closes with one of a few choices."""
 
     HINT = "enter or a digit chooses"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -33,7 +33,7 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
         self._choices = choices
 
     def compose_choice(self) -> ComposeResult:
-        """The choices."""
+        """Compose the choices."""
         yield Options(*(Option(Content.assemble(f"{at}  ", said)) for at, (said, _) in enumerate(self._choices, 1)))
 
     @on(OptionList.OptionSelected)
@@ -47,7 +47,7 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
 
 
 def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
-    """Until when things can be put off: an hour, tomorrow morning and Monday morning, as the local clock says."""
+    """The ends of a snooze: an hour, tomorrow morning and Monday morning, by the local clock."""
     today = now.astimezone().date()
     hour, tomorrow = now + timedelta(hours=1), _morning(today + timedelta(days=1))
     monday = _morning(today + timedelta(days=_MONDAY - today.weekday()))
@@ -59,5 +59,5 @@ def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
 
 
 def _morning(day: date) -> datetime:
-    # A naive time is local: in the night when clocks are changed, too, it is eight by the wall.
+    # A naive time is local: it is eight by the wall clock also after the clocks changed.
     return datetime.combine(day, MORNING).astimezone()

@@ -1,4 +1,4 @@
-"""The figures on show, written to a file for other programs: the very numbers of charts and tables."""
+"""The exported figures: the same numbers as in charts and tables."""
 
 import csv
 import json
@@ -20,10 +20,10 @@ Fact = tuple[str, str, str, str, str, float | int | None]
 
 
 def write(view: InsightsView, path: Path) -> None:
-    """Write the figures as the file's name says; whole, or not at all.
+    """Write the figures in the format of the file's name, completely or not at all.
 
     Raises:
-        OSError: It could not be written.
+        OSError: The file could not be written.
     """
     text = as_json(view) if path.suffix.lower() == ".json" else as_csv(view)
     with replacing(path) as file:
@@ -31,7 +31,7 @@ def write(view: InsightsView, path: Path) -> None:
 
 
 def as_csv(view: InsightsView) -> str:
-    """One fact a line."""
+    """Format as CSV, one fact a line."""
     buffer = StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -41,7 +41,7 @@ def as_csv(view: InsightsView) -> str:
 
 
 def as_json(view: InsightsView) -> str:
-    """One document; `complete_since` is null where nothing is known to be complete."""
+    """Format as one JSON document; `complete_since` is null if nothing is known to be complete."""
     document = {
         "from": _time(view.since),
         "to": _time(view.at),

@@ -1,4 +1,4 @@
-"""What the Insights tab says beside its charts, and in their place while there are no figures."""
+"""The Insights tab's texts beside its charts, or in their place."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ NO_RUN_YET: Final = Notice(
 
 
 def legend(view: InsightsView) -> Content:
-    """What the bars are made of, with the numbers of the whole time."""
+    """Explain the bars, with the numbers of the whole time."""
     counts = [(FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished)]
     if view.ended_otherwise:
         counts.insert(2, (OTHERWISE, view.ended_otherwise))
@@ -38,7 +38,7 @@ def legend(view: InsightsView) -> Content:
 
 
 def busiest(view: InsightsView) -> Content:
-    """How many runs are under way now, and when most were, as far as that time was fetched."""
+    """How many runs are under way now, and the most at once, as far as that time was fetched."""
     fetched = [each for each in view.concurrency if view.is_fetched(each)]
     unknown = f"{UNKNOWN.glyph * 2} {NOT_FETCHED}"
     if not fetched:
@@ -50,7 +50,7 @@ def busiest(view: InsightsView) -> Content:
 
 
 def nothing(span: InsightSpan, view: InsightsView) -> Notice:
-    """Why there are no figures, once the service has answered."""
+    """The reason for missing figures, once the service has answered."""
     if view.coverage.whole and view.coverage.first_run_at is None:
         return NO_RUN_YET
     wider = next((each for each in SPANS if _hours(each) > _hours(span)), None)

@@ -1,4 +1,4 @@
-"""The Insights tab: what became of runs, how long they took and how many ran at once, as charts and as numbers."""
+"""The Insights tab: outcomes, durations and concurrency of runs, as charts and as numbers."""
 
 import asyncio
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 AT_MOST_EVERY: Final = timedelta(seconds=5)
-"""However often runs change, figures of many runs are not made more often."""
+"""Figures of many runs are not computed more often, however often runs change."""
 FIRST: Final = SPANS[1]
 
 
@@ -87,16 +87,16 @@ class InsightsScreen(BaseScreen):
         self._span = FIRST
         self._view: InsightsView | None = None
         self._said: Notice | None = None
-        """What stands in place of figures; None: figures do."""
+        """The notice in place of figures, or None."""
         self._is_stale = False
-        """Runs changed since the figures were made."""
+        """Whether runs changed since the figures were read."""
         self._chart = OutcomesChart(id="insight-outcomes-chart")
         self._rows = LeadList(id="insight-repositories-list")
         self._tables = LeadList(id="insight-tables")
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """The stretch of time; three charts, or three tables, or why there are none."""
+        """Compose the stretch of time and three charts, three tables or a notice."""
         with Horizontal(id="insight-bar"):
             yield ChipBar(id="insight-spans")
             yield Static(id="insight-extent", markup=False)
@@ -121,25 +121,25 @@ class InsightsScreen(BaseScreen):
         self._reader.ask()
 
     def show_trouble(self) -> None:
-        """The banner, and why there are no figures, which may be the same trouble."""
+        """Update the banner and the notice in place of figures, which may be the same trouble."""
         super().show_trouble()
         if self._view is not None and not self._view.runs:
             self._say(self._nothing(self._view))
             self._say_extent(self._view)
 
     def trouble(self) -> Notice | None:
-        """What the banner says, unless it stands in place of figures already."""
+        """The banner's notice, unless it stands in place of figures already."""
         is_said = self._view is not None and not self._view.runs and not self._was_answered
         return None if is_said else super().trouble()
 
     def on_screen_resume(self) -> None:
-        """Bring up to date what changed while another screen was on show."""
+        """Read what changed while another screen was shown."""
         if self._view is not None:
             self._is_stale = True
             self.tick(self._engine.clock())
 
     def engine_changed(self, event: Event) -> None:
-        """Note that figures may differ; they are made again while they are on show, not for every run."""
+        """Note that figures may have changed; they are read by the tick, not for every run."""
         if isinstance(event, RunsChanged | CacheChangedElsewhere):
             self._is_stale = True
         if isinstance(event, RunsChanged | CacheChangedElsewhere | LinkChanged) and not (
@@ -148,7 +148,7 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Make the figures again, if they may differ and are old enough; time alone moves them too."""
+        """Read the figures if they may have changed and are old enough; time alone changes them too."""
         view = self._view
         if view is None:
             return
@@ -157,14 +157,14 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that have nothing to act on are shown as such."""
+        """Show keys without effect as such."""
         if action in {"export", "tables"}:
             return self._view is not None and bool(self._view.runs)
         if action in {"bar", "rows"}:
             return self._view is not None and bool(self._view.runs) and not self._shows_tables
         return super().check_action(action, parameters)
 
-    # What its keys do
+    # Its keys
 
     def action_when(self) -> None:
         """Show the next stretch of time."""
@@ -179,13 +179,13 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def action_tables(self) -> None:
-        """Show tables in place of the charts, or the charts again."""
+        """Switch between charts and tables."""
         self.query_one("#insights").toggle_class("-tables")
         self._list.focus()
         self.refresh_bindings()
 
     def action_bar(self, step: int) -> None:
-        """Move the cursor in the outcomes; where it was among the repositories, it comes over first."""
+        """Move the cursor in the outcomes, or move it there from the repositories."""
         if self._chart.has_focus:
             self._chart.move(step)
         self._chart.focus()
@@ -195,7 +195,7 @@ class InsightsScreen(BaseScreen):
         self._rows.focus()
 
     def action_export(self) -> None:
-        """Ask where to, then write what is on show."""
+        """Ask for a file and write the figures."""
         from app.console.export_sheet import ExportScreen
         from app.console.insights.export import FORMATS, write
 
@@ -216,7 +216,7 @@ class InsightsScreen(BaseScreen):
             self.session.notify(said)
 
     def action_refresh(self) -> None:
-        """Ask the service now."""
+        """Poll the service now."""
         self._engine.polling.poll_soon("runs")
         self._reader.ask()
 
@@ -249,7 +249,7 @@ class InsightsScreen(BaseScreen):
     def _open_outcome(self, each: Outcomes) -> None:
         self.post_message(runs_lead(RunFilter(), each.start, None if each.end > self.session.run_now() else each.end))
 
-    # How it does that
+    # Internals
 
     @on(ChipBar.Clicked)
     def _span_clicked(self, message: ChipBar.Clicked) -> None:

@@ -1,4 +1,4 @@
-"""The stretches of time that the Insights tab can show, cut at full hours and at midnight, and their figures."""
+"""The stretches of time of the Insights tab, cut at full hours and at midnight, and their figures."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
@@ -17,12 +17,12 @@ class InsightSpan:
     title: str
     step: Step
     count: int
-    """So many hours or days, the one that goes on now among them."""
+    """Hours or days, the current one included."""
     fine: timedelta
-    """What the number of runs at once is averaged over."""
+    """The steps over which concurrency is averaged."""
 
     def edges(self, now: datetime) -> tuple[datetime, ...]:
-        """Where each hour or day begins, and where the last one ends; local time, daylight saving included."""
+        """The beginning of each hour or day and the end of the last one, in local time, daylight saving included."""
         if self.step == "hour":
             last = now.astimezone().replace(minute=0, second=0, microsecond=0).astimezone(UTC)
             return tuple(last + timedelta(hours=index) for index in range(1 - self.count, 2))
@@ -45,7 +45,7 @@ SPANS: Final = (
 
 
 async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:
-    """The figures of a stretch up to now.
+    """Read the figures of a stretch up to now.
 
     Raises:
         StorageError: The cache cannot be read.
