@@ -1,4 +1,4 @@
-"""Where the palette leads: views, repositories, branches, runs, organizations, profiles, and the keys of other tabs."""
+"""The palette's destinations: views, repositories, branches, runs, organizations, profiles, and keys of other tabs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOVES: Final = frozenset(
     {"move", "page", "first", "last", "sideways", "up", "down", "top", "bottom", "scroll_up", "scroll_down"}
 )
-"""Actions that only move the cursor: they are not looked for by name."""
+"""Actions that only move the cursor are not listed."""
 NEAREST: Final = 8
 """Runs that a search shows; the list of runs shows them all."""
 MOST_NAMES: Final = 500
@@ -50,7 +50,7 @@ async def destinations(screen: BaseScreen) -> tuple[Command, ...]:
 
 
 async def matching_runs(screen: BaseScreen, text: str) -> tuple[Command, ...]:
-    """The newest runs whose id, repository or branch holds the text."""
+    """The newest runs with the text in their id, repository or branch."""
     engine = screen.session.engine
     if engine is None:
         return ()
@@ -101,7 +101,7 @@ def _posting(screen: BaseScreen, name: str, about: str, message: Message) -> Com
 
 
 def _other_tabs(screen: BaseScreen) -> Iterator[Command]:
-    """What can be done in the other tabs: the tab is shown, and then it is done. Imports them all."""
+    """The actions of the other tabs; each shows its tab first. Imports all screens."""
     from app.console.keys.keymap import bindings_of, written
     from app.console.screens import screen_types
 

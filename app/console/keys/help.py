@@ -1,4 +1,4 @@
-"""Every key that does something now, made from the bindings themselves."""
+"""The help: every key that works now, read from the bindings."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -22,7 +22,7 @@ KEY_CELLS = 13
 DOES_CELLS = 20
 LEAST_MORE_CELLS = 14
 COLUMN_CELLS = 60
-"""From twice as many there are two columns."""
+"""Twice as many make room for two columns."""
 GAP_CELLS = 3
 PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
 
@@ -47,7 +47,7 @@ class KeyHelpScreen(Sheet[None]):
         self._actions = sorted(key_actions(screen), key=lambda each: order.index(each.place))
 
     def compose(self) -> ComposeResult:
-        """The sheet."""
+        """Compose the sheet."""
         with Vertical() as sheet:
             sheet.border_title = "Keys"
             sheet.border_subtitle = "/ filters · esc closes"
@@ -57,15 +57,15 @@ class KeyHelpScreen(Sheet[None]):
                 yield Static(markup=False, id="help-second")
 
     def on_mount(self) -> None:
-        """Scroll at once; the filter is asked for."""
+        """Focus the keys, so that they scroll; the filter has its own key."""
         self.query_one(VerticalScroll).focus()
 
     def on_resize(self) -> None:
-        """Break the lines again, once it is known how long they may be."""
+        """Wrap the lines for the new width."""
         after_refresh(self, self._fit)
 
     def action_filter(self) -> None:
-        """Type into the filter."""
+        """Focus the filter."""
         self.query_one(Input).focus()
 
     def action_leave(self) -> None:
@@ -85,7 +85,7 @@ class KeyHelpScreen(Sheet[None]):
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Scroll by as much as is in sight."""
+        """Scroll by pages."""
         self.action_scroll(pages * self.query_one(VerticalScroll).size.height)
 
     @on(Input.Changed)
@@ -104,7 +104,7 @@ class KeyHelpScreen(Sheet[None]):
 
 
 Lines = tuple[Place, list[Content]]
-"""What one action's keys do, broken, and its place."""
+"""The wrapped lines of one action's keys, and where it belongs."""
 
 
 def _is_meant(key_action: KeyAction, words: Sequence[str]) -> bool:
@@ -113,7 +113,7 @@ def _is_meant(key_action: KeyAction, words: Sequence[str]) -> bool:
 
 
 def _halves(lines: list[Lines]) -> tuple[list[Lines], list[Lines]]:
-    """Two columns of about the same height; what one action does stays together."""
+    """Split into two columns of about the same height; an action's lines stay together."""
     half, height = sum(len(each) for _, each in lines) / 2, 0
     for index, (_, each) in enumerate(lines):
         if height >= half:

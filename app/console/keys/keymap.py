@@ -1,4 +1,4 @@
-"""The key map: which keys do what, what the user may call it, and what is wrong with the user's own choice."""
+"""The key map: actions with their keys, and mistakes in the user's own `[keys]`."""
 
 import importlib
 import pkgutil
@@ -18,25 +18,25 @@ _ROOTS: Final = ("app.console", "widgets")
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
 _EVERYWHERE: Final = "RunwardenApp"
 _CHARACTERS: Final = {_character_to_key(character): character for character in string.punctuation}
-"""What people type, by Textual's names."""
+"""Characters by Textual's names."""
 _NAMED: Final = frozenset({*(key.value for key in Keys), *ASCII_KEY_NAMES.values(), *KEY_ALIASES, *_CHARACTERS})
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFact:
-    """One thing that keys do."""
+    """An action and its keys."""
 
     id: str
-    """What `[keys]` calls it."""
+    """Its name in `[keys]`."""
     keys: tuple[str, ...]
-    """The console's own."""
+    """The default keys."""
     does: str
     where: tuple[str, ...]
-    """The screens and parts of screens that know it, by the names of their classes."""
+    """The classes of the screens and widgets that have it."""
 
 
 def catalog() -> tuple[KeyFact, ...]:
-    """Everything that can have another key, by id. Imports every screen: not for the way to the first picture."""
+    """All actions whose keys can be changed, by id. Imports every screen: not for the way to the first frame."""
     found: dict[str, list[tuple[str, Binding]]] = {}
     for owner, binding in _bindings():
         if binding.id is not None:
@@ -45,7 +45,7 @@ def catalog() -> tuple[KeyFact, ...]:
 
 
 def problems(keys: Mapping[str, str], commands: Sequence[Command] = ()) -> tuple[str, ...]:
-    """What is wrong with `[keys]` and the keys of `[[commands]]`: one sentence each, with the cure."""
+    """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the cure."""
     facts = catalog()
     by_id = {fact.id: fact for fact in facts}
     wishes = [*keys.items(), *((command.name, command.key) for command in commands if command.key)]
@@ -63,15 +63,15 @@ def problems(keys: Mapping[str, str], commands: Sequence[Command] = ()) -> tuple
 
 
 def normal(key: str) -> str:
-    """A key as Textual names it: `?` is `question_mark`."""
+    """Return a key as Textual names it: `?` is `question_mark`."""
     *modifiers, last = key.split("+") if key != "+" else [key]
     name = _character_to_key(last) if len(last) == 1 else last
     return "+".join([*modifiers, name])
 
 
 def written(key: str) -> str:
-    """A key as people write it: `question_mark` is `?`."""
-    # A comma stands between keys.
+    """Return a key as people write it: `question_mark` is `?`."""
+    # A comma separates keys.
     return key if key == "comma" else _CHARACTERS.get(key, key)
 
 
@@ -85,12 +85,12 @@ def _bindings() -> Iterator[tuple[str, Binding]]:
 
 
 def bindings_of(kind: type[DOMNode]) -> Iterator[Binding]:
-    """The bindings of a class of ours, its parents' included."""
+    """The bindings of one of our classes, inherited ones included."""
     taken: set[str] = set()
     for holder in kind.__mro__:
         if holder.__module__.startswith(_ROOTS):
             own = list(Binding.make_bindings(vars(holder).get("BINDINGS", ())))
-            # A class's key takes the place of its parents'.
+            # A class's key replaces its parents'.
             yield from (binding for binding in own if binding.key not in taken)
             taken |= {binding.key for binding in own}
 
@@ -121,20 +121,20 @@ def _is_key(key: str) -> bool:
 
 
 def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]:
-    """Two things on one key in the same place: only one of them would be heard."""
+    """Two actions with the same key in the same place: only one of them would run."""
     by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
     told: set[tuple[str, str]] = set()
     # A sheet over a screen has its keys to itself.
     sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
     places = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
-    # What the user wrote comes first, so that the sentence names the user's own line.
+    # The user's own entry first, so that the sentence names it.
     for fact in sorted(facts, key=lambda fact: fact.id not in keys):
         for where in places if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
             for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):
                 other = taken.setdefault((where, key), fact.id)
                 pair = (other, fact.id)
-                # Two of ours may share a key where only one of them ever makes sense at a time.
+                # Two defaults may share a key if they are never available at the same time.
                 is_usual = key in map(normal, by_id[other].keys) and key in map(normal, fact.keys)
                 if other != fact.id and other in keys and not is_usual and pair not in told:
                     told.add(pair)
@@ -142,7 +142,7 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
 
 
 def _hidden(facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[str]:
-    """A command's key is heard everywhere, but last: what a screen does with it hides the command."""
+    """Keys of commands that a screen hides: a command hears its key everywhere, but last."""
     by_key: dict[str, str] = {}
     for fact in facts:
         for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):

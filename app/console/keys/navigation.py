@@ -1,4 +1,4 @@
-"""From tab to tab and into runs, and back to what was left, with its cursor and filters."""
+"""Navigation between tabs and runs, and back to an earlier place with its cursor and filters."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ _RETURNS: Final = frozenset(tab.name for tab in TABS)
 
 
 class Screens(Protocol):
-    """The app's screens: a stack for each tab."""
+    """The app's screens, a stack for each tab."""
 
     @property
     def current_mode(self) -> str:
@@ -24,11 +24,11 @@ class Screens(Protocol):
 
     @property
     def screen(self) -> Screen[Any]:
-        """What is on show."""
+        """The topmost screen."""
 
     @property
     def screen_stack(self) -> list[Screen[Any]]:
-        """The screens of the tab on show, from the bottom up."""
+        """The current tab's screens, from the bottom up."""
 
     def switch_mode(self, mode: str) -> Awaitable[None]:
         """Show a tab."""
@@ -37,35 +37,35 @@ class Screens(Protocol):
         """Show a screen over the others."""
 
     def pop_screen(self) -> Awaitable[Any]:
-        """Take the topmost screen away."""
+        """Remove the topmost screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What was on show when it was left."""
+    """A place that was left."""
 
     tab: str
     within: Any
-    """As the tab's screen told it: its filters and the key under the cursor."""
+    """The tab screen's own place: its filters and the key under the cursor."""
     run_ids: tuple[str, ...] = ()
-    """The runs that were opened over it, the topmost last."""
+    """The runs open over it, the topmost last."""
 
 
 class Navigation:
-    """Leads to tabs, places in them and runs, and remembers the way."""
+    """Shows tabs, places and runs, and remembers the way back."""
 
     def __init__(self, screens: Screens, session: Callable[[], Session]) -> None:
-        """Prepare; the session may be another one after each switch of profiles."""
+        """Prepare; `session` returns the current one, which changes with the profile."""
         self._screens = screens
         self._session = session
         self._left: deque[Place] = deque(maxlen=MOST_PLACES)
 
     def forget(self) -> None:
-        """Forget the way: another profile is on show."""
+        """Forget the way back, after a switch of profiles."""
         self._left.clear()
 
     async def go(self, tab: str, place: str | None = None) -> None:
-        """Show a tab, and a place in it; without a place the tab is as it was left."""
+        """Show a tab and a place in it; without a place, the tab as it was left."""
         before = self._here()
         if tab == self._screens.current_mode and place is None:
             return
@@ -78,7 +78,7 @@ class Navigation:
                 self._screens.screen.go_to(place)
 
     async def back(self) -> None:
-        """Show what was left last, as it was then."""
+        """Return to the last place."""
         if not self._left:
             self._session().notify(NOWHERE)
             return
@@ -93,7 +93,7 @@ class Navigation:
             self.open_run(run_id)
 
     def open_run(self, run_id: str | None) -> None:
-        """Show a run on the whole screen, if it is not on show."""
+        """Show a run on the full screen, unless it is shown already."""
         from app.console.run.screen import RunScreen
 
         session, screen = self._session(), self._screens.screen
@@ -102,19 +102,19 @@ class Navigation:
             self._screens.push_screen(RunScreen(session, run_id))
 
     def _here(self) -> Place | None:
-        """What is on show; None: nothing that can be returned to."""
+        """The current place; None: it cannot be returned to."""
         base, tab = self._screens.screen_stack[0], self._screens.current_mode
         if tab not in _RETURNS or not isinstance(base, BaseScreen):
             return None
         return Place(tab, _place_of(base), self._covering())
 
     def _covering(self) -> tuple[str, ...]:
-        """The runs that are open over the tab on show."""
+        """The runs open over the current tab."""
         above = self._screens.screen_stack[1:]
         return tuple(run_id for each in above if isinstance(each, BaseScreen) and (run_id := each.focused_run_id))
 
     async def _uncover(self) -> None:
-        """Close what is open over the tab on show, but for forms and sheets."""
+        """Close the runs open over the current tab; forms and sheets stay."""
         while len(self._screens.screen_stack) > 1 and isinstance(self._screens.screen, BaseScreen):
             await self._screens.pop_screen()
 

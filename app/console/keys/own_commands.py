@@ -1,4 +1,4 @@
-"""The user's own commands: a template filled in with the run in focus, and run as an argument list, without a shell."""
+"""The user's own commands: templates filled in with the run in focus, run as argument lists, without a shell."""
 
 import asyncio
 import os
@@ -26,26 +26,26 @@ from app.text import SafeText, safe_text
 from storage.records import Run
 
 DEADLINE_S: Final = 60.0
-"""A command beside the console that takes longer is ended; one that needs more time belongs into the terminal."""
+"""A command beside the console is ended after this time; longer ones belong into the terminal."""
 LONGEST_OUTPUT: Final = 65_536
-"""Bytes of its output that are looked at; the rest is read and dropped."""
+"""Bytes of output that are kept; the rest is read and dropped."""
 CUT: Final = 200
 _RUN_PLACES: Final = frozenset({"run_id", "repository", "branch", "status"})
 _PLACE: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 class CommandUnusableError(Exception):
-    """The command cannot be run on this; the message says why, and is for a person."""
+    """The command cannot be run on this; the message tells the user why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a command that ran beside the console."""
+    """The result of a command that ran beside the console."""
 
     code: int | None
     """None: it took too long and was ended."""
     last_line: SafeText
-    """Of its output, both streams; empty if it said nothing."""
+    """Of its output, both streams; empty without output."""
 
 
 def own_bindings(commands: Sequence[Command]) -> list[Binding]:
@@ -58,12 +58,12 @@ def own_bindings(commands: Sequence[Command]) -> list[Binding]:
 
 
 def needs_run(argv: Sequence[str]) -> bool:
-    """Whether the template has a place for something of a run."""
+    """Whether the template has a placeholder about a run."""
     return bool(_RUN_PLACES.intersection(_PLACE.findall("\n".join(argv))))
 
 
 def facts(profile: str, base_url: str, run: Run | None) -> dict[str, str]:
-    """What the places of a template are filled in with."""
+    """The values of a template's placeholders."""
     known = {"profile": profile, "base_url": base_url}
     if run is not None:
         label = run.repository.label
@@ -72,24 +72,24 @@ def facts(profile: str, base_url: str, run: Run | None) -> dict[str, str]:
 
 
 def filled_in(argv: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
-    """The arguments, each with its places filled in; one argument stays one argument.
+    """Fill in the arguments; one argument stays one argument.
 
     Raises:
-        CommandUnusable: A value is missing, or would be read as an option, as another folder, or not at all.
+        CommandUnusableError: A value is missing, or would be read as an option, as another folder, or not at all.
     """
     return tuple(_argument(template, known) for template in argv)
 
 
 def shown(argv: Sequence[str]) -> SafeText:
-    """A command as a shell would want it, to be read before it is run."""
+    """Quote a command for a shell, to be read before it runs."""
     return safe_text(shlex.join(argv), limit=2_000)
 
 
 async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> Ended:
-    """Runs a command without a terminal, and reads what it says.
+    """Run a command without a terminal and read its output.
 
     Raises:
-        CommandUnusable: It did not start.
+        CommandUnusableError: It did not start.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -112,10 +112,10 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:
-    """Runs a command that has the terminal to itself; its exit code. Blocks.
+    """Run a command that gets the terminal and return its exit code. Blocks.
 
     Raises:
-        CommandUnusable: It did not start.
+        CommandUnusableError: It did not start.
     """
     try:
         return subprocess.run(argv, check=False).returncode
@@ -134,7 +134,7 @@ def _argument(template: str, known: Mapping[str, str]) -> str:
 
 
 def _refuse_unsafe(name: str, value: str, *, at_start: bool) -> str:
-    """The value, which the service or an agent chose."""
+    """Return the value, chosen by the service or an agent, unless it is unsafe."""
     if not value.isprintable():
         raise CommandUnusableError(f"The {name} holds characters that cannot be printed.")
     if at_start and value.startswith("-"):
@@ -163,14 +163,14 @@ def _last_line(output: bytes) -> SafeText:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    # The whole session: a command may have started others.
+    # The whole process session: the command may have started others.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
 
 
 async def run_own_command(app: App[Any], session: Session, terminal: Terminal, command: Command) -> None:
-    """Runs it on the run in focus, and says how it ended; whatever stands in its way is said as well."""
+    """Run a command on the run in focus and report how it ended, or why it did not start."""
     name = safe_text(command.name, limit=60)
     try:
         run = await _run_in_focus(app, session) if needs_run(command.argv) else None
@@ -188,7 +188,7 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
 
 
 class ConfirmCommandScreen(Sheet[bool]):
-    """Shows a command as it would be run; enter leaves it, so that nothing runs by habit."""
+    """Shows the exact command; enter closes without running it, so that nothing runs by habit."""
 
     LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -211,7 +211,7 @@ class ConfirmCommandScreen(Sheet[bool]):
         self._command = command
 
     def compose(self) -> ComposeResult:
-        """What would be run, and the two keys."""
+        """Compose the command and the two keys."""
         with Vertical() as sheet:
             sheet.border_title = Content(f"Run: {self._title}")
             yield Static(Content(self._command), markup=False)
@@ -219,7 +219,7 @@ class ConfirmCommandScreen(Sheet[bool]):
             leaves = Content.assemble(("esc", "$accent bold"), " or enter leaves it")
             keys = (clicked(runs, "screen.answer(True)"), clicked(leaves, "screen.answer(False)"))
             answers = Static(Content("    ").join(keys), id="keys", markup=False)
-            # They keep their own colours: a link would have one for the key and what it does.
+            # In their own colours: a link would use one for both the key and its effect.
             answers.auto_links = False
             yield answers
 
@@ -239,7 +239,7 @@ def _with_terminal(app: App[Any], terminal: Terminal, argv: tuple[str, ...]) -> 
     terminal.give_title_back()
     try:
         with app.suspend():
-            # A pager's ctrl+c is the pager's: ours comes back when it has ended.
+            # A pager's ctrl+c is the pager's; ours returns when it has ended.
             return run_in_terminal(argv)
     except SuspendNotSupported as error:
         raise CommandUnusableError(f"There is no terminal to give away. By hand: {shlex.join(argv)}") from error

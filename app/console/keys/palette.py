@@ -1,4 +1,4 @@
-"""The command palette: every key's action by name, what can be jumped to, and the themes."""
+"""The command palette: every key's action by name, destinations and themes."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,19 +19,19 @@ from app.text import safe_text
 from widgets.badges import STYLES
 
 OWN: Final = "own_command"
-"""The action behind the user's own commands, which are listed by their names."""
+"""The action behind the user's own commands, which are listed by name."""
 HERE: Final = frozenset({"palette", *(tab.title for tab in TABS)})
-"""What is open already, or has a better name here."""
+"""Actions that make no sense here, or have a better name."""
 LEAST_TO_FIND: Final = 3
-"""Letters before runs are looked for."""
+"""Letters typed before runs are searched for."""
 RECENT_SCORE: Final = 1.0
 
 
 class ConsolePalette(CommandPalette):
-    """Textual's palette, which a second key in the same moment would close twice, and its command with it."""
+    """Textual's palette; a second enter in the same moment would close it twice, and the command's sheet with it."""
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Close once; a command chosen again while this is closing is not run."""
+        """Close once; a command chosen while it closes is not run."""
         if self.is_current:
             return super().dismiss(result)
         if self._selected_command is not None:
@@ -40,7 +40,7 @@ class ConsolePalette(CommandPalette):
 
 
 class ConsoleCommands(Provider):
-    """What can be done on the screen that the palette was opened on, and where it leads; the recent first."""
+    """The actions of the screen below the palette, and destinations; recent choices first."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -48,13 +48,13 @@ class ConsoleCommands(Provider):
         self._recent: tuple[str, ...] = ()
 
     async def startup(self) -> None:
-        """Read what there is to jump to."""
+        """Read the destinations."""
         if isinstance(self.screen, BaseScreen):
             self._recent = read(self.screen.session.settings).recent
             self._destinations = await self.screen.session.guard(destinations, self.screen) or ()
 
     async def discover(self) -> Hits:
-        """What was chosen lately, then what this screen does, while nothing is typed."""
+        """List recent choices, then the screen's actions, before anything is typed."""
         known = {command.name: command for command in self._every()}
         recent = [known[name] for name in self._recent if name in known]
         rest = (*self._key_actions(), *self._own(), *self._tabs())
@@ -62,16 +62,16 @@ class ConsoleCommands(Provider):
             yield DiscoveryHit(_line(Content(command.name), command), self._remembering(command), command.name)
 
     async def search(self, query: str) -> Hits:
-        """What matches, best first; of equals what was chosen lately."""
+        """List the matches, best first; among equals, recent choices."""
         runs: tuple[Command, ...] = ()
         if isinstance(self.screen, BaseScreen) and len(query.strip()) >= LEAST_TO_FIND:
             runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
         for command in (*self._every(), *runs):
-            # A run was found by what it is about as well.
+            # A run also matches by its repository and branch.
             match = fuzzy(query, command.name) or ((0.0, ()) if command in runs else None)
             if match is None:
                 continue
-            # Content, not a string: the palette reads that as markup.
+            # Content, not a string: the palette would read markup in it.
             name = Content(command.name)
             score, found = match
             for at in found:
@@ -83,7 +83,7 @@ class ConsoleCommands(Provider):
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations, *self._themes())
 
     def _remembering(self, command: Command) -> Callable[[], Awaitable[object] | object]:
-        """Do it, and put it first the next time."""
+        """Run it, and list it first the next time."""
 
         def run() -> Awaitable[object] | object:
             self._keep(lambda known: known.with_recent(command.name))
@@ -135,5 +135,5 @@ class ConsoleCommands(Provider):
 
 
 def _line(name: Content, command: Command) -> Content:
-    """A command on one line: its name, then its key or what it is."""
+    """A line: the command's name, then its key or its kind."""
     return Content.assemble(name, (f"  {command.help}", f"not bold {STYLES['quiet']}")) if command.help else name

@@ -1,1 +1,1 @@
-"""The first screen of all, where nothing is configured."""
+"""The first start, when nothing is configured."""

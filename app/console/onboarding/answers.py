@@ -18,7 +18,7 @@ from app.text import safe_text
 from app.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource, resolve
 
 Origin = Literal["pasted", "variable", "file", "command"]
-"""Where the token comes from. `pasted`: from here, and into a file of its own."""
+"""The token's source. `pasted`: stored in a file of its own."""
 
 ORIGINS: Final[dict[Origin, str]] = {
     "pasted": "pasted here, kept in a file only you can read",
@@ -40,7 +40,7 @@ class Answers:
     name: str
     origin: Origin
     token: str
-    """The token itself, the variable, the path or the command line, by its origin."""
+    """The token, the variable, the path or the command line, depending on its origin."""
     read_only: bool
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Answers:
 
 
 def suggested_name(base_url: str) -> str:
-    """A name for a service's profile, from its host."""
+    """Suggest a profile's name from the service's host."""
     try:
         host = urlsplit(base_address(base_url)).hostname or ""
     except ValueError:
@@ -80,7 +80,7 @@ def validated(answers: Answers, here: Path) -> tuple[Profile | None, Mapping[str
 
 
 def _source(answers: Answers, here: Path) -> TokenSource | str:
-    """Where the token comes from, or what is wrong with it."""
+    """The token's source, or the problem with it."""
     typed = answers.token.strip()
     match answers.origin:
         case "pasted":
@@ -142,7 +142,7 @@ class CheckResult:
 
 
 async def check(new: Profile, pasted: str) -> CheckResult:
-    """Ask the service for its newest run, with the token that was pasted or else where `new` says it is."""
+    """Ask the service for its newest run, with the pasted token or the one from the profile's source."""
     try:
         token = Token(pasted) if pasted else await _resolved(new.token)
     except TokenError as error:

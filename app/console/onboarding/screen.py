@@ -64,10 +64,10 @@ class OnboardingScreen(Screen[str | None]):
         self._origin_choice, self._access_choice = FormChoice(tuple(ORIGINS.values())), FormChoice(_ACCESS)
         self._checking = False
         self._doubted: Profile | None = None
-        """What the service did not confirm, and may be written anyway."""
+        """The profile that the service did not confirm, and that may be written anyway."""
 
     def compose(self) -> ComposeResult:
-        """The questions, what came of them, and what can be done."""
+        """Compose the questions, the result and the buttons."""
         with Vertical(id="onboarding") as sheet:
             sheet.border_title = Content("Welcome to runwarden")
             with VerticalScroll(id="questions", can_focus=False):

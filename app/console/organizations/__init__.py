@@ -1,1 +1,1 @@
-"""The Organizations tab: every attempt to create one, and many from a file."""
+"""The Organizations tab: attempts to create organizations, one at a time or from a file."""

@@ -1,4 +1,4 @@
-"""How the rows of an import stand: what the file says of them, and what the ledger says."""
+"""The rows of an import, with their state in the file and in the ledger."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from widgets.organizations.imports import ImportLine, RowState
 
 
 def lines(rows: Sequence[ImportRow], attempts: Sequence[Action]) -> tuple[ImportLine, ...]:
-    """Each row as it stands, by the attempts so far, newest first."""
+    """Each row with its state, by the attempts so far, newest first."""
     by_subject: defaultdict[str, list[Action]] = defaultdict(list)
     for action in attempts:
         by_subject[action.subject].append(action)
@@ -19,7 +19,7 @@ def lines(rows: Sequence[ImportRow], attempts: Sequence[Action]) -> tuple[Import
 
 
 def line(result: Imported) -> ImportLine:
-    """One row, after what came of it."""
+    """Describe a row by its result."""
     row = result.row
     problem = " ".join(each.message for each in row.problems)
     return ImportLine(
@@ -33,38 +33,38 @@ def line(result: Imported) -> ImportLine:
 
 
 class ImportList:
-    """The rows of a file as they stand: what came of one just now is told until something newer is known of it."""
+    """The rows of a file; a row's newest state wins over the ledger's until that changes."""
 
     def __init__(self) -> None:
-        """No file was read yet."""
+        """Start without a file."""
         self._rows: tuple[ImportRow, ...] = ()
         self._lines: dict[int, ImportLine] = {}
 
     @property
     def shown(self) -> tuple[ImportLine, ...]:
-        """All of them, in the file's order."""
+        """All rows, in the file's order."""
         return tuple(self._lines.values())
 
     @property
     def to_send(self) -> tuple[ImportRow, ...]:
-        """Those that nothing keeps from being sent."""
+        """The rows that can be sent."""
         ready = {each.line for each in self._lines.values() if each.state == "to_create"}
         return tuple(row for row in self._rows if row.line in ready)
 
     def load(self, rows: Sequence[ImportRow]) -> None:
-        """Take the rows of another file, or of the same one read again; `stand` says how they stand."""
+        """Take the rows of a file; `stand` gives them their state."""
         self._rows, self._lines = tuple(rows), {}
 
     def stand(self, attempts: Sequence[Action]) -> None:
-        """Take what the ledger says."""
+        """Update the rows from the ledger."""
         self._lines = {each.line: self._kept(each) for each in lines(self._rows, attempts)}
 
     def put(self, changed: ImportLine) -> None:
-        """Take one row as it stands now."""
+        """Replace one row's state."""
         self._lines[changed.line] = changed
 
     def begin(self, row: ImportRow) -> None:
-        """One row is on its way."""
+        """Mark a row as being sent."""
         self.put(replace(self._lines[row.line], state="sending"))
 
     def _kept(self, found: ImportLine) -> ImportLine:
@@ -83,7 +83,7 @@ def _state(result: Imported) -> RowState:
         case "to_create" | "not_tried" | "not_sent":
             return "to_create"
         case "rejected":
-            # What was refused for another reason than its own may simply be tried again.
+            # A row refused for a reason other than its own can be sent again.
             return "to_create" if result.ends_the_import else "rejected"
         case "blocked":
             return "unknown" if result.action is not None and result.action.state == "unknown" else "blocked"
@@ -92,7 +92,7 @@ def _state(result: Imported) -> RowState:
 
 
 def why_stopped(result: Imported) -> str:
-    """Why nothing more is sent after this row, and what to press."""
+    """Explain why nothing more is sent after this row, and which key helps."""
     error = result.action.error if result.action is not None else None
     kind = error.kind if error is not None else ""
     if result.outcome in {"unknown", "blocked"}:

@@ -1,4 +1,4 @@
-"""The Organizations tab: every attempt that was ever made, and what a person still has to find out."""
+"""The Organizations tab: all attempts, unknown outcomes marked."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -93,13 +93,13 @@ class OrganizationsScreen(BaseScreen):
         self._attempts: tuple[Attempt, ...] | None = None
         self._known: dict[str, Attempt] = {}
         self._sought: str | None = None
-        """The action that the cursor goes to at the next reading; None: it stays."""
+        """The action that the next reading puts the cursor on; None: the cursor stays."""
         self._sort = "newest"
         """One of `SORTS`."""
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """The search, how many of which kind, and their order; the table, the facts."""
+        """Compose the search, the counts and the order; the table and the facts."""
         with Horizontal(id="organizations-bar"):
             yield ListSearch(SEARCHED)
             yield Static(id="organizations-summary")
@@ -124,12 +124,12 @@ class OrganizationsScreen(BaseScreen):
         self.query_one(OrganizationPane).tick(now)
 
     def show_trouble(self) -> None:
-        """The banner, and why there are no rows, which may be the same trouble."""
+        """Update the banner and the reason for an empty table, which may be the same trouble."""
         super().show_trouble()
         self.query_one(OrganizationTable).say(self._nothing)
 
     def trouble(self) -> Notice | None:
-        """What the banner says: what is broken first, then what a person owes."""
+        """The banner's notice: failures first, then unknown outcomes."""
         unknown = self._unknown
         if (broken := super().trouble()) is not None or not unknown:
             return broken
@@ -137,7 +137,7 @@ class OrganizationsScreen(BaseScreen):
         return Notice("?", f"{what} no known outcome", ("Its address is blocked; v resolves it.",), "warn")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that have nothing to act on are shown as such."""
+        """Show keys without effect as such."""
         selected = self._selected
         if action in {"new_organization", "onboard"} and self._engine.actions.read_only:
             return None
@@ -171,7 +171,7 @@ class OrganizationsScreen(BaseScreen):
         self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
 
     def action_resolve(self) -> None:
-        """Let a person say what became of the attempt under the cursor; of the newest unknown one, from elsewhere."""
+        """Open the form that resolves the attempt under the cursor; from elsewhere, the newest unknown one."""
         from app.console.forms import ResolveForm
 
         selected, unknown = self._selected, self._unknown
@@ -182,7 +182,7 @@ class OrganizationsScreen(BaseScreen):
             self._open_form(ResolveForm(self._engine, selected.action))
 
     def go_to(self, place: str) -> None:
-        """Put the cursor on the attempt with this action, whatever was searched for."""
+        """Put the cursor on the attempt with this action, whatever the search."""
         self.return_to(("", place))
 
     @property
@@ -191,19 +191,19 @@ class OrganizationsScreen(BaseScreen):
         return self.query_one(ListSearch).value, "" if self._selected is None else self._selected.key
 
     def return_to(self, place: tuple[str, str]) -> None:
-        """Show that search, with the cursor on that attempt."""
+        """Restore that search, with the cursor on that attempt."""
         self.query_one(ListSearch).value, self._sought = place
         self._reader.ask()
 
     def action_open(self) -> None:
-        """Show the facts alone."""
+        """Show only the facts."""
         if self._selected is not None:
             self.query_one("#organizations").add_class("-alone")
             self.query_one(OrganizationPane).focus()
             self.refresh_bindings()
 
     def action_its_action(self) -> None:
-        """Show the write that created it, or tried to."""
+        """Show the write that created it or tried to."""
         if self._selected is not None:
             self.post_message(GoToTab("activity", self._selected.key))
 
@@ -214,12 +214,12 @@ class OrganizationsScreen(BaseScreen):
         self.refresh_bindings()
 
     def action_search(self) -> None:
-        """The keys go to the search."""
+        """Focus the search."""
         self.action_close()
         self.query_one(ListSearch).focus()
 
     def action_sort(self) -> None:
-        """Take the next order; the cursor stays on its attempt."""
+        """Use the next order; the cursor stays on its attempt."""
         names = tuple(SORTS)
         self._sort = names[(names.index(self._sort) + 1) % len(names)]
         self._show()
@@ -229,7 +229,7 @@ class OrganizationsScreen(BaseScreen):
         self.query_one(ListSearch).value = ""
 
     def action_copy_id(self) -> None:
-        """Copy the organization's id; the action's, where there is none."""
+        """Copy the organization's id, or else the action's."""
         if self._selected is not None:
             action = self._selected.action
             self.session.copy(action.result_id or action.action_id)
@@ -283,7 +283,7 @@ class OrganizationsScreen(BaseScreen):
         self._show()
 
     def _show(self) -> None:
-        """Show the attempts that match, in order; a cursor whose attempt is gone stays near."""
+        """Show the matching attempts in order; if the cursor's attempt is gone, it stays near."""
         attempts, words, order = self._attempts or (), self._words, SORTS[self._sort]
         shown = [attempt for attempt in attempts if attempt.matches(words)]
         if order is not None:
@@ -305,7 +305,7 @@ class OrganizationsScreen(BaseScreen):
         return tuple(self.query_one(ListSearch).value.casefold().split())
 
     def _attempt(self, action: Action) -> Attempt:
-        """Read the action's request and answer; those read before are not read again."""
+        """Parse the action's request and answer, once."""
         known = self._known.get(action.action_id)
         if known is not None and known.action == action:
             return known

@@ -1,1 +1,1 @@
-"""Several services in one console: all at a glance, and from one to another."""
+"""Several services in one console: an overview, and switching between them."""

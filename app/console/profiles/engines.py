@@ -1,4 +1,4 @@
-"""The engines of all profiles: one at work, the others open only to be looked at; each token read once."""
+"""The engines of all profiles: one polls, the others are open for reading; each token is read once."""
 
 import asyncio
 import os
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class ProfileEngines:
-    """Opens profiles as they are asked for, and closes what is open at the end."""
+    """Opens the profiles' engines on demand and closes them at the end."""
 
     def __init__(
         self, settings: Settings, current: Profile, env: MutableMapping[str, str], clock: Callable[[], datetime]
     ) -> None:
-        """Open nothing yet; take every token that a variable holds out of the environment, which commands inherit.
+        """Open nothing yet; remove all tokens from the environment, which commands inherit.
 
-        The profile that the console opens on may differ from the configured one of the same name.
+        `current` may differ from the configured profile of the same name.
         """
         self.profiles = _profiles(settings, current)
-        """Every profile, in the order of the configuration."""
+        """All profiles, in the order of the configuration."""
         self._settings = settings
         self._current = current.name
         self._clock = clock
         self._variables = _taken(self.profiles, env)
         self._tokens: dict[str, Token] = {}
-        """Read already, by profile."""
+        """Tokens read so far, by profile."""
         self._engines: dict[str, asyncio.Task[Engine]] = {}
 
     def profile(self, name: str) -> Profile:
@@ -42,7 +42,7 @@ class ProfileEngines:
         return next(profile for profile in self.profiles if profile.name == name)
 
     def adopt(self, engine: "Engine") -> None:
-        """Take in an engine that was opened elsewhere; one of ours is ours already."""
+        """Adopt an engine that was opened elsewhere; one of ours is ours already."""
         if engine.profile.name in self._engines:
             return
 
@@ -52,7 +52,7 @@ class ProfileEngines:
         self._engines[engine.profile.name] = asyncio.create_task(opened())
 
     async def engine(self, name: str) -> "Engine":
-        """A profile's engine, open; it polls only after `at_work`.
+        """Open a profile's engine; it polls only after `at_work`.
 
         Raises:
             StorageError: Its files cannot be used; the message names the cure.
@@ -61,14 +61,14 @@ class ProfileEngines:
         if task is None:
             task = self._engines[name] = asyncio.create_task(self._open(self.profile(name)))
         try:
-            # Who asked may lose interest in the middle; what is half open must be finished to be closed.
+            # The caller may be cancelled half-way; a half-open engine must be finished before it can be closed.
             return await asyncio.shield(task)
         except Exception:
             self._engines.pop(name, None)
             raise
 
     async def at_work(self, name: str) -> "Engine":
-        """A profile's engine, open and polling.
+        """Open a profile's engine and let it poll.
 
         Raises:
             StorageError: As for `engine`.
@@ -100,14 +100,14 @@ class ProfileEngines:
         return await Engine.open(self._settings_of(profile), profile, actor="console", clock=self._clock)
 
     def _settings_of(self, profile: Profile) -> Settings:
-        """The settings, with a command line that names this profile where the console was called for another one."""
+        """The settings, with a command line that names this profile."""
         if profile.name == self._current:
             return self._settings
         command_line = f"{self._settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
         return replace(self._settings, command_line=command_line)
 
     async def _token(self, profile: Profile) -> Token | None:
-        """The profile's token; None: there is none, and the engine says why when it looks for itself."""
+        """The profile's token; None: there is none, and the engine reports why."""
         if profile.name not in self._tokens:
             source = profile.token
             if isinstance(source, EnvToken):
@@ -123,7 +123,7 @@ class ProfileEngines:
 
 def _profiles(settings: Settings, current: Profile) -> tuple[Profile, ...]:
     configured = {profile.name: profile for profile in settings.profiles}
-    # --read-only was meant for this console, not for the profile it began with.
+    # --read-only applies to this console, not only to its first profile.
     is_forced = current.read_only and not configured.get(current.name, current).read_only
     return tuple(
         replace(profile, read_only=profile.read_only or is_forced)
@@ -137,6 +137,6 @@ def _taken(profiles: tuple[Profile, ...], env: MutableMapping[str, str]) -> Mapp
         try:
             taken[variable] = Token(env.get(variable, "").strip())
         except TokenError:
-            continue  # It stays where it is: the engine says what is wrong with it.
+            continue  # The variable stays: the engine reports what is wrong with it.
         del env[variable]
     return taken

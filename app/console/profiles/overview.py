@@ -1,4 +1,4 @@
-"""A gentle look at every profile: read from what is kept, and asked only now and then, one after the other."""
+"""The state of every profile: read from its cache, and polled now and then, one after the other."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -18,39 +18,39 @@ from widgets.frame.header_bar import Vitals
 from widgets.profiles import ProfileFacts
 
 GENTLE_S: Final = 60.0
-"""Seconds between two looks at a profile that is not on show."""
+"""Seconds between two polls of a profile that is not on show."""
 LONGEST_S: Final = 900.0
-"""Seconds between two looks at one that fails, at the most."""
+"""Seconds between two polls of a failing one, at most."""
 MONTH: Final = timedelta(days=30)
 USUAL_FOR: Final = timedelta(hours=1)
-"""What is usual is counted again after so long: a month of many runs takes a moment."""
+"""The usual figures are counted again after this time: counting a month of many runs takes a moment."""
 
 
 class ProfileOverview:
-    """What is known of each profile, and when it is due to be asked."""
+    """The state of each profile, and when it is polled next."""
 
     def __init__(self, profile_engines: ProfileEngines, current: str, clock: Callable[[], datetime]) -> None:
-        """Look at nothing yet; the current profile, the one on show, polls by itself."""
+        """Start empty; the current profile polls by itself."""
         self._engines = profile_engines
         self._clock = clock
         self._not_before: dict[str, datetime] = {}
-        """Until when a profile is left alone."""
+        """When each profile may be polled again."""
         self._usual: dict[str, tuple[datetime, Outcomes]] = {}
-        """Of the month before today, and when that was counted."""
+        """Each profile's outcomes of the month before today, and when they were counted."""
         self.facts = {
             each.name: ProfileFacts(each.name, each.base_url, each.name == current, each.read_only)
             for each in profile_engines.profiles
         }
 
     def make_due(self) -> None:
-        """A person asks: every profile is due, but for those whose service stated a wait."""
+        """Make every profile due, as a user asked; not those whose service stated a wait."""
         now = self._clock()
         self._not_before = {
             name: until for name, until in self._not_before.items() if until > now + timedelta(seconds=LONGEST_S)
         }
 
     async def round(self) -> AsyncIterator[None]:
-        """Read every profile, then ask those that are due; whenever something new is known, it says so."""
+        """Read every profile, then poll those that are due; yields after each change."""
         engines: list[Engine] = []
         for profile in self._engines.profiles:
             engine = await self._read(profile)
@@ -75,7 +75,7 @@ class ProfileOverview:
         return engine
 
     async def _outcomes(self, engine: Engine) -> tuple[Outcomes, Outcomes]:
-        """What became of the runs of the month before today, counted now and then, and of today's."""
+        """The outcomes of the month before today, counted now and then, and of today."""
         now, name = self._clock() + await engine.cache.run_clock_ahead(), engine.profile.name
         day = now - timedelta(days=1)
         counted_at, usual = self._usual.get(name, (None, Outcomes(day, day)))
@@ -86,7 +86,7 @@ class ProfileOverview:
         return usual, today
 
     async def _ask(self, engine: Engine) -> bool:
-        """Ask a profile's service, if it is due; whether it was asked."""
+        """Poll a profile's service if it is due; whether it was polled."""
         name = engine.profile.name
         vitals = self.facts[name].vitals
         if self.facts[name].is_current or vitals is None or not self._is_due(name, vitals.runs_link):
@@ -101,7 +101,7 @@ class ProfileOverview:
             return False
         if link is None or link.last_ok_at is None or link.is_failing:
             return True
-        # Another console or a bot may be at it already.
+        # Another console or a bot may be polling it.
         return now - link.last_ok_at >= timedelta(seconds=GENTLE_S)
 
 

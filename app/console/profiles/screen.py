@@ -1,4 +1,4 @@
-"""All profiles at a glance: each with its worst trouble, looked after gently while they are on show."""
+"""All profiles at a glance: each with its worst trouble, polled gently while they are on show."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -23,7 +23,7 @@ from widgets.frame.freshness import PollTiming
 from widgets.profiles import NEEDS_A_LOOK, Criteria, ProfileFacts, ProfileList, worst
 
 LOOK_S: Final = 5.0
-"""Seconds between two looks at what is kept; services are asked far less often."""
+"""Seconds between two readings of the caches; services are polled far less often."""
 
 
 class ProfilesScreen(BaseScreen):
@@ -43,12 +43,12 @@ class ProfilesScreen(BaseScreen):
         self._opened_at: datetime | None = None
 
     def compose_body(self) -> Iterable[Widget]:
-        """A title and the list."""
+        """Compose a title and the list."""
         yield Static(id="profiles-title")
         yield ProfileList("block")
 
     def on_mount(self) -> None:
-        """Begin to look around."""
+        """Start to read the profiles."""
         self._opened_at = self.session.clock()
         self._look = ProfileOverview(self._engines, self.session.profile.name, self.session.clock)
         self.query_one(ProfileList).focus()
@@ -57,16 +57,16 @@ class ProfilesScreen(BaseScreen):
         self._looker.ask()
 
     def on_screen_resume(self) -> None:
-        """Back on show: looks at once."""
+        """Read at once after another screen was on show."""
         if self._look is not None:
             self._looker.ask()
 
     def on_resize(self) -> None:
-        """Draw for the new width, once it is known."""
+        """Draw for the new width."""
         after_refresh(self, self._show)
 
     def engine_changed(self, event: Event) -> None:
-        """The profile on show changed."""
+        """Read again after an event of the profile on show."""
         del event
         if self.is_current:
             self._looker.ask()
@@ -77,7 +77,7 @@ class ProfilesScreen(BaseScreen):
         self._show()
 
     def action_refresh(self) -> None:
-        """Ask every service, the one on show included."""
+        """Poll every service, the current one included."""
         if self._look is not None:
             self._look.make_due()
         self.session.poll_soon()

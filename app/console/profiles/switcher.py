@@ -1,4 +1,4 @@
-"""Which profile is wanted: found by a few letters, each with its state as it was seen last."""
+"""The sheet that picks a profile by a few letters; each is listed with its last known state."""
 
 import asyncio
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ class ProfileSwitcher(PickerScreen[str]):
         self._facts = tuple(_facts(each, session.profile.name) for each in self._profiles)
 
     def compose_choice(self) -> ComposeResult:
-        """What to look for, and what is found."""
+        """Compose the search and its matches."""
         yield LineInput(placeholder="type to find", compact=True)
         yield ProfileList("line")
 
     def on_mount(self) -> None:
-        """Show their names at once, and what was seen of them as soon as it is read."""
+        """List the names at once, and the states once they are read."""
         self._find("")
         self.query_one(LineInput).focus()
         self.run_worker(self._read())
@@ -99,7 +99,7 @@ def _facts(profile: Profile, current: str) -> ProfileFacts:
 
 
 def _as_seen(settings: Settings, profile: Profile, now: datetime) -> Badge:
-    """What the cache has, without asking anybody."""
+    """The state in the cache, without a request."""
     from storage.cache.first_paint import peek
 
     first = peek(data_folder(settings, profile) / CACHE_FILE, RunFilter(), RunSort(), 0)

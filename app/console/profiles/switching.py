@@ -1,4 +1,4 @@
-"""From one profile to another, in the same console: screens and engine go, and come again for the other one."""
+"""Switching profiles in one console: screens and engine are closed and opened for the other profile."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
 
 BETWEEN: Final = "between"
-"""The mode that is on show while there are no tabs."""
+"""The mode while there are no tabs."""
 OpenEngine = Callable[[], Awaitable["Engine"]]
 TakeUp = Callable[[Profile, "FirstPaint | None", OpenEngine], None]
 
 
 class Modes(Protocol):
-    """The app's modes: a screen each."""
+    """The app's modes, a screen each."""
 
     def add_mode(self, mode: str, base_screen: Callable[[], Screen[Any]]) -> None:
         """Add a mode."""
@@ -36,11 +36,11 @@ class Modes(Protocol):
         """Show a mode."""
 
     def remove_mode(self, mode: str) -> Awaitable[None]:
-        """Take a mode and its screens away."""
+        """Remove a mode and its screens."""
 
 
 class BetweenScreen(Screen[None]):
-    """Says where it goes."""
+    """Names the profile that is being opened."""
 
     CSS = "BetweenScreen { align: center middle; } BetweenScreen Static { width: auto; color: $foreground 70%; }"
 
@@ -54,10 +54,10 @@ class BetweenScreen(Screen[None]):
 
 
 class ProfileSwitching:
-    """Shows one profile in place of another."""
+    """Replaces the profile on show by another."""
 
     def __init__(self, engines: ProfileEngines, modes: Modes, leave: Callable[[], None], take_up: TakeUp) -> None:
-        """Prepare; `leave` stops hearing the engine on show, `take_up` shows another profile from then on."""
+        """Prepare; `leave` stops listening to the engine, `take_up` shows another profile."""
         self.engines = engines
         self._modes = modes
         self._leave = leave
@@ -69,18 +69,18 @@ class ProfileSwitching:
         return len(self.engines.profiles) > 1
 
     async def switch(self, session: Session, name: str) -> None:
-        """Show another profile in place of the session's, which is closed; a write under way is settled first."""
+        """Close the session's profile and show another; a write on its way is settled first."""
         profile = self.engines.profile(name)
         self._modes.add_mode(BETWEEN, lambda: BetweenScreen(name))
         await self._modes.switch_mode(BETWEEN)
-        # Screens go before the engine they read with.
+        # Close screens before the engine they read from.
         for mode in (*(tab.name for tab in TABS), OVERVIEW):
             await self._modes.remove_mode(mode)
         self._leave()
         try:
             await self.engines.let_go(session.profile.name)
         except StorageError as error:
-            # A toast outlives the screens; the banner would blame the files of the other profile.
+            # A toast outlives the screens; the banner would blame the other profile's files.
             session.notify(f"{session.profile.name} was not closed properly: {error}", severity="error")
         first = await asyncio.to_thread(first_picture, session.settings, profile, session.clock())
         self._take_up(profile, first, lambda: self.engines.at_work(name))

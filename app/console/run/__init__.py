@@ -1,1 +1,1 @@
-"""One run on the whole screen: what was said, what it wrote and changed, and its log."""
+"""One run on the full screen: its conversation, review, changes and log."""

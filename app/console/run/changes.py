@@ -1,4 +1,4 @@
-"""The changes: which files, and line by line what a run, or one turn of it, did to them."""
+"""The changes of a run or of one turn: the files and their diffs."""
 
 import asyncio
 from dataclasses import dataclass
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from storage.records import RunDetail
 
 FIRST: Final = 500
-"""Lines of the patch that are read before the first picture."""
+"""Lines of the patch read before the first frame."""
 STEP: Final = 20_000
 WIDE: Final = 100
-"""Columns from which the files stand beside the diff."""
+"""Columns needed for the files beside the diff."""
 BAR: Final = 5
-"""Cells for a file's added lines, and as many for those that it lost."""
+"""Cells for a file's added lines, and as many for its removed ones."""
 
 
 class FileItem:
     """A changed file as a line of the list."""
 
     def __init__(self, file: ChangedFile, number: int, most: int) -> None:
-        """Prepare; `most` is the largest number of lines that one of the files added or lost."""
+        """Prepare; `most` is the largest number of lines that a file gained or lost."""
         count = count_width(most)
         self.number = number
         self.key = str(number)
@@ -100,13 +100,13 @@ class ChangesPart(Part):
         self._search = TextSearch(self.view, self.start)
         self._shown: tuple[object, ...] = ()
         self._most = 0
-        """Lines that one of the files added or lost, at most."""
+        """The most lines that a file gained or lost."""
         self._change: Change | None = None
         self._is_whole = False
-        """Whether all lines of what is shown were read."""
+        """Whether all lines of the shown change were read."""
         self._lexing = asyncio.Lock()
         self._place: tuple[str, int | None] | None = None
-        """Where to put the cursor as soon as the diff is there."""
+        """The place for the cursor once the diff is read."""
         self.acts = {
             "search": self._search.open,
             "next_match": partial(self._search.step, 1),
@@ -122,11 +122,11 @@ class ChangesPart(Part):
 
     @property
     def body(self) -> DiffView:
-        """The diff."""
+        """The widget to focus: the diff."""
         return self.view
 
     def compose(self) -> ComposeResult:
-        """The files, and the diff below a search."""
+        """Compose the files, and the diff below a search."""
         yield self._files
         yield self._search
 
@@ -136,11 +136,11 @@ class ChangesPart(Part):
 
     @property
     def change(self) -> Change | None:
-        """What is shown."""
+        """The change on show."""
         return self._change
 
     def can(self, act: str) -> bool:
-        """Whether a key has something to act on."""
+        """Whether the key has something to act on."""
         detail, change = self.subject.detail, self._change
         if act == "check_out":
             return detail is not None and self.results().repositories.is_configured(detail.run.repository)
@@ -149,21 +149,21 @@ class ChangesPart(Part):
         return act in self.acts and change is not None and bool(change.files)
 
     def look(self) -> None:
-        """Read the change, unless what is shown is still it."""
-        # What is being read line by line goes on.
+        """Read the change, unless the one on show is current."""
+        # A change that is being read is read on.
         if self._wanted != self._shown:
             self.start(self._read, exclusive=True, group="change")
         else:
             self._settle()
 
     def go_to(self, path: str, line: int | None) -> None:
-        """Put the cursor on a line of a file, once it is there; say so if the change has no such file."""
+        """Put the cursor on a line of a file, once it is read; report it if the change has no such file."""
         self._place = path, line
         self.look()
 
     @property
     def _wanted(self) -> tuple[object, ...]:
-        """Which change is to be shown: a run that works on, or was continued, may have changed more."""
+        """The change to show: a run that is active or was continued may have changed more."""
         subject, detail = self.subject, self.subject.detail
         return subject.run_id, subject.turn, detail and (detail.run.status, detail.run.updated_at)
 
@@ -218,7 +218,7 @@ class ChangesPart(Part):
         return name, *counts, LineColumn("", 3, BAR, gap=0), LineColumn("", 4, BAR)
 
     def _about(self, change: Change) -> tuple[str, ...]:
-        """Where the change is from, what matters most first."""
+        """The origin of the change, what matters most first."""
         added = sum(file.additions or 0 for file in change.files)
         removed = sum(file.deletions or 0 for file in change.files)
         whole = "whole run" if self.subject.turn is None else f"turn {self.subject.turn}"
@@ -228,7 +228,7 @@ class ChangesPart(Part):
         return base, source, f"+{added:,} -{removed:,}", safe_text(change.note), whole, safe_text(ends)
 
     def _settle(self) -> None:
-        """Put the cursor where a finding leads; where everything was read and that is not there, give it up."""
+        """Put the cursor where a finding leads; give up once everything was read."""
         if self._place is None:
             return
         if self._change is not None and self.view.go_to_line(*self._place):
@@ -281,7 +281,7 @@ class ChangesPart(Part):
 
     @on(DiffView.FileEntered)
     def _file_entered(self, message: DiffView.FileEntered) -> None:
-        # Another change may have taken its place.
+        # Another change may be shown by now.
         if self._change is None or message.file != self.view.file:
             return
         path = self.view.changed(message.file).path
@@ -306,7 +306,7 @@ class ChangesPart(Part):
     async def _colour(self, file: int, shown: tuple[object, ...]) -> None:
         detail = self.subject.detail
         async with self._lexing:
-            # Another change may have taken its place, with fewer files.
+            # Another change may be shown by now, with fewer files.
             is_gone = shown != self._shown or file >= self.view.count
             if detail is None or is_gone or (facts := self.view.changed(file)).is_binary:
                 return
@@ -316,7 +316,7 @@ class ChangesPart(Part):
                 self.view.colour(file, old, new)
 
     async def _side(self, detail: "RunDetail", blob: str | None, path: str) -> Colours:
-        """The syntax of one side of a file; none, where its text is not to be had."""
+        """The highlighted lines of one side of a file; none if its text is not available."""
         if blob is None or self._change is None or self._change.source != "git":
             return ()
         text = await self.results().blob(detail, blob)

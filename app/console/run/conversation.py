@@ -1,4 +1,4 @@
-"""The conversation: what was said to the agent, what came of it, the runs beside it, and a box to reply in."""
+"""The conversation: its turns, the runs on the same branch, and a reply box."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from app.results.source import Results
 
 WIDE: Final = 120
-"""Columns from which the neighbours stand beside the conversation."""
+"""Columns needed for the neighbours beside the conversation."""
 
 
 class ReplyBox(ParagraphInput):
-    """What to tell the agent next."""
+    """The box for the next instructions."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "send", "preview, then send", id="reply.send"),
@@ -40,25 +40,25 @@ class ReplyBox(ParagraphInput):
 
     @dataclass
     class Sent(Message):
-        """It is to be sent, once it was looked at."""
+        """The reply is ready for its preview."""
 
         text: str
 
     @dataclass
     class Left(Message):
-        """The focus goes back to the conversation."""
+        """The box was left."""
 
     def action_send(self) -> None:
-        """Ask for it to be sent."""
+        """Post the reply."""
         self.post_message(self.Sent(self.text))
 
     def action_leave(self) -> None:
-        """Keep what was typed, and leave."""
+        """Leave the box; its text stays."""
         self.post_message(self.Left())
 
 
 class ConversationPart(Part):
-    """The turns, and what is beside them."""
+    """The turns and the neighbours."""
 
     DEFAULT_CSS = """
     ConversationPart #run-talk { height: 1fr; }
@@ -86,14 +86,14 @@ class ConversationPart(Part):
         return self._turns
 
     def compose(self) -> ComposeResult:
-        """The turns, beside them the neighbours, and the box below."""
+        """Compose the turns, the neighbours beside them, and the box below."""
         with Horizontal(id="run-talk"):
             yield self._turns
             yield self._beside
         yield self.reply
 
     def look(self) -> None:
-        """Show what is known."""
+        """Show the turns."""
         self.paint()
 
     def paint(self) -> None:

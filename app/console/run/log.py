@@ -1,4 +1,4 @@
-"""The log of one turn: from its end, as far back as is looked at, and on while the turn works."""
+"""The log of one turn, read from its end backwards and followed while the turn works."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from app.results.source import Results
 
 PIECE: Final = 256 * 1024
-"""Bytes that are asked for at once."""
+"""Bytes of one request."""
 WAIT_S: Final = 20.0
-"""How long the service may hold an answer back until there is more."""
+"""How long the service may delay an answer until there is more output."""
 PAUSE_S: Final = 5.0
-"""After a request that failed."""
+"""After a failed request."""
 REST_S: Final = 1.0
-"""After an answer without anything new."""
+"""After an answer without new output."""
 QUIET_FROM: Final = timedelta(seconds=3)
-"""Without output for so long, a log that is not at its end is waited for."""
+"""After this time without output, the log is reported as waiting."""
 
 
 class LogPart(Part):
-    """Reads a log while it is on show."""
+    """Reads a log while it is shown."""
 
     def __init__(
         self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
@@ -47,7 +47,7 @@ class LogPart(Part):
         self._view = LogView(self._spool)
         self._search = TextSearch(self._view, self.start, self._more)
         self._shown: tuple[str, int] | None = None
-        """The run and the turn whose log is held."""
+        """The run and the turn whose log is shown."""
         self._whole = 0
         """Bytes of the whole log."""
         self._has_ended = False
@@ -62,19 +62,19 @@ class LogPart(Part):
 
     @property
     def body(self) -> LogView:
-        """The lines."""
+        """The widget to focus: the lines."""
         return self._view
 
     def compose(self) -> ComposeResult:
-        """The lines, below a search."""
+        """Compose the lines below a search."""
         yield self._search
 
     def can(self, act: str) -> bool:
-        """Whether there are lines to search in."""
+        """Whether there are lines to search."""
         return act in self.acts and bool(self._spool.count)
 
     def look(self) -> None:
-        """Read, and go on reading while the turn works."""
+        """Read, and follow while the turn works."""
         turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
         if turn != self._shown:
             self._shown, self._whole, self._has_ended, self._grown_at = turn, 0, False, None
@@ -88,11 +88,11 @@ class LogPart(Part):
         self.start(self._stop, exclusive=True, group="log")
 
     def on_unmount(self) -> None:
-        """Give the disk back."""
+        """Delete the spool's file."""
         self._spool.close()
 
     def tick(self, now: datetime) -> None:
-        """Say what is held, and since when there was nothing new."""
+        """Report what is shown, and since when there was no new output."""
         spool, size = self._spool, self._whole
         held = plural(spool.count, "line")
         if spool.begin or spool.end < size:
@@ -126,18 +126,18 @@ class LogPart(Part):
         self.session.notify(message.text)
 
     async def _stop(self) -> None:
-        """Take the place of what follows."""
+        """End the task that follows."""
 
     async def _follow(self) -> None:
         spool = self._spool
         while not (self._has_ended and spool.end >= self._whole) and spool.end >= self._whole - PIECE:
-            # From the end of the log at first, and again after it was replaced.
+            # From the end of the log; again after it was replaced.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
             if not await self._take(offset, WAIT_S if offset >= 0 and not self._has_ended else 0.0):
                 return
 
     async def _take(self, offset: int, wait_s: float = 0.0) -> bool:
-        """Ask for a piece and show it; whether there is a log."""
+        """Request a piece and show it; whether there is a log."""
         shown = self._shown
         if shown is None:
             return False
@@ -156,21 +156,21 @@ class LogPart(Part):
             return False
         self._put(chunk)
         if not chunk.data and not chunk.ended:
-            await asyncio.sleep(REST_S)  # A service that does not hold its answers back is not asked without end.
+            await asyncio.sleep(REST_S)  # A service that does not delay its answers must not be asked endlessly.
         return True
 
     def _put(self, chunk: LogChunk) -> int:
         follows, self._problem = self._view.follows, ""
         spool = self._spool
         if chunk.size < spool.end:
-            # It shrank: another log has taken its place.
+            # It shrank: the log was replaced.
             spool.clear()
             self._whole, self._grown_at = 0, None
             self._view.changed()
             self.session.notify("The log was replaced by another one.")
             return 0
         if spool.end and chunk.offset != spool.end and not chunk.offset < spool.begin <= chunk.next_offset:
-            return 0  # Asked for before the view went elsewhere.
+            return 0  # Requested before the view moved away.
         if chunk.data or self._grown_at is None:
             self._grown_at = self.session.clock()
         detail, is_last = self.subject.detail, self._shown == (self.subject.run_id, self.subject.last_turn)
@@ -188,7 +188,7 @@ class LogPart(Part):
         return before
 
     async def _more(self, step: int) -> int | None:
-        """Read what comes before, or after, what is held; the lines that are new, None: there are none."""
+        """Read what comes before or after the shown lines; return the new lines, or None."""
         async with self._is_reading:
             spool, held = self._spool, self._spool.count
             shown = self._shown
@@ -213,5 +213,5 @@ class LogPart(Part):
 
 
 def _bytes(size: int) -> str:
-    """A size for people."""
+    """Format a size."""
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} KB"  # noqa: PLR2004 — a million

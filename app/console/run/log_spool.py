@@ -1,4 +1,4 @@
-"""A stretch of a log on disk, from any byte on: its lines are found by counting, not held."""
+"""A stretch of a log on disk; its lines are found by counting, and not held in memory."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from storage.records.results import LogChunk
 BLOCK: Final = 256 * 1024
 """Bytes whose line ends are counted together."""
 LONGEST: Final = 16 * 1024
-"""Bytes of a line that are read."""
+"""Bytes read of a line."""
 _END: Final = re.compile(b"\n")
 MOST_COUNTED: Final = 16
 """Blocks whose line ends are kept."""
@@ -35,41 +35,41 @@ class Block:
 
 
 class LogSpool:
-    """Bytes of a log, all of one stretch."""
+    """One contiguous stretch of a log."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
         """None: nothing was written yet."""
         self._blocks: list[Block] = []
         self._before: list[int] = [0]
-        """By block, the lines that end before it."""
+        """The number of lines that end before each block."""
         self._ends: OrderedDict[int, list[int]] = OrderedDict()
-        """By the block's offset, where lines end in it."""
+        """Line ends by the block's offset."""
         self._is_open = False
-        """Whether the last line has not ended."""
+        """Whether the last line is incomplete."""
         self._is_closed = False
         self._lock = threading.Lock()
-        """Of what is counted: a search counts in a thread."""
+        """For the counts: a search counts in a thread."""
 
     def close(self) -> None:
-        """Give the disk back."""
+        """Delete the file."""
         self._is_closed = True
         if self._file is not None:
             self._file.close()
 
     @property
     def begin(self) -> int:
-        """The log's first byte that is held."""
+        """The offset of the first byte held."""
         return self._blocks[0].offset if self._blocks else 0
 
     @property
     def end(self) -> int:
-        """The log's first byte after those that are held."""
+        """The offset after the last byte held."""
         return self._blocks[-1].offset + self._blocks[-1].size if self._blocks else 0
 
     @property
     def count(self) -> int:
-        """The lines that are held; the first may be a part of one."""
+        """The number of lines held; the first may be partial."""
         return self._before[-1] + self._is_open
 
     def clear(self) -> None:
@@ -80,10 +80,10 @@ class LogSpool:
         self._counted()
 
     def put(self, chunk: LogChunk) -> int:
-        """Add a piece, in place of all others unless it continues them; return how many lines came before them.
+        """Append a piece, or replace everything if it does not join; return how many lines came before it.
 
         Raises:
-            DiskFailedError: It cannot be kept.
+            DiskFailedError: It cannot be stored.
         """
         if self._is_closed:
             return 0
@@ -101,7 +101,7 @@ class LogSpool:
         return 0
 
     def line(self, row: int) -> bytes:
-        """A line without its end: of a very long one its first bytes, or its last, where it was written over."""
+        """Return a line without its end; of a very long one its beginning, or its end if it was overwritten."""
         begin = self._start(row)
         end = self._start(row + 1) - 1 if row < self._before[-1] else self.end
         found = self._read(begin, min(end - begin, LONGEST))
@@ -110,14 +110,14 @@ class LogSpool:
         return found
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line at or after this one (step 1), or before it (step -1), that matches; none once it is closed."""
+        """Return the next matching line from here on (step 1), or before (step -1); None: no match, or closed."""
         if not self.count:
             return None
         try:
             at = self._start(max(0, min(begin, self.count))) if begin < self.count else self.end
             return self._find_after(pattern, at) if step > 0 else self._find_before(pattern, at)
         except ValueError:
-            # The screen was closed while a thread searched.
+            # The screen was closed during a search in a thread.
             if self._is_closed:
                 return None
             raise
@@ -161,7 +161,7 @@ class LogSpool:
             self._ends.clear()
 
     def _start(self, row: int) -> int:
-        """Where a line begins: behind the end of the one before it."""
+        """The offset of a line: after the end of the one before it."""
         if row <= 0:
             return self.begin
         place = bisect_left(self._before, row) - 1
@@ -169,7 +169,7 @@ class LogSpool:
         return block.offset + self._ends_of(block)[row - self._before[place] - 1] + 1
 
     def _row(self, offset: int) -> int:
-        if not self._blocks:  # Cleared while it was searched.
+        if not self._blocks:  # Cleared during the search.
             return 0
         place = bisect_right(self._blocks, offset, key=lambda block: block.offset) - 1
         block = self._blocks[place]

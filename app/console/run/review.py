@@ -1,4 +1,4 @@
-"""The review: the Markdown that a run wrote, and its findings, which lead into the changes."""
+"""The review: the run's Markdown and its findings, which link to the changes."""
 
 import asyncio
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class ReviewPart(Part):
 
     @dataclass
     class Followed(Message):
-        """A finding leads into the changes."""
+        """A finding was chosen."""
 
         finding: Finding
 
@@ -75,11 +75,11 @@ class ReviewPart(Part):
 
     @property
     def body(self) -> "LineTable[FindingItem] | ReviewView":
-        """The findings, where there are any."""
+        """The widget to focus: the findings, if any."""
         return self._findings if self._findings.item is not None else self._view
 
     def compose(self) -> ComposeResult:
-        """The findings, and the text below a search."""
+        """Compose the findings, and the text below a search."""
         yield self._findings
         yield self._search
 
@@ -88,11 +88,11 @@ class ReviewPart(Part):
         self.set_class(self.size.width >= WIDE, "-wide")
 
     def can(self, act: str) -> bool:
-        """Whether there is a review to search in, or several."""
+        """Whether there is text to search, or another review."""
         return act in self.acts and len(self._reviews) > ("file" in act)
 
     def look(self) -> None:
-        """Read the reviews, unless what is shown are still they."""
+        """Read the reviews, unless those on show are current."""
         self.start(self._read, exclusive=True, group="review")
 
     async def _read(self) -> None:
@@ -130,7 +130,7 @@ class ReviewPart(Part):
         count = len(review.findings)
         found = f"{count:,} finding{'' if count == 1 else 's'}"
         self._view.tell(f"{several}{safe_text(review.path)}", (found, safe_text(review.note), source))
-        # Not before the focus that is on its way has come.
+        # After a pending change of the focus.
         after_refresh(self, self._focus_findings)
         self._lay_out()
 

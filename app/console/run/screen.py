@@ -42,7 +42,7 @@ PARTS: Final = (
 )
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel", "follow"})
-"""What can be done with a run that goes on, and with no other."""
+"""Actions for active runs only."""
 
 _hidden = partial(Binding, show=False)
 
@@ -51,21 +51,21 @@ class RawPart(Part):
     """The run as received."""
 
     def compose(self) -> Iterable[Widget]:
-        """The text."""
+        """Compose the text."""
         yield LinePane(lambda _: facts.raw(self.subject.view) if self.subject.view is not None else [], id="run-raw")
 
     @property
     def body(self) -> LinePane:
-        """The text."""
+        """The widget to focus: the text."""
         return self.query_one(LinePane)
 
     def look(self) -> None:
-        """Show it."""
+        """Show the JSON."""
         self.body.paint()
 
 
 class RunScreen(BaseScreen):
-    """What is said, written and changed in one run, part by part."""
+    """One run, part by part."""
 
     TAB = "runs"
     CSS = "#run-raw { height: 1fr; padding: 0 1; }"
@@ -106,7 +106,7 @@ class RunScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
         self._turns_reader = CoalescedTask(self._read_turns, self.run_worker)
         self._turns_of: object = None
-        """The run, as it was when its turns were read."""
+        """The run as of the last reading of its turns."""
         self._run_actions = RunActions(ScreenContext.of(self), lambda: subject.run_id)
         needs = session, subject, self.run_worker, self._results
         self._conversation, self._changes = ConversationPart(*needs), ChangesPart(*needs)
@@ -120,7 +120,7 @@ class RunScreen(BaseScreen):
         self._current = "conversation"
 
     def compose_body(self) -> Iterable[Widget]:
-        """Which run, the parts of its screen, and one of them."""
+        """Compose the head, the tabs and the parts."""
         yield self._title
         yield self._bar
         for name, part in self._parts.items():
@@ -156,10 +156,10 @@ class RunScreen(BaseScreen):
         """Update the ages."""
         self._part.tick(now)
 
-    # What its keys do
+    # Its keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable what cannot be done."""
+        """Disable keys without effect."""
         name = str(parameters[0]) if parameters else ""
         if action == "run":
             return self._run_actions.is_possible(name) if name not in ACTIVE_ONLY or self._is_active else False
@@ -172,7 +172,7 @@ class RunScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     async def action_run(self, name: str) -> None:
-        """Act on the run; it is continued in the box below its conversation."""
+        """Run an action on the run; a reply is typed in the box below the conversation."""
         if name == "continue":
             self._show("conversation")
             self._conversation.reply.focus()
@@ -180,7 +180,7 @@ class RunScreen(BaseScreen):
             await self._run_actions.do(name)
 
     def action_part(self, name: str) -> None:
-        """Do what a key does in the part that is shown."""
+        """Run an action of the part on show."""
         self._part.acts[name]()
 
     def action_show(self, name: str) -> None:
@@ -188,20 +188,20 @@ class RunScreen(BaseScreen):
         self._show(name)
 
     def action_beside_part(self, step: int) -> None:
-        """Show the next part, or the one before."""
+        """Show the next or the previous part."""
         names = list(self._parts)
         self._show(names[(names.index(self._current) + step) % len(names)])
 
     def action_raw(self) -> None:
-        """Show the run as received, or its conversation again."""
+        """Switch between the JSON and the conversation."""
         self._show("conversation" if self._current == "raw" else "raw")
 
     def action_back(self) -> None:
-        """Go back to where it was opened."""
+        """Go back to where the run was opened."""
         self.dismiss()
 
     def action_beside(self, step: int) -> None:
-        """Show the next older, or newer, run on the same branch."""
+        """Show the next older or newer run of the branch."""
         there = self._branch.beside(self._subject.run_id, step)
         if there is None:
             self.session.notify(f"There is no {'older' if step > 0 else 'newer'} run on this branch.")
@@ -211,7 +211,7 @@ class RunScreen(BaseScreen):
         self._reader.ask()
 
     def action_turn(self, step: int) -> None:
-        """Look at another turn, or at the whole run."""
+        """Select another turn, or the whole run."""
         turn = self._subject.other_turn(step)
         if turn != self._subject.turn:
             self._subject.turn = turn
@@ -233,7 +233,7 @@ class RunScreen(BaseScreen):
 
     @on(ChangesPart.NotFound)
     def _finding_not_found(self, message: ChangesPart.NotFound) -> None:
-        """Go back to the finding, and say there why it leads nowhere."""
+        """Go back to the finding and explain there why it leads nowhere."""
         if self._current == "changes":
             self._show("review")
         self.session.notify(f"{message.path} is not among the changed files.")
@@ -254,7 +254,7 @@ class RunScreen(BaseScreen):
             self._conversation.reply.clear()
             self._conversation.body.focus()
 
-    # What it shows
+    # Showing
 
     def _show(self, name: str) -> None:
         if name != self._current:

@@ -1,4 +1,4 @@
-"""The run that is on show, and what every part of its screen has."""
+"""The run on show, shared by all parts of its screen."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,23 +28,23 @@ class Subject:
 
     run_id: str
     view: RunView | None = None
-    """None: the cache does not hold it, or was not read yet."""
+    """None: not read yet, or not in the cache."""
     turns: RunTurns | None = None
     lacking: str = ""
-    """Why its turns are not known."""
+    """Why its turns are unknown."""
     turn: int | None = None
-    """The turn that is looked at; None: the whole run."""
+    """The selected turn; None: the whole run."""
     figures: "RepositoryFigures | None" = None
-    """Of its repository."""
+    """Those of its repository."""
 
     @property
     def detail(self) -> "RunDetail | None":
-        """The run as the cache holds it."""
+        """The run as cached."""
         return self.view.detail if self.view is not None else None
 
     @property
     def last_turn(self) -> int:
-        """The number of its last turn, as far as that is known."""
+        """The number of its last turn, if known."""
         if self.turns is not None and self.turns.turns:
             return self.turns.turns[-1].number
         return max(1, self.view.detail.turns) if self.view is not None else 1
@@ -55,40 +55,40 @@ class Subject:
         return self.turns is not None and bool(self.turns.turns) and self.turns.turns[-1].outcome is not None
 
     def other_turn(self, step: int) -> int | None:
-        """The turn before or after the one that is looked at; the whole run comes before the first."""
+        """The turn before or after the selected one; the whole run comes before the first."""
         there = min(max(0, (self.turn or 0) + step), self.last_turn)
         return there or None
 
 
 class Part(Container):
-    """One tab of the screen: it reads what it shows while it is on show."""
+    """One tab of the screen; it reads only while it is shown."""
 
     def __init__(
         self, session: "Session", subject: Subject, start: "Callable[..., object]", results: "Callable[[], Results]"
     ) -> None:
-        """Prepare; `start` runs a coroutine function in the background, as `run_worker` does."""
+        """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
         super().__init__()
         self.session = session
         self.subject = subject
         self.start = start
         self.results = results
         self.acts: dict[str, Callable[[], object]] = {}
-        """What keys do in it, by name."""
+        """The part's actions, by name."""
 
     def can(self, act: str) -> bool:
-        """Whether what a key does in it can be done now."""
+        """Whether the action is possible now."""
         return act in self.acts
 
     @property
     def body(self) -> Widget:
-        """What takes the focus."""
+        """The widget to focus."""
         raise NotImplementedError
 
     def look(self) -> None:
-        """Bring up to date what is shown: the tab was entered, or the run changed."""
+        """Update: the tab was entered, or the run changed."""
 
     def rest(self) -> None:
-        """Stop reading: another tab is on show."""
+        """Stop reading: another tab is shown."""
 
     def tick(self, now: "datetime") -> None:
         """Update the ages."""
@@ -96,7 +96,7 @@ class Part(Container):
 
 @contextmanager
 def failure_told(say: "Callable[[Notice], object]") -> "Iterator[None]":
-    """Say in place what fails, rather than that it is being read; the screen's notice says the rest."""
+    """Report a failure in the part itself instead of "reading"; the screen's notice has the details."""
     try:
         yield
     except Exception as error:
@@ -105,5 +105,5 @@ def failure_told(say: "Callable[[Notice], object]") -> "Iterator[None]":
 
 
 def unavailable(title: str, reason: str) -> Notice:
-    """A notice that says what is not to be had, and why."""
+    """A notice that names what is missing, and why."""
     return Notice("○", title, (safe_text(reason, limit=2_000),))

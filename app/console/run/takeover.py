@@ -1,4 +1,4 @@
-"""Taking a change over: applied to a checkout, its branch checked out beside one, or a file opened elsewhere."""
+"""Taking a change over: applying it, checking its branch out, or opening one of its files."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change") -> ConfirmSheet:
-    """A sheet that applies a change to a checkout.
+    """Return a sheet that applies a change to a checkout.
 
     Raises:
         GitError: It must not be applied.
@@ -74,7 +74,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
 
 
 def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
-    """A sheet that checks a run's branch out in a new folder."""
+    """Return a sheet that checks a run's branch out in a new folder."""
     run = detail.run
     facts = [
         Content(safe_text(f"{run.branch_name} of {run.repository.label}, in a new folder beside the checkout below.")),
@@ -90,10 +90,10 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
 
 
 def near(results: "Results", repository: "Repository") -> Path:
-    """The local checkout that is configured for a repository, else the working folder."""
+    """The configured checkout of a repository, else the working folder."""
     try:
         place = Path(results.repositories.mirror(repository).address).expanduser()
-        # A bare repository holds no files to apply anything to.
+        # A bare repository has no files to apply anything to.
         if (place / ".git").exists():
             return place
     except (GitError, RuntimeError, OSError):
@@ -109,11 +109,11 @@ def _files(count: int) -> str:
 
 
 def look_at(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:
-    """Show a copy of a file in the person's pager or editor, which gets the terminal; "" or what went wrong."""
+    """Show a copy of a file in the user's pager or editor, which gets the terminal; return "" or the failure."""
     try:
         command = shlex.split(os.environ.get("PAGER") or "less") if in_pager else editor_command(os.environ)
         with tempfile.TemporaryDirectory(prefix="runwarden-") as folder:
-            # The name is a stranger's: its ending is kept, for the editor.
+            # The name is foreign: only its ending is kept, for the editor.
             file = Path(folder) / (_UNUSUAL.sub("-", path.rsplit("/", 1)[-1])[-80:].lstrip("-.") or "file")
             file.write_bytes(text)
             file.chmod(0o400)

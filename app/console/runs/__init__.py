@@ -1,1 +1,1 @@
-"""The Runs tab: finding runs, looking at one, and acting on one or many."""
+"""The Runs tab: finding runs, and acting on one or many."""

@@ -1,4 +1,4 @@
-"""A batch: the requests of one confirmation, sent one after the other, and what became of each."""
+"""A batch: the requests of one confirmation, sent one after the other, and their outcomes."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ REFUSED: Final = Badge("⊘", "not sent", "warn")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of one run's request."""
+    """The outcome of one run's request."""
 
     run: Run
     action: Action | None
@@ -31,7 +31,7 @@ class Sent:
 
     @property
     def is_done(self) -> bool:
-        """Whether it took effect, now or when it was asked for before."""
+        """Whether it took effect, now or at an earlier attempt."""
         return self.action is not None and self.action.state == "confirmed"
 
     @property
@@ -41,14 +41,14 @@ class Sent:
 
     @property
     def may_be_tried_again(self) -> bool:
-        """Whether it had no effect for a reason that is not its own."""
+        """Whether it failed for a reason that is not its own."""
         if self.action is None:
             return False
         return self.action.state == "not_sent" or (self.action.state == "rejected" and self._is_hopeless)
 
     @property
     def ends_all(self) -> bool:
-        """Whether to stop here: the next run would be refused too, or the outcome of this one is unknown."""
+        """Whether to stop here: the next run would be refused too, or this outcome is unknown."""
         if self.action is None or self.is_done:
             return False
         return self._is_hopeless if self.action.state == "rejected" else True
@@ -60,7 +60,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A task that was confirmed, and how far it is."""
+    """A confirmed task and its progress."""
 
     batch_id: str
     task: ManyTask
@@ -70,22 +70,22 @@ class Batch:
     is_sending: bool = False
 
     def settled(self, sent: Sent) -> Self:
-        """With what became of one run's request."""
+        """With the outcome of one run's request."""
         return replace(self, sent={**self.sent, sent.run.run_id: sent})
 
     def resolved(self, action: Action) -> Self:
-        """With what a person, or another process, found out of an action."""
+        """With the resolution of an unknown outcome."""
         old = next(sent for sent in self.sent.values() if sent.action and sent.action.action_id == action.action_id)
         return self.settled(replace(old, action=action))
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of it was sent, or is about to be."""
+        """Whether a request was sent or is about to be."""
         return bool(self.sent) or self.is_sending
 
     @property
     def unknown(self) -> tuple[Action, ...]:
-        """Actions whose outcome a person has to find out."""
+        """Actions of unknown outcome."""
         return tuple(sent.action for sent in self.sent.values() if sent.action and sent.action.state == "unknown")
 
     @property
@@ -95,7 +95,7 @@ class Batch:
 
     @property
     def rest(self) -> tuple[Run, ...]:
-        """The runs for which nothing was sent yet, and those that may simply be tried again."""
+        """The runs without a request so far, and those that can be tried again."""
         sent = self.sent
         return tuple(run for run in self.task.runs if run.run_id not in sent or sent[run.run_id].may_be_tried_again)
 
@@ -105,7 +105,7 @@ class Batch:
         return tuple(run_id for sent in self.sent.values() if (run_id := sent.made) is not None)
 
     def view(self, details: Mapping[str, RunDetail]) -> BatchView:
-        """How it reads, with the runs that it made as they are known now."""
+        """The batch as a line, with these details of its runs."""
         settled = (sent.action.settled_at or self.begun_at for sent in self.sent.values() if sent.action)
         made = [details[run_id] for run_id in self.made if run_id in details]
         return BatchView(
@@ -144,7 +144,7 @@ def _where(run: Run) -> SafeText:
 async def send_each(
     actions: Actions, task: ManyTask, runs: Sequence[Run], words: str, *, is_wanted: Callable[[], bool]
 ) -> AsyncIterator[Sent]:
-    """Send for one run after the other, until an answer stops the rest or `is_wanted` says no.
+    """Send for one run after the other, until an answer stops the rest or `is_wanted` returns False.
 
     Raises:
         StorageError: The ledger cannot be written; nothing more is sent.

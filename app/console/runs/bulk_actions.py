@@ -1,4 +1,4 @@
-"""What can be done with many runs: mark them, continue them, copy their ids, export them."""
+"""The actions on many runs: mark, continue, copy ids, export."""
 
 from dataclasses import replace
 from functools import partial
@@ -58,17 +58,17 @@ class BulkActions:
             "copy_id": self._copy_ids,
             "follow": self._follow,
         }
-        """Actions on one run that are done with all marked runs, while there are marks."""
+        """Actions that apply to all marked runs while there are any, else to one."""
 
     def do(self, name: str) -> bool:
-        """Do the action of that name; False: it is none on several runs."""
+        """Run this action; False: it does not apply to several runs."""
         action = self._actions.get(name) or (self._instead.get(name) if self._table.marks else None)
         if action is not None:
             action()
         return action is not None
 
     def summary(self, *, is_wide: bool) -> SafeText:
-        """How many runs are marked, and the keys that act on them if there is room."""
+        """The number of marked runs, with their keys if there is room."""
         keys = " · c continues · T retries · N starts alike · f follows · x exports · esc unmarks" if is_wide else ""
         count, cap = len(self._table.marks), self._session.settings.console.send_cap
         capped = f" · sent to {cap:,} at a time" if count > cap else ""
@@ -103,7 +103,7 @@ class BulkActions:
             for run_id in (first_id, last_id)
         ]
         known = sorted(index for index in ends if index is not None)
-        # A filter may hide the run where the range began: then the range has one end only.
+        # A filter may hide one end of the range.
         if not known:
             return
         start, count = known[0], known[-1] - known[0] + 1
@@ -125,7 +125,7 @@ class BulkActions:
 
     def _sent(self, run_ids: tuple[str, ...]) -> None:
         if run_ids:
-            # Runs that were left out stay marked, for another try.
+            # Runs that were left out stay marked, for another attempt.
             self._table.unmark(run_ids)
             self._session.poll_soon()
 
@@ -150,7 +150,7 @@ class BulkActions:
 
 
 async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:
-    """All runs that match; none, and why, where they are too many."""
+    """Ids of all matching runs; none, with a reason, if they are too many."""
     total = await engine.cache.count(condition)
     if total > MOST_MARKS:
         why = f"{total:,} runs match; at most {MOST_MARKS:,} are marked at a time. Narrow the filter first."
@@ -162,7 +162,7 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
 async def show_many(
     context: ScreenContext, engine: "Engine", name: str, ids: "Sequence[str]", sent: "Callable[[tuple[str, ...]], None]"
 ) -> None:
-    """Show the form that retries, continues or starts alike these runs; `sent` is told which it was done for."""
+    """Show the form that retries, continues or starts alike these runs; `sent` is called with those it was done for."""
     from app.console.runs.many import continued, retried, started_like
     from app.console.runs.many_form import ManyForm
 

@@ -1,4 +1,4 @@
-"""The sheet that chooses the table's columns, their order and width: each change shows at once, behind the sheet."""
+"""The sheet that chooses the table's columns, their order and width; each change shows at once."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -114,7 +114,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         self._change(self._list.choice.toggled(self._list.key))
 
     def action_shift(self, step: int) -> None:
-        """Move the column among those that are shown."""
+        """Move the column among the shown ones."""
         order = [column.key for column in self._list.choice.columns]
         if self._list.key in order:
             there = order.index(self._list.key) + step
@@ -122,12 +122,12 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
                 self._change(self._list.choice.moved(self._list.key, order[there]))
 
     def action_size(self, cells: int) -> None:
-        """Make the column wider or narrower, from what it is now."""
+        """Change the column's width."""
         width = self._list.choice.width(self._list.key) or self._width_of(self._list.key)
         self._change(self._list.choice.sized(self._list.key, width + cells))
 
     def action_fit(self) -> None:
-        """Make the column as wide as fits."""
+        """Make the column as wide as its text."""
         self._change(self._list.choice.sized(self._list.key, None))
 
     def action_usual(self) -> None:

@@ -1,4 +1,4 @@
-"""Writing runs to a file: as a table for a spreadsheet, or as JSON with everything that is stored of each."""
+"""Exporting runs: as a table for a spreadsheet, or as JSON with everything stored about each."""
 
 import csv
 import json
@@ -35,12 +35,12 @@ class Export:
 
 
 def suggested_path(now: datetime) -> Path:
-    """A file name with what and when, in the current folder."""
+    """A file name with subject and time, in the current folder."""
     return Path(f"runs-{now.astimezone():%Y%m%d-%H%M}.csv")
 
 
 async def write(what: Export, path: Path) -> int:
-    """Write the runs in the format of the file's name, whole or not at all; returns how many there were.
+    """Write the runs in the format of the file's name, completely or not at all; return their number.
 
     Raises:
         OSError: The file cannot be written.
@@ -85,7 +85,7 @@ _FILES: Final = {".csv": _as_csv, ".ndjson": _as_ndjson, ".json": _as_json}
 async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], frozenset[str]]]:
     cache = what.engine.cache
     stuck = await cache.stuck()
-    # Runs that arrive during the export push others onto the next page: those are met twice, and written once.
+    # Runs that arrive during the export shift the pages: a run met twice is written once.
     ids = list(what.marks)
     offset = 0
     while not what.marks and (rows := await cache.rows(what.condition, what.sort, offset=offset, limit=CHUNK * 10)):
@@ -113,5 +113,5 @@ def _row(detail: RunDetail, stuck: frozenset[str]) -> tuple[object, ...]:
 
 def _json(detail: RunDetail, stuck: frozenset[str]) -> str:
     document = run_document(detail.run, detail, stuck=detail.run.run_id in stuck)
-    # Escaped: what a terminal would obey stays a sequence of letters when the file is printed.
+    # Escaped: control sequences stay plain letters when the file is printed.
     return json_escaped(json.dumps(document, allow_nan=False))

@@ -1,4 +1,4 @@
-"""What the service tells of the runs in view: for the optional columns, while one is shown, and for the pane."""
+"""Figures that only the service has, of the runs in view: for optional columns and for the pane."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from widgets.runs.table import RunTable
 
 PAUSE: Final = timedelta(seconds=30)
-"""After a request that failed."""
+"""After a failed request."""
 
 
 class FiguresLoader:
-    """Reads from the cache what it has, then asks the service run by run, behind everything else that is asked."""
+    """Reads figures from the cache, then from the service, run by run and behind all other requests."""
 
     def __init__(self, context: "ScreenContext", table: "RunTable") -> None:
         self._session = context.session
@@ -28,18 +28,18 @@ class FiguresLoader:
         self._task = CoalescedTask(self._read, context.start)
         self._figures: dict[str, RunFigures] = {}
         self._states: dict[str, object] = {}
-        """By run, the state for which its figures are complete."""
+        """The state for which each run's figures are complete."""
         self._not_before: datetime | None = None
 
     @cached_property
     def told(self) -> "ToldTurns":
-        """What the service told so far."""
+        """The figures so far."""
         from app.results.told import ToldTurns  # keeps the first frame quick
 
         return ToldTurns()
 
     def look(self) -> None:
-        """Read what is missing of the runs in view."""
+        """Read the missing figures of the runs in view."""
         is_paused = self._not_before is not None and self._session.clock() < self._not_before
         if not is_paused and FIGURES & set(self.table.choice.shown) and self._lacking():
             self._task.ask()

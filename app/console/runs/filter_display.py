@@ -1,4 +1,4 @@
-"""What stands above the runs table: the views with their numbers of runs, the line, and what is missing."""
+"""The lines above the runs table: the views with their counts, the query, and what is missing."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -25,30 +25,30 @@ ANY: Final = "any"
 
 
 def is_cheap(condition: RunFilter) -> bool:
-    """Whether an index that is there anyway counts these runs: no number may cost a search of a million runs."""
+    """Whether an existing index counts these runs: a count must not cost a search of a million runs."""
     return not (condition.is_scan or condition.branches or condition.not_branches)
 
 
 class ViewCounts:
-    """How many runs are in each view: counted in the background, never guessed."""
+    """The number of runs in each view, counted in the background."""
 
     def __init__(self, context: "ScreenContext", query: QueryController, changed: Callable[[], None]) -> None:
-        """Know nothing yet; `changed` is called once something else is known."""
+        """Start empty; `changed` is called after each change."""
         self._session = context.session
         self._query = query
         self._changed = changed
         self._counts: dict[str, int] = {}
         """By the line of the view."""
         self.statuses: frozenset[str] | None = None
-        """Those that any run was ever seen with, and the spec's; None: not read yet."""
+        """All statuses ever seen, and the spec's; None: not read yet."""
         self._latest = CoalescedTask(self._read, context.start)
 
     def of(self, line: str) -> int | None:
-        """The number of runs in the view with this line; None: not known."""
+        """The number of runs in the view with this line, or None."""
         return self._counts.get(line)
 
     def take(self, extent: "Extent") -> None:
-        """What was counted for the table itself is known at once; the rest is counted now."""
+        """Take the table's own count at once, and count the others."""
         self._counts[ALL.query] = extent.held
         query = self._query.now
         if not query.is_changed:
@@ -73,7 +73,7 @@ class ViewCounts:
 
 
 class FilterDisplay:
-    """Keeps the filter bar true to the query, and the table to what the query looks for."""
+    """Keeps the filter bar and the table's highlights in step with the query."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class FilterDisplay:
         self.counts = ViewCounts(context, query, self.show_views)
 
     def show_query(self, *, is_wide: bool) -> None:
-        """Show the line, the order and the views as they are now."""
+        """Show the line, the order and the views."""
         now, condition = self._query.now, self._query.condition
         if now.cursor is None:
             self._bar.line.put(now.line, 0)
@@ -101,15 +101,15 @@ class FilterDisplay:
         self.show_remark(is_wide=is_wide)
 
     def typed(self) -> None:
-        """Take the line as it stands, and offer what could come next."""
-        # At once, not after a pause in typing: the next key gives up a search that is still going on.
+        """Apply the line as typed, and suggest what could come next."""
+        # At once, without a pause: the next key cancels a running search.
         line = self._bar.line
         if line.has_focus:
             self._query.type(line.value, line.cursor_position)
             self._bar.offer(self._query.offers(line.value, line.cursor_position))
 
     def left(self, *, is_cleared: bool) -> None:
-        """Go back to the table, with the line as it stands or as the view has it."""
+        """Go back to the table, with the line as typed or as the view has it."""
         value, cursor = self._bar.line.value, self._bar.line.cursor_position
         self._table.focus()
         self._bar.offer(())
@@ -119,13 +119,13 @@ class FilterDisplay:
             self._query.leave(value, cursor)
 
     def show_views(self) -> None:
-        """Show the views with the numbers that are known."""
+        """Show the views with the known counts."""
         views, now = self._query.views, self._query.now
         tabs = tuple(ViewTab(safe_text(view.name, limit=30), self.counts.of(view.query)) for view in views)
         self._bar.views.show(tabs, self._query.view_index, is_changed=now.is_changed)
 
     def show_remark(self, *, is_wide: bool) -> None:
-        """Show what is wrong with the line, otherwise how many runs are marked."""
+        """Show the problem with the line, or else the number of marked runs."""
         problems = self._query.now.query(self._session.run_now()).problems or self._unknown_statuses()
         if problems:
             self._bar.remark(*problem_texts(problems[0]), tone="bad")
@@ -135,7 +135,7 @@ class FilterDisplay:
             self._bar.remark()
 
     def _unknown_statuses(self) -> tuple[Problem, ...]:
-        """What is wrong with statuses, once they are typed; one that is excluded may be unknown, if not misspelt."""
+        """Problems with statuses; an excluded one may be unknown, unless it is misspelt."""
         known, condition = self.counts.statuses, self._query.condition
         if known is None or self._query.now.cursor is not None:
             return ()
@@ -144,7 +144,7 @@ class FilterDisplay:
         return tuple(Problem(0, 0, *unknown_status(status, known)) for status in unknown)
 
     def explanation(self, otherwise: Callable[[], str]) -> str:
-        """What to say beside the table while the cursor is on no run: of its group, or otherwise of what is missing."""
+        """The text beside the table while the cursor is on no run: about its group, or what is missing."""
         group = self._table.group
         if group is None:
             return otherwise()
@@ -157,12 +157,12 @@ class FilterDisplay:
 
     @property
     def has_count(self) -> bool:
-        """Whether a tab says how many runs the query matches."""
+        """Whether a tab shows the number of matching runs."""
         return not self._query.now.is_changed and self.counts.of(self._query.now.view.query) is not None
 
 
 def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
-    """What the filter says of status, repository, branch and time, in a word each."""
+    """The filter's status, repository, branch and time, a word each."""
     flags = {"active": condition.active, "ended": condition.ended, "stuck": condition.stuck}
     states = [name for name, is_set in flags.items() if is_set]
     times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]

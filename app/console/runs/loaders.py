@@ -1,4 +1,4 @@
-"""One run in full: from the cache and the ledger to what is shown of it."""
+"""One run in full, read from the cache and the ledger."""
 
 import json
 from contextlib import suppress
@@ -34,20 +34,20 @@ class Beginning:
 
 
 BESIDE: Final = 3
-"""Runs on the same branch that are shown before and after one."""
+"""Runs shown before and after one on the same branch."""
 MOST_BESIDE: Final = 100
-"""Further ones are not counted."""
+"""Runs beyond these are not counted."""
 RESTS_S: Final = 0.4
 """How long the cursor rests on a run before the service is asked about it."""
 
 
 class PaneLoader:
-    """Keeps one pane on the run under a table's cursor."""
+    """Keeps the pane on the run under a table's cursor."""
 
     def __init__(
         self, context: "ScreenContext", pane: "RunPane", otherwise: "Callable[[], str]", figures: "FiguresLoader"
     ) -> None:
-        """Prepare; `otherwise` is what to say where the cursor is on no run."""
+        """Prepare; `otherwise` returns the text while the cursor is on no run."""
         self._session = context.session
         self._start = context.start
         self._timer: Timer | None = None
@@ -78,10 +78,10 @@ class PaneLoader:
         self._timer = self._pane.set_timer(RESTS_S, partial(self._start, ask, exclusive=True, group="told"))
 
     async def _ask(self, engine: "Engine", view: RunView) -> None:
-        """Ask the service for what only it knows of a run."""
+        """Ask the service for the figures that only it has."""
         from app.api.errors import ApiError
 
-        # Where the service cannot be asked, the header says so, and the next visit asks again.
+        # A failing service is reported in the header; the next visit asks again.
         with suppress(ApiError):
             await self._figures.told.ask(engine.extension, view.detail.run)
             row = self._table.row
@@ -106,7 +106,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     detail, ahead = await cache.detail(run_id), await cache.run_clock_ahead()
     if detail is None:
         return None
-    # All times of a run by one clock, which is the service's.
+    # All times of a run by the service's clock.
     seen = replace(detail, first_seen_at=detail.first_seen_at + ahead, last_seen_at=detail.last_seen_at + ahead)
     actions = await ledger.for_run(run_id)
     earlier = (a.subject for a in actions if a.kind == "run.continue" and run_id == a.result_id != a.subject)

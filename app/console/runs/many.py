@@ -1,4 +1,4 @@
-"""The same kind of write to each of many runs: which runs, with which words, and what each of them asks for."""
+"""The same kind of write for many runs: the runs, the instructions, and the request for each."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,27 +20,27 @@ from storage.records import Action, Run
 
 @dataclass(frozen=True, slots=True)
 class ManyText:
-    """What the form says."""
+    """The form's texts."""
 
     title: str
     draft: str
     nothing: str
-    """What cannot be done where no run is left."""
+    """Shown if no run is left."""
     hint: str
     placeholder: str
     consequence: str
-    """What sending does, with a place for the number of runs."""
+    """The effect of sending, with a placeholder for the number of runs."""
     each: str
-    """How it is done where there are several."""
+    """How it is done for several runs."""
     done: str
-    """What became of them, with places for how many of how many."""
+    """The outcome, with placeholders for how many of how many."""
 
     def outlook(self, count: int) -> str:
-        """What sending does to so many runs."""
+        """The effect for this number of runs."""
         return f"{self.consequence.format(_runs(count))}{self.each if count > 1 else ''}."
 
     def outcome(self, confirmed: int, count: int) -> str:
-        """What became of so many runs."""
+        """The outcome for this number of runs."""
         return self.done.format(f"{confirmed:,}", _runs(count))
 
 
@@ -78,33 +78,33 @@ RETRY: Final = ManyText(
 
 @dataclass(frozen=True, slots=True)
 class ManyTask:
-    """What is to be done with many runs."""
+    """A task for many runs."""
 
     text: ManyText
     runs: tuple[Run, ...]
     left_out: str
-    """Which of the marked runs are left out, and why; empty: none."""
+    """The marked runs that are left out, and why; empty: none."""
     turns: Mapping[str, Action]
-    """The last turn of each run, as far as the ledger has it."""
+    """The last turn of each run in the ledger."""
     make: Callable[[Run, str], WriteRequest]
     key: Callable[[Run, str], str | None]
-    """The key under which these words are sent for a run once; None: the ledger blocks a second one by itself."""
+    """The key under which a run's request is sent once; None: the ledger prevents a second one."""
 
     @property
     def nothing(self) -> str:
-        """Why no run is left, where none is."""
+        """The reason if no run is left."""
         return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
 
     def filled(self, run: Run, words: str) -> str:
-        """The words as they are sent for a run."""
+        """The instructions as sent for a run."""
         return filled_in(words, self._known(run))[0]
 
     def request(self, run: Run, words: str) -> WriteRequest:
-        """What is sent for a run, with the words that were typed."""
+        """The request for a run."""
         return self.make(run, self.filled(run, words))
 
     def problem(self, words: str) -> Problem | None:
-        """What keeps the words from being sent for all of the runs."""
+        """The reason why the instructions cannot be sent for all runs."""
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
             if lacking := [run for run in self.runs if not self._known(run)[name]]:
                 return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
@@ -122,7 +122,7 @@ class ManyTask:
 
 
 async def continued(ledger: Ledger, runs: Sequence[Run], final_statuses: Collection[str]) -> ManyTask:
-    """The next turn of each conversation, with the same words.
+    """The next turn of each conversation, with the same instructions.
 
     Raises:
         StorageError: The ledger cannot be read.
@@ -133,12 +133,12 @@ async def continued(ledger: Ledger, runs: Sequence[Run], final_statuses: Collect
 
 
 async def started_like(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
-    """A new run where each of these worked, with the same new words. Raises as `continued`."""
+    """A new run on each of these runs' repositories, with the same new instructions. Raises as `continued`."""
     return ManyTask(START_LIKE, tuple(runs), "", await _turns(ledger, runs), _start, _start_key)
 
 
 async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
-    """The last turn of each that failed once more, as the ledger has it. Raises as `continued`."""
+    """The last turn of each failed run again, as the ledger has it. Raises as `continued`."""
     failed = [run for run in runs if run.status == "failed"]
     turns = await _turns(ledger, failed)
     known = tuple(run for run in failed if run.run_id in turns)
@@ -170,12 +170,12 @@ def _start_key(run: Run, words: str) -> str:
 
 
 async def _turns(ledger: Ledger, runs: Sequence[Run]) -> dict[str, Action]:
-    """The last turn of each run that this machine's ledger has, and this version can read."""
+    """The last turn of each run in this machine's ledger that this version can read."""
     turns = {}
     for run in runs:
         turn = await ledger.last_turn(run.run_id)
         with suppress(KeyError, TypeError, ValueError, IndexError):
             if turn is not None:
-                asked_of(turn)  # one that another version wrote may not be readable
+                asked_of(turn)  # Written by another version.
                 turns[run.run_id] = turn
     return turns

@@ -1,4 +1,4 @@
-"""The form for many runs: one confirmation, batches of `send_cap`, and a live line on how far all of them are."""
+"""The form for many runs: one confirmation, batches of `send_cap`, and a live line of progress."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ class ManyForm(ActionForm):
     def __init__(
         self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[Batch], object] = lambda _: None
     ) -> None:
-        """Prepare for the task's runs, at most `cap` of them at a time; `changed` is told how far it is."""
+        """Prepare for the task's runs, at most `cap` of them at a time; `changed` is called with the progress."""
         self.TITLE_TEXT = task.text.title  # type: ignore[misc]  # the dialog reads it from here
         self._many = task
         self._cap = cap
@@ -63,7 +63,7 @@ class ManyForm(ActionForm):
         self._looking = CoalescedTask(self._look, cast("Start", self.run_worker))
 
     def make_rows(self) -> Sequence[Widget]:
-        """Which runs, in which batches, and with which words."""
+        """The runs, the batches and the instructions."""
         runs, task = self._many.runs, self._many
         places = len({run.repository.label for run in runs})
         which = f"{len(runs):,} on {places:,} {'repository' if places == 1 else 'repositories'}"
@@ -77,7 +77,7 @@ class ManyForm(ActionForm):
         return (*rows, ParagraphField("instructions", "instructions", text.hint, placeholder=text.placeholder))
 
     def build(self, values: Values) -> Built:
-        """The first of the requests, or why there is none."""
+        """The first of the requests, or the problems."""
         words = values["instructions"]
         first = self._many.request((self._batch.rest or self._many.runs)[0], words)
         if (problem := self._many.problem(words)) is not None:
@@ -89,18 +89,18 @@ class ManyForm(ActionForm):
         return tuple(self._many.request(run, values["instructions"]) for run in self._many.runs)
 
     def placeholders(self) -> dict[str, str]:
-        """A template keeps its placeholders: they are filled in for each run."""
+        """None: placeholders are filled in for each run."""
         return {name: f"{{{name}}}" for name in NAMES}
 
     def consequence(self, request: WriteRequest) -> str:
-        """What sending does."""
+        """The effect of sending."""
         del request
         count = len(self._many.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
         return self._many.text.outlook(count) + batches
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Sending can be stopped between two runs, and gone on with."""
+        """Sending can be stopped between two runs and continued."""
         if action == "back" and self.phase == "sending":
             return not self._is_stopped
         if action == "forward" and self.phase == "outcome":
@@ -108,7 +108,7 @@ class ManyForm(ActionForm):
         return super().check_action(action, parameters)
 
     def action_forward(self) -> None:
-        """From the fields to the preview; from there, and from one batch to the next, send."""
+        """Go on from the fields to the preview, then send batch by batch."""
         if self.phase == "outcome" and self.request is not None and self.may_send():
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
@@ -116,7 +116,7 @@ class ManyForm(ActionForm):
             super().action_forward()
 
     def action_back(self) -> None:
-        """Go one step back; while sending, stop after the current run."""
+        """Go back one step; while sending, stop after the current run."""
         if self.phase == "sending":
             self._is_stopped = True
             self.refresh_bindings()
@@ -132,7 +132,7 @@ class ManyForm(ActionForm):
             self.query_one("#verb-next").focus()
 
     def verbs_without_meaning(self) -> frozenset[str]:
-        """Buttons that would do nothing just now."""
+        """Buttons that have no effect now."""
         without = super().verbs_without_meaning() | {"copy"}
         return without if self._batch.rest and self._open is None else without | {"next"}
 
@@ -180,7 +180,7 @@ class ManyForm(ActionForm):
         self._changed_batch(batch)
 
     def _resolved(self, action: Action | None) -> None:
-        """What is known now takes its place among the others, and the next batch may be sent."""
+        """Replace the outcome in its place; the next batch may be sent."""
         if action is None or self._open is None:
             return
         open_id, all_sent = self._open.action_id, self._batch.sent.values()
@@ -201,7 +201,7 @@ class ManyForm(ActionForm):
         self._looking.ask()
 
     def _tick(self) -> None:
-        """The count says more than the time."""
+        """Show no time: the count says more."""
 
     def _say_progress(self, batch: Sequence[Run], count: int) -> None:
         run = batch[min(count, len(batch) - 1)]
@@ -212,7 +212,7 @@ class ManyForm(ActionForm):
             safe_text(f"{count:,} of {len(batch):,} sent{in_all} · now {run.run_id}   {stopping}", limit=LISTED)
         )
 
-    # How the runs that were started go on
+    # The progress of the runs that were started
 
     def _engine_changed(self, event: Event) -> None:
         super()._engine_changed(event)
@@ -234,12 +234,12 @@ class ManyForm(ActionForm):
 
     @property
     def _width(self) -> int:
-        """Cells of a line on a page; a scroll bar has its own."""
+        """Cells of a line, without the scroll bar."""
         return max(40, self.dialog.content_size.width - _PADDING)
 
 
 def outcome(batch: Batch, cap: int, trouble: SafeText | None) -> Outcome:
-    """What became of all of them so far."""
+    """The outcomes so far."""
     view, rest = batch.view({}), len(batch.rest)
     facts = tuple(
         (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))

@@ -1,4 +1,4 @@
-"""Runs that are not here: what is said of them, what fetches them, and what stops or pauses it."""
+"""Runs that are not in the cache: why they are missing, and fetching, stopping or pausing."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -29,11 +29,11 @@ OLDER_BINDINGS: Final = (
     Binding("P", "older('resume')", "resume fetching", tooltip="Of older runs in the background", id="runs.resume"),
 )
 WAIT_S: Final = 5.0
-"""After a 429 that does not say for how long."""
+"""After a 429 that states no wait."""
 
 
 class OlderRuns:
-    """Fetches what the query could find beyond the runs that are here, for as long as a person waits for it."""
+    """Fetches runs that the query may find beyond the cached ones, while the user waits."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class OlderRuns:
     ) -> None:
         """Prepare; `between` are the gaps that have a line between two runs.
 
-        `changed` is called when rows came, or when something else is to be said.
+        `changed` is called after new rows and after each change of the texts.
         """
         self._context = context
         self._session = context.session
@@ -52,21 +52,21 @@ class OlderRuns:
         self._between = between
         self._changed = changed
         self.extent: Extent | None = None
-        """What is held by now; None: not known yet."""
+        """What the cache holds; None: not known yet."""
         self._task: asyncio.Task[None] | None = None
         """The fetching under way."""
         self._wanted: CoverageGap | None = None
-        """The gap that it fetches, as it was when the fetching began."""
+        """The gap being fetched, as it was at first."""
         self._is_stopped = False
         self._began = 0
-        """The runs that had been fetched when it began."""
+        """The number of fetched runs at the beginning."""
         self._waits_until: datetime | None = None
         self._filtered: tuple[TableQuery, CoverageGap | None, AsyncGenerator[int, None]] | None = None
-        """What the service was asked for with the query's own filter, page by page; the next key goes on there."""
+        """The query that the service was asked with, page by page; the next key continues there."""
         self._came = 0
-        """Runs that came that way since the fetching began."""
+        """Runs fetched that way since the beginning."""
         self._exhausted: TableQuery | None = None
-        """The query of which the service has no more."""
+        """The query for which the service has no more runs."""
         self._actions: dict[str, Callable[[], object]] = {
             "fetch": self.fetch,
             "pause": lambda: context.with_engine(lambda engine: self._set_paused(engine, paused=True), "pause"),
@@ -75,7 +75,7 @@ class OlderRuns:
 
     @property
     def progress(self) -> BackfillProgress:
-        """How the fetching goes: in this process, or in the one that does it."""
+        """The progress of the fetching, in whichever process."""
         engine, told = self._session.engine, None if self.extent is None else self.extent.progress
         if engine is None:
             return IDLE
@@ -84,17 +84,17 @@ class OlderRuns:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether a person waits for older runs."""
+        """Whether the user waits for older runs."""
         return self._task is not None
 
     @property
     def gap(self) -> CoverageGap | None:
-        """The newest gap in which the query could find runs; None: nothing that it could find is missing."""
+        """The newest gap in which the query may find runs, or None."""
         return next(iter(self._gaps), None)
 
     @property
     def below(self) -> CoverageGap | None:
-        """The newest one that has no line between two runs: the line below the last run stands for it."""
+        """The newest gap without a line between two runs; the line below the last run stands for it."""
         between = self._between()
         return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
 
@@ -105,19 +105,19 @@ class OlderRuns:
             return ()
         return self.extent.gaps(query.condition(self._session.run_now()))
 
-    # What it does
+    # Actions
 
     def do(self, name: str) -> None:
-        """Act: one of the names in `OLDER_BINDINGS`."""
+        """Run an action of `OLDER_BINDINGS`."""
         self._actions[name]()
 
     @property
     def possible(self) -> frozenset[str]:
-        """The names of what there is to act on."""
+        """The names of the possible actions."""
         return frozenset(filter(self.is_possible, self._actions))
 
     def is_possible(self, name: str) -> bool:
-        """Whether there is something to act on."""
+        """Whether the action has something to act on."""
         is_paused = self.extent is not None and self.extent.is_paused
         if name == "fetch":
             return not self.is_fetching and self.gap is not None
@@ -133,7 +133,7 @@ class OlderRuns:
             self._context.with_engine(self._fetch, "older")
 
     def stop(self) -> bool:
-        """Stop fetching, if it was; what came is kept."""
+        """Stop fetching; runs fetched so far are kept."""
         if self._task is None:
             return False
         self._is_stopped = True
@@ -154,7 +154,7 @@ class OlderRuns:
             self._changed()
 
     async def _fetch_until_found(self, engine: "Engine") -> None:
-        # With its first use: the first screen fetches nothing.
+        # Imported at first use: the first screen fetches nothing.
         from app.sync.listing import FilterIgnoredError
 
         while True:
@@ -166,18 +166,18 @@ class OlderRuns:
                 await self._wait(error.retry_after_s or WAIT_S)
 
     async def _ask_with_filter(self, engine: "Engine") -> None:
-        """Fetch what the query could find, until some came or the service has no more.
+        """Fetch runs that match the query, until some came or the service has no more.
 
         Raises:
-            FilterIgnoredError: The service cannot be asked that way.
-            ApiError: A request failed; what came before it is kept.
+            FilterIgnoredError: The service ignores the filter.
+            ApiError: A request failed; runs before it are kept.
         """
         query, gap = self._query(), self._wanted
         if self._filtered is None or self._filtered[:2] != (query, gap):
             condition = query.condition(self._session.run_now())
             self._filtered = query, gap, engine.listing.older(condition, gap.before if gap else None)
         *_, counts = self._filtered
-        self._filtered = None  # One that fails or is stopped cannot go on.
+        self._filtered = None  # A request that failed or was stopped cannot be continued.
         async for count in counts:
             self._came += count
             self._changed()
@@ -190,7 +190,7 @@ class OlderRuns:
     async def _walk_until_found(self, engine: "Engine") -> None:
         cache, condition = engine.cache, self._query().condition(self._session.run_now())
         found, before = await cache.count(condition), None
-        # Nothing came, and nothing is known to be missing less: the service has no more.
+        # Nothing new, and no gap became smaller: the service has no more.
         while before != (before := (await cache.coverage(), await cache.count(RunFilter()))):
             try:
                 await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
@@ -211,15 +211,15 @@ class OlderRuns:
         await (engine.backfill.pause() if paused else engine.backfill.resume())
         self._changed()
 
-    # What it says
+    # Texts
 
     def tail(self) -> tuple[SafeText, ...]:
-        """The line below the last run, in full and then shorter; nothing where nothing is missing."""
+        """The line below the last run, in full and shorter; none if nothing is missing."""
         gap = self.below
         return () if gap is None else self.texts(gap)
 
     def texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
-        """What the line of a gap says, in full and then shorter."""
+        """The line of a gap, in full and shorter."""
         runs = missing_text(gap, self._session.run_now())
         if self._query() == self._exhausted:
             return (safe_text(f"no other {runs} match"), safe_text("no others match"))
@@ -239,13 +239,13 @@ class OlderRuns:
             return None
         is_limited = not self.extent.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
-        # While the link fails nothing is as of now, however young.
+        # While the link fails, even young rows are old.
         fresh_from = now if session.as_of else now - timedelta(seconds=session.patience.late_after_s)
         history = timedelta(days=session.settings.history.days)
         return ExtentLine(self.extent, now, fresh_from, self.progress, history, is_limited, has_counts)
 
     def nothing_here(self) -> Notice:
-        """Why there are no rows, for while there are none."""
+        """The reason for an empty table."""
         session, query = self._session, self._query()
         empty, link = None if query.is_changed else query.view.empty, session.vitals.runs_link
         looked, read_only = self._looked(), session.profile.read_only
@@ -266,7 +266,7 @@ class OlderRuns:
         )
 
     def _looked(self) -> tuple[str, ...]:
-        """What to say of an empty result, while it may be empty for want of runs; nothing where none are missing."""
+        """The remark for an empty result that may be due to missing runs."""
         gap, extent = self.gap, self.extent
         if gap is None or extent is None:
             return ()

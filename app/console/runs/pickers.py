@@ -1,4 +1,4 @@
-"""The sheets that ask what the table shows: statuses, repositories or branches, a stretch of time, and the order."""
+"""The sheets that choose what the table shows: statuses, repositories or branches, a stretch of time, and the order."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -25,7 +25,7 @@ from widgets.choice_lists import NEXT_MARK, Mark, PickItem, PickList
 from widgets.forms.inputs import LineInput
 
 MOST: Final = 200
-"""Names on the list at a time."""
+"""Names listed at a time."""
 PAGE: Final = 8
 PRESETS: Final = (
     ("any time", ""),
@@ -44,13 +44,13 @@ ORDERS: Final[tuple[tuple[SortColumn, str, str], ...]] = (
     ("branch", "a to z", "z to a"),
     ("run", "a to z", "z to a"),
 )
-"""What each column's two orders mean, ascending and descending."""
+"""The meaning of each column's two orders, ascending and descending."""
 
 DAYS_BACK: Final = 7
-"""Days before today that a digit chooses: until the same weekday of last week."""
+"""Days before today that a digit chooses, up to the same weekday of last week."""
 
 Limits = tuple[str, str]
-"""From and until, as written in the query language; empty: no limit."""
+"""From and until in the query language; empty: no limit."""
 
 
 def limits_of(day: date) -> Limits:
@@ -81,7 +81,7 @@ class ValuePicker(PickerScreen[Picked]):
     ]
 
     def __init__(self, title: str, names: Iterable[str], wanted: tuple[str, ...], excluded: tuple[str, ...]) -> None:
-        """Prepare with the known names, best first; those wanted and excluded so far may be patterns."""
+        """Prepare with the known names, best first; `wanted` and `excluded` may hold patterns."""
         super().__init__()
         self.TITLE_TEXT = title
         self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
@@ -89,12 +89,12 @@ class ValuePicker(PickerScreen[Picked]):
         self._marks: dict[str, Mark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
 
     def compose_choice(self) -> ComposeResult:
-        """The search line, and the names that it finds."""
+        """Compose the search line and its matches."""
         yield LineInput(placeholder="type to find; * matches anything", compact=True)
         yield PickList()
 
     def on_mount(self) -> None:
-        """Show every name."""
+        """List every name."""
         self._find("")
 
     @on(Input.Changed)
@@ -106,7 +106,7 @@ class ValuePicker(PickerScreen[Picked]):
         self.action_apply()
 
     def action_apply(self) -> None:
-        """Close with the choice; with nothing marked, the name under the cursor is meant."""
+        """Close with the choice; without marks, the name under the cursor."""
         value = self.query_one(PickList).value
         if not self._marks and value is not None:
             self._marks[value] = "only"
@@ -128,7 +128,7 @@ class ValuePicker(PickerScreen[Picked]):
         return (value for value, mark in self._marks.items() if mark == wanted)
 
     def action_mark(self) -> None:
-        """Show the name under the cursor; again: exclude it; once more: neither."""
+        """Show the name under the cursor; then exclude it; then neither."""
         picks = self.query_one(PickList)
         if picks.value is None:
             return
@@ -155,7 +155,7 @@ class ValuePicker(PickerScreen[Picked]):
         is_pattern = "*" in text
         if is_pattern:
             yield PickItem(text, "pattern")
-        # A pattern finds nothing by its letters: the star is not one of them.
+        # A pattern is not found by letters: a star is none.
         letters = text.replace("*", "")
         matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
         for (_, found), name in sorted(matches, key=lambda pair: -pair[0][0])[:MOST]:
@@ -180,7 +180,7 @@ class DatesPicker(PickerScreen[Limits]):
         self._days = tuple(today - timedelta(days=back) for back in range(1, DAYS_BACK + 1))
 
     def compose_choice(self) -> ComposeResult:
-        """The usual stretches, each day of the last week, and the two limits."""
+        """Compose the usual stretches, the last week's days, and the two limits."""
         days = (f"{back}  {day:%A, %d %b}" for back, day in enumerate(self._days, 1))
         yield Options(*(Option(Content(name)) for name in (*(name for name, _ in PRESETS), *days)))
         yield LineInput(self._since, placeholder="from: 2h, 7d, 2026-05-01", compact=True, id="since")
@@ -188,7 +188,7 @@ class DatesPicker(PickerScreen[Limits]):
         yield Static(markup=False, id="picker-note")
 
     def on_mount(self) -> None:
-        """Put the cursor on what is set."""
+        """Put the cursor on the current limits."""
         presets = [since for _, since in PRESETS]
         chosen = self._since if not self._until else None
         self.query_one(Options).highlighted = presets.index(chosen) if chosen in presets else 0
@@ -204,7 +204,7 @@ class DatesPicker(PickerScreen[Limits]):
             self.dismiss((PRESETS[message.option_index][1], ""))
 
     def action_day(self, back: int) -> None:
-        """Close with the day so many days ago."""
+        """Close with the day this many days ago."""
         self.dismiss(limits_of(self._days[back - 1]))
 
     @on(Input.Changed)
@@ -217,7 +217,7 @@ class DatesPicker(PickerScreen[Limits]):
             self.dismiss((self._text("since"), self._text("until")))
 
     def _explain(self) -> bool:
-        """Say what the limits mean; False: they are invalid."""
+        """Explain the limits; False: they are invalid."""
         line = " ".join(f"{key}:{self._text(key)}" for key in ("since", "until") if self._text(key))
         query = parse(line, self._now)
         note, style = self._meaning(query.filter.since, query.filter.until), STYLES["quiet"]
@@ -247,7 +247,7 @@ class OrderPicker(PickerScreen[RunSort]):
         self._sort = sort
 
     def compose_choice(self) -> ComposeResult:
-        """The columns."""
+        """Compose the columns."""
         yield Options(*(Option(self._entry(*order)) for order in ORDERS))
 
     def on_mount(self) -> None:

@@ -1,4 +1,4 @@
-"""What the console remembers of a profile: saved views, the last view and order, the columns, the detail pane."""
+"""What the console remembers about a profile: saved views, the last view and order, the columns, the pane."""
 
 import asyncio
 import json
@@ -30,21 +30,21 @@ class PreferencesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Everything that is remembered."""
+    """All preferences."""
 
     views: tuple[ViewSettings, ...] = ()
     """Saved from the screen."""
     view: str = ""
-    """The name of the last view. Empty, or the name of a view that is gone: the first one."""
+    """The last view. Empty, or the name of a deleted view: the first one."""
     sort: RunSort = field(default_factory=RunSort)
     group: str = ""
-    """The grouping as it is written; empty: none."""
+    """Empty: none."""
     columns: ColumnChoice = field(default_factory=ColumnChoice)
     detail: bool = True
     """Whether the run under the cursor is shown beside or below the table."""
 
     def with_view(self, view: ViewSettings, place: int = MOST_VIEWS) -> "Preferences":
-        """Add a saved view at a place, or as the last one, instead of one with the same name."""
+        """Add a saved view at a place or the end, instead of one with the same name."""
         others = self.without_view(view.name).views
         return replace(self, views=(*others[:place], view, *others[place:])[-MOST_VIEWS:])
 
@@ -68,15 +68,15 @@ class PreferencesFile:
         return cls(data_folder(settings, profile) / FILE)
 
     def read(self) -> Preferences:
-        """Read the preferences; the defaults where the file is missing, damaged, or written by a newer version."""
+        """Read the preferences; the defaults if the file is missing, damaged, or written by a newer version."""
         try:
             return _parsed(self.path.read_text("utf-8"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            # Comfort, not facts: a console that starts plain is better than one that does not start.
+            # A console that starts with defaults is better than one that does not start.
             return Preferences()
 
     def change(self, change: Change) -> Preferences:
-        """Apply a change to what the file says now, so that changes made by another console are kept.
+        """Apply a change to the file's current content, so that another console's changes are kept.
 
         Raises:
             PreferencesError: The file cannot be written, or a newer version wrote it.
@@ -109,10 +109,10 @@ class PreferencesFile:
 
 
 class PreferencesWriter:
-    """The preferences as they are now; changes are written in the background, one after the other."""
+    """The current preferences; changes are written in the background, one after the other."""
 
     def __init__(self, file: PreferencesFile, start: Start, failed: Callable[[str], None]) -> None:
-        """Read the file; `failed` is told why nothing can be saved, once until a save succeeds or is asked for."""
+        """Read the file; `failed` is called with the reason when saving fails, once until it succeeds."""
         self.now = file.read()
         self._file = file
         self._failed = failed
@@ -130,7 +130,7 @@ class PreferencesWriter:
         return cls(file, start, partial(session.notify, severity="warning", timeout=CURE_S))
 
     def change(self, change: Change, saved: Callable[[], object] | None = None) -> None:
-        """Change the preferences at once, and save them soon; `saved` is called once they are."""
+        """Change the preferences at once and save them soon; `saved` is called then."""
         before, self.now = self.now, change(self.now)
         if saved is not None:
             self._saved.append(saved)
@@ -140,7 +140,7 @@ class PreferencesWriter:
             self._writer.ask()
 
     def keep_columns(self, choice: ColumnChoice | None) -> None:
-        """Remember the columns; None: they were not changed."""
+        """Remember the columns; None: unchanged."""
         if choice is not None:
             self.change(lambda known: replace(known, columns=choice))
 
@@ -155,7 +155,7 @@ class PreferencesWriter:
         try:
             await asyncio.to_thread(self._file.change, all_of_them)
         except PreferencesError as error:
-            # The next change takes these along: the file may be writable by then.
+            # The next change saves these too: the file may be writable by then.
             self._pending = pending + self._pending
             if not self._has_failed:
                 self._has_failed = True

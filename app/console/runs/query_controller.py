@@ -1,4 +1,4 @@
-"""The query of the runs table, and every way to change it: the line, the sheets, the views and the order."""
+"""The query of the runs table, and all changes to it: the line, the sheets, the views and the order."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 KNOWN_STATUSES: Final = ("queued", "working", "completed", "failed")
-"""Statuses that are offered even while no run has them."""
+"""Suggested even while no run has them."""
 _SENTENCES: Final = re.compile(r"(?<=[.?]) ")
 
 GROUPED: Final = "By repository, by branch, not at all; the worst first"
@@ -65,7 +65,7 @@ class QueryController:
         group: Callable[[], RunGroup | None] = lambda: None,
         changed: Callable[[TableQuery], None],
     ) -> None:
-        """Begin with the view and the order of last time; `changed` is told the query before each change, after it."""
+        """Start with the last view and order; `changed` is called after each change with the query before it."""
         self.now = first_query(context.session.settings, preferences.now)
         self._context = context
         self._session = context.session
@@ -75,7 +75,7 @@ class QueryController:
         self._changed = changed
         self._vocabulary = Vocabulary()
         self._undo: Change | None = None
-        """Brings back the view that was forgotten last. None: there is none, or something was changed since."""
+        """Brings back the view that was deleted last. None: there is none, or the query changed since."""
         self._actions: dict[str, Callable[[], object]] = {
             "status": lambda: context.with_engine(self._ask_statuses, "pick"),
             "repository": lambda: context.with_engine(self._ask_repositories, "pick"),
@@ -105,15 +105,15 @@ class QueryController:
         return self.now.condition(self._session.run_now())
 
     def spans(self, line: str) -> tuple[StyledSpan, ...]:
-        """What each piece of a line is."""
+        """The parts of a line and their kinds."""
         return tuple((span.start, span.end, span.kind) for span in parse(line, self._session.run_now()).spans)
 
     def do(self, name: str) -> None:
-        """Change the query, or open the sheet that does: one of the names in `QUERY_BINDINGS`."""
+        """Run an action of `QUERY_BINDINGS`."""
         self._actions[name]()
 
     def is_possible(self, name: str) -> bool:
-        """Whether there is something to do: only undoing needs something."""
+        """Whether the action has something to act on."""
         return name != "undo" or self._undo is not None
 
     # The line
@@ -130,23 +130,23 @@ class QueryController:
         self.show(replace(self.now, line=line, cursor=None))
 
     def set_terms(self, keys: set[KeyName], new: Iterable[str]) -> None:
-        """Put new terms into the line, in place of those with these keys."""
+        """Put new terms into the line, instead of those with these keys."""
         self.set_line(replaced(self.now.line, keys, new))
 
     def type(self, line: str, cursor: int) -> None:
-        """Take the line as it stands while it is typed."""
+        """Apply the line while it is typed."""
         self.show(replace(self.now, line=line, cursor=cursor))
 
     def leave(self, line: str, cursor: int) -> None:
-        """Take the line as it stands after typing: what was shown stays on show."""
+        """Apply the line after typing: the rows on show stay."""
         self.set_line(settled(line, cursor).strip())
 
     def reset_line(self) -> None:
-        """Go back to the line of the view."""
+        """Restore the line of the view."""
         self.set_line(self.now.view.query.strip())
 
     def clear(self) -> None:
-        """Undo the changes to the line; where there are none, go back to all runs."""
+        """Undo the changes to the line; without any, show all runs."""
         if self.now.is_changed:
             self.reset_line()
         else:
@@ -158,15 +158,15 @@ class QueryController:
             branches = (row.branch_name,) if row.branch_name else ()
             self.set_line(" ".join((*listed("repo", (row.repository,)), *listed("branch", branches))))
 
-    # What could come next in the line
+    # Suggestions
 
     def learn(self) -> None:
-        """Read the names that can be offered."""
+        """Read the names to suggest."""
         if self._session.engine is not None:
             self._context.start(partial(self._learn, self._session.engine), exclusive=True, group="vocabulary")
 
     def offers(self, line: str, cursor: int) -> tuple[Suggestion, ...]:
-        """What could come next; names that cannot be typed are not offered."""
+        """Suggest what could come next, except names that cannot be typed."""
         found = suggestions(line, cursor, self._vocabulary) if line else ()
         return tuple(
             Suggestion(s.start, s.end, safe_text(s.insert), s.about) for s in found if safe_text(s.insert) == s.insert
@@ -188,7 +188,7 @@ class QueryController:
         self._set_order(RunSort(self.now.sort.column, not self.now.sort.descending))
 
     def _group_otherwise(self) -> None:
-        """Group by the next thing there is, and after the last one by none."""
+        """Group by the next kind, and after the last one by none."""
         by = (None, *GROUPINGS)
         grouping = self.now.grouping
         following = by[(by.index(grouping.by if grouping else None) + 1) % len(by)]
@@ -203,7 +203,7 @@ class QueryController:
             self.show(replace(self.now, grouping=self.now.grouping.reversed))
 
     def toggle_group(self, name: str) -> None:
-        """Fold a group, or unfold it."""
+        """Fold or unfold a group."""
         if self.now.grouping is not None:
             self.show(replace(self.now, grouping=self.now.grouping.toggled(name)))
 
@@ -212,7 +212,7 @@ class QueryController:
         self.show(TableQuery.of(view, self.now.sort, self.now.grouping))
 
     def show_query(self, line: str) -> None:
-        """Show a line: as the view that has it, otherwise among all runs."""
+        """Show a line, in the view that has it or else among all runs."""
         view = next((view for view in self.views if view.query.split() == line.split()), None)
         if view is not None:
             self.show_view(view)
@@ -325,7 +325,7 @@ class QueryController:
 
 
 def problem_texts(problem: Problem) -> Iterator[SafeText]:
-    """What is wrong with the line and what to write instead, then shorter: the line underlines what is wrong."""
+    """The problem with the line and its cure, then shorter: the line underlines the mistake."""
     instead = _SENTENCES.split(problem.cure)[0]
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)

@@ -1,4 +1,4 @@
-"""A line of the query language as text: changes leave the rest of it as it was written."""
+"""A line of the query language as text; changes keep the rest of it as typed."""
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ _TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
 
 
 def replaced(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
-    """Put new terms in place of all with one of these keys; at the end where there are none."""
+    """Replace all terms with one of these keys; without any, add at the end."""
     kept: list[str] = []
     place: int | None = None
     for term in terms(line):
@@ -33,7 +33,7 @@ def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> 
 
 
 def as_typed(line: str, cursor: int) -> str:
-    """The line as it is meant while it is typed: an unfinished value stands for all values that contain it.
+    """Interpret a line while it is typed: an unfinished value stands for all values that contain it.
 
     An unfinished status stands for those that begin with it; an unfinished time is left out.
     """
@@ -57,13 +57,13 @@ def as_typed(line: str, cursor: int) -> str:
 
 
 def settled(line: str, cursor: int) -> str:
-    """The line after typing: what an unfinished value stood for is written out, mistakes stay as they are."""
+    """Complete a line after typing: write out what an unfinished value stood for; mistakes stay."""
     now = datetime.now(UTC)
     return line if parse(line, now).problems else " ".join(_pieces(as_typed(line, cursor)))
 
 
 def limit_in(line: str, key: KeyName) -> str:
-    """A time limit as written in the line; empty where there is none."""
+    """A time limit as written in the line, or an empty one."""
     return next((term.tokens[0].text for term in terms(line) if term.key and key_name(term.key) == key), "")
 
 
@@ -72,7 +72,7 @@ def _pieces(line: str) -> Iterator[str]:
 
 
 def _meant(key: KeyName, text: str) -> str | None:
-    """What an unfinished value stands for; None: nothing yet."""
+    """The meaning of an unfinished value; None: nothing yet."""
     if key == "status":
         begun = sorted(status for status in KNOWN_STATUSES if status.startswith(text.casefold()))
         return ",".join(begun) or text

@@ -1,4 +1,4 @@
-"""What can be done with one run: start another, continue it, follow it, copy it, open it."""
+"""The actions on one run: start another, continue it, follow it, copy it, open it."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ class RunActions:
         run_id: Callable[[], str | None],
         started: Callable[[str], None] | None = None,
     ) -> None:
-        """Prepare; `started` is told the id of a run that a form started."""
+        """Prepare; `started` is called with the id of a run that a form started."""
         self._context = context
         self._session = context.session
         self._run_id = run_id
@@ -69,7 +69,7 @@ class RunActions:
         }
 
     def is_possible(self, name: str, *, has_runs: bool = True) -> bool | None:
-        """Whether an action can be done; None: not on a read-only profile. Without a URL template nothing is opened."""
+        """Whether an action is possible; None: the profile is read-only, or there is no URL template."""
         if not has_runs and name not in NEEDS_NO_RUN:
             return False
         if name == "open":
@@ -77,13 +77,13 @@ class RunActions:
         return None if name in WRITES and self._session.profile.read_only else True
 
     async def do(self, name: str) -> None:
-        """Do one action."""
+        """Run an action."""
         done = self._actions[name]()
         if inspect.isawaitable(done):
             await done
 
     def form_closed(self, action: "Action | None") -> None:
-        """Ask the service for what a form has changed."""
+        """Poll the service after a form was sent."""
         if action is None:
             return
         if self._started is not None and action.kind == "run.start" and action.result_id is not None:
@@ -92,7 +92,7 @@ class RunActions:
             self._session.poll_soon()
 
     def reply(self, text: str, closed: Callable[["Action | None"], None]) -> None:
-        """Show the form that continues the run with this text, at its preview; `closed` is told what came of it."""
+        """Preview a reply in the form that continues the run; `closed` is called with the result."""
 
         async def show(engine: "Engine") -> None:
             from app.console.forms import ContinueRunForm
@@ -133,7 +133,7 @@ class RunActions:
         if run is None:
             return
         address = run_address(self._session.settings.console.run_url, run)
-        import webbrowser  # It looks for every installed browser: not before one is needed.
+        import webbrowser  # It searches for all installed browsers: imported at first use.
 
         if not webbrowser.open(address):
             self._session.notify(f"No browser here. The address: {address}", severity="warning")
@@ -189,7 +189,7 @@ class RunActions:
 
 
 def cancel_sheet(engine: "Engine", run: Run) -> "ConfirmSheet":
-    """A sheet that cancels a run."""
+    """Return a sheet that cancels a run."""
     from app.actions import ActionRefusedError
     from app.actions.cancelling import look
     from app.api.requests import CancelRun
