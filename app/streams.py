@@ -28,7 +28,7 @@ def open_missing() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 — its only parameter
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     # Text mode on the same numbers; the interpreter left None where it found nothing.
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own

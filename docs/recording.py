@@ -114,7 +114,7 @@ async def record(world: World) -> list[tuple[str, float]]:
     async with await Engine.open(settings, profile, actor="console") as engine:
         engine.start_polling()
         async with asyncio.timeout(PATIENCE_S):
-            while not _is_ready(world):  # noqa: ASYNC110 — what other processes do, and no event tells
+            while not _is_ready(world):
                 await asyncio.sleep(1)
 
         async def opened() -> Engine:
@@ -171,5 +171,5 @@ if __name__ == "__main__":
     target = PICTURES / "demo.gif"
     moving(frames, target)
     seconds = sum(seconds for _, seconds in frames)
-    print(f"{target.name}: {target.stat().st_size:,} bytes, {len(frames)} frames, {seconds:.0f} s")  # noqa: T201
+    print(f"{target.name}: {target.stat().st_size:,} bytes, {len(frames)} frames, {seconds:.0f} s")
     sys.exit(target.stat().st_size > LARGEST)

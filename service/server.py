@@ -32,7 +32,7 @@ from service.store.results import Results
 from service.store.runs import RunCounts
 from service.worker_process import ServiceError, announce, build_worker, drain, held, mask_known, one_worker
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _BACKLOG = 256
 
 
@@ -86,7 +86,7 @@ class RunningService:
             with contextlib.closing(MailThread(sender, settings.mail)):
                 status = asyncio.run(self._serve(context, worker, listener, metrics))
             context.probes.close()
-            _log.info("stopped")
+            _logger.info("stopped")
             return status
 
     async def _serve(
@@ -129,8 +129,8 @@ class RunningService:
     def _start_worker(self, worker: TurnWorker) -> None:
         try:
             worker.start()
-        except Exception:  # noqa: BLE001 — the boundary: a service that accepts runs must also execute them
-            _log.exception("the worker cannot start; the service ends")
+        except Exception:  # The boundary: a service that accepts runs must also execute them.
+            _logger.exception("the worker cannot start; the service ends")
             self._failed = True
 
     def _bind(self) -> socket.socket:
@@ -154,7 +154,9 @@ class RunningService:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         if not _is_loopback(host):
-            _log.warning("listening beyond this machine without TLS: put a TLS proxy in front, tokens travel in clear")
+            _logger.warning(
+                "listening beyond this machine without TLS: put a TLS proxy in front, tokens travel in clear"
+            )
         line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(self._folder.root)}
         announce({**line, **extra})
 

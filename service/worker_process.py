@@ -24,7 +24,7 @@ from service.settings import DataFolder, Execution, Settings
 from service.store import agents, hosts, repositories
 from service.store.database import Database
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ServiceError(Exception):
@@ -130,8 +130,8 @@ def build_worker(
         sandbox = find(settings.execution)
     except NoSandboxError as error:
         raise ServiceError(str(error)) from error
-    _log.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
-    _log.info("limits of an agent: %s", settings.execution.agent)
+    _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
+    _logger.info("limits of an agent: %s", settings.execution.agent)
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)
     retention = RetentionThread(database, folder, settings.retention, now_micros, settings.execution)
     posting = PostingThread(Poster(database, settings.forge, now_micros, settings.secret_names))
@@ -143,4 +143,4 @@ def build_worker(
 def drain(worker: TurnWorker, settings: Execution) -> None:
     """Let the turns at work end within their grace; the next worker recovers the rest."""
     idle = worker.stop(settings.drain_s)
-    _log.info("drained" if idle else "turns were interrupted; the next worker starts them again")
+    _logger.info("drained" if idle else "turns were interrupted; the next worker starts them again")

@@ -77,5 +77,5 @@ class Jobs:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _run(self, job: Job) -> None:
-        while True:  # noqa: ASYNC110 — what a schedule is
+        while True:
             await asyncio.sleep(await job.work())

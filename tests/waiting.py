@@ -8,7 +8,7 @@ from collections.abc import Callable
 async def until(fact: Callable[[], bool], deadline_s: float = 60) -> None:
     """Wait until a fact holds, on the running loop."""
     async with asyncio.timeout(deadline_s):
-        while not fact():  # noqa: ASYNC110 — see above
+        while not fact():
             await asyncio.sleep(0.005)
 
 

@@ -14,7 +14,7 @@ Part = tuple[Content, Message | None]
 class ClickableLine(Widget):
     """Draws its parts from left to right; a click posts the message of the part under the pointer."""
 
-    def __init__(self, parts: Callable[[], Iterable[Part]], *, id: str | None = None) -> None:  # noqa: A002 — Textual's
+    def __init__(self, parts: Callable[[], Iterable[Part]], *, id: str | None = None) -> None:
         """Draw the parts as they are each time."""
         super().__init__(id=id)
         self._parts = parts

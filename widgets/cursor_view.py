@@ -22,7 +22,7 @@ class CursorView(ScrollView, can_focus=True):
         Binding("end,G", "last", "to the last row", show=False, id="table.last"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._cursor = 0
         """The cursor's row, from 0."""

@@ -85,7 +85,7 @@ class LeadList(CursorView):
 
         key: str
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._draw: Draw = lambda _: ()
         self._head: Pieces = ()

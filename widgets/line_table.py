@@ -173,7 +173,7 @@ class LineTable(CursorView, Generic[T]):
             if event.chain > 1:
                 self.action_choose()
 
-    def watch_has_focus(self, value: bool) -> None:  # noqa: FBT001 — Textual's signature
+    def watch_has_focus(self, value: bool) -> None:
         """Repaint the cursor's line, which shows whether the table has the focus."""
         super().watch_has_focus(value)
         self.repaint_row(self._cursor)

@@ -80,7 +80,7 @@ class LinePane(VerticalScroll, can_focus=True):
         Binding("G,end", "edge(True)", "bottom", show=False, id="pane.bottom"),
     ]
 
-    def __init__(self, make: Callable[[int], Sequence[Content]], *, id: str) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, make: Callable[[int], Sequence[Content]], *, id: str) -> None:
         """Prepare; `make` is given the width in cells."""
         super().__init__(id=id)
         self._make = make
@@ -98,7 +98,7 @@ class LinePane(VerticalScroll, can_focus=True):
         """Make them for the new width."""
         self.paint()
 
-    def action_edge(self, is_end: bool) -> None:  # noqa: FBT001 — an action's argument has no name
+    def action_edge(self, is_end: bool) -> None:
         """Scroll to the bottom, or to the top, at once."""
         if is_end:
             self.scroll_end(animate=False)

@@ -32,7 +32,7 @@ class ListSearch(LineInput):
             (words for words in self._placeholders if len(words) < self.size.width), self._placeholders[-1]
         )
 
-    def action_leave(self, clear: bool) -> None:  # noqa: FBT001 — an action's argument has no name
+    def action_leave(self, clear: bool) -> None:
         """Leave the search, after clearing it if asked to."""
         if clear:
             self.value = ""

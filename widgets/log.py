@@ -143,7 +143,7 @@ def log_pieces(raw: bytes) -> list[Piece]:
 
 def _toned(codes: str, tone: str) -> str:
     """The tone after these codes; hidden and blinking text, and backgrounds, are left out."""
-    numbers = [int(code or 0) for code in re.split("[;:]", codes) if len(code) <= 3]  # noqa: PLR2004 — up to 255
+    numbers = [int(code or 0) for code in re.split("[;:]", codes) if len(code) <= 3]
     at = 0
     while at < len(numbers):
         code = numbers[at]
@@ -157,9 +157,9 @@ def _toned(codes: str, tone: str) -> str:
             tone = "plain"
         elif code == 1 and tone == "plain":
             tone = "strong"
-        elif code == 2:  # noqa: PLR2004 — faint
+        elif code == 2:
             tone = "quiet"
-        elif 30 <= code <= 37 or 90 <= code <= 97:  # noqa: PLR2004 — the colours and the bright ones
+        elif 30 <= code <= 37 or 90 <= code <= 97:
             tone = _TONES[code % 10]
         at += 1
     return tone
@@ -169,10 +169,10 @@ def _nearest(values: Sequence[int]) -> str:
     """One of the 256 colours, or a red, green and blue, as the nearest of the eight."""
     if len(values) == 1 and values[0] < 2 * len(_TONES):
         return _TONES[values[0] % len(_TONES)]
-    if len(values) == 1 and values[0] < 232:  # noqa: PLR2004 — a cube of six steps, then greys
+    if len(values) == 1 and values[0] < 232:
         cube = values[0] - 16
         values = [cube // 36, cube // 6 % 6, cube % 6]
-    if len(values) != 3 or max(values) - min(values) < max(values) // 4:  # noqa: PLR2004 — red, green, blue
+    if len(values) != 3 or max(values) - min(values) < max(values) // 4:
         return "plain"
     middle = (max(values) + min(values)) / 2
     return _TONES[sum(1 << bit for bit, value in enumerate(values) if value > middle)]

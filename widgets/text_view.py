@@ -101,7 +101,7 @@ class TextView(CursorView):
         Binding("left,h", "sideways(-1)", "to the left", show=False, id="text.left"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._x = 0
         self._sought: Pattern[str] | None = None
@@ -178,7 +178,7 @@ class TextView(CursorView):
     def line_clicked(self, event: events.Click) -> None:
         """Called after a click put the cursor on a line."""
 
-    def watch_has_focus(self, value: bool) -> None:  # noqa: FBT001 — Textual's signature
+    def watch_has_focus(self, value: bool) -> None:
         """Repaint the cursor's line, which shows whether the view has the focus."""
         super().watch_has_focus(value)
         self.repaint_row(self._cursor)

@@ -60,7 +60,7 @@ class Output:
     colour: bool
 
     @classmethod
-    def standard(cls, format: Format) -> "Output":  # noqa: A002 — the word of the option
+    def standard(cls, format: Format) -> "Output":
         """Print to the process's own streams."""
         is_terminal = sys.stdout.isatty()
         colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -72,4 +72,4 @@ def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
         arguments = ["--output", invocation.asked_format, *arguments]
     sys.stdout.flush()
     # -P: a folder called `service` in the current directory is not ours.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "service", *arguments])  # noqa: S606 — no shell
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "service", *arguments])

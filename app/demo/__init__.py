@@ -44,7 +44,7 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
         if show is None:
             _say("Executing a few runs on them…")
             asyncio.run(_execute(settings, profile))
-            print(world.announcement(), flush=True)  # noqa: T201 — the line that scripts wait for
+            print(world.announcement(), flush=True)
             status = world.service.process.wait()
             log = world.log.read_text(errors="replace")
             raise DemoError(f"The demo's service ended by itself, with status {status}.", log)
@@ -197,4 +197,4 @@ def _banner(place: Path, *, is_live: bool, keep: bool) -> str:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 — progress before there is a console
+    print(text, file=sys.stderr, flush=True)

@@ -31,7 +31,7 @@ def main(pace_s: float, edits: Path | None, reviewer: list[str]) -> int:
     """Do one turn in about `pace_s` seconds; 1 when the repository's own tests failed."""
     raw = sys.stdin.buffer.read()
     task: dict[str, Any] = json.loads(raw)
-    rng = random.Random(f"{task['run_id']} {task['turn']}")  # noqa: S311 — a pace, not a secret
+    rng = random.Random(f"{task['run_id']} {task['turn']}")
     _read_all(rng, pace_s)
     if edits is None:
         return subprocess.run(

@@ -82,7 +82,7 @@ async def _keep_starting(engine: "Engine") -> None:
     from app.api.requests import StartAgent, StartRun
     from storage.records import Repository
 
-    rng = random.Random()  # noqa: S311 — a rhythm, not a secret
+    rng = random.Random()
     while True:
         await engine.refresh()
         if len(await engine.cache.active_runs()) > CROWD:
@@ -114,7 +114,7 @@ BRANCHES: Final = {
 
 async def _break_host(folder: Path) -> None:
     """Take the repository away by which a code host is probed, and bring it back, again and again."""
-    rng = random.Random()  # noqa: S311 — as above
+    rng = random.Random()
     repository = folder / "repositories" / "gitlab" / f"{FRAGILE}.git"
     if (left := repository.with_suffix(".away")).exists():  # The demo was killed.
         left.rename(repository)

@@ -16,7 +16,7 @@ from starlette.routing import compile_path
 
 from service.store.runs import InactiveOrganizationError
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 Offered = list[tuple[re.Pattern[str], set[str]]]
 """Path patterns with the methods that routes offer there."""
 
@@ -95,7 +95,7 @@ async def _answer_framework(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _answer_away(_request: Request, error: Exception) -> JSONResponse:
-    _log.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
+    _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
     message = "the database is away or overloaded, and it is unknown whether this took effect: look before you retry"
     return JSONResponse(body("database_unavailable", message), 503, {"Retry-After": "2"})
 

@@ -33,7 +33,7 @@ _LARGEST_FINDINGS: Final = 2 << 20
 _LONGEST_WAIT_S: Final = 30
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
 
 
@@ -312,6 +312,6 @@ def cancel_run(run_id: str, context: Services, caller: Administrator) -> dict[st
         run = runs.by_id(connection, run_id) or run
         owner = run.organization_id
         audit.record(connection, caller.actor, "run.cancel", context.clock(), target=run_id, organization_id=owner)
-    _log.info("%s turn %d %s", run_id, run.turn, reason)
+    _logger.info("%s turn %d %s", run_id, run.turn, reason)
     context.wake()
     return run_body(run)

@@ -64,7 +64,7 @@ def main() -> None:
         os._exit(0)
     os.waitpid(first, 0)
     try:
-        os.execvp(command[0], command)  # noqa: S606 — without a shell, on purpose
+        os.execvp(command[0], command)
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(127)

@@ -38,7 +38,7 @@ class Visit(BaseHTTPRequestHandler):
         self._is_away = False
         self._answer(self)
 
-    do_POST = do_GET  # noqa: N815 — the library's name
+    do_POST = do_GET
 
     def log_message(self, *_: Any) -> None:
         """Say nothing: the agent's log is not a place for each request."""

@@ -22,7 +22,7 @@ _AGAIN_MICROS: Final = DAY_MICROS
 """So much of the time before is looked at again, for what could not be reached."""
 _REMOVAL: Final = 3
 """The task that one worker at a time does for all."""
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class StaleBranches:
@@ -45,7 +45,7 @@ class StaleBranches:
                 try:
                     removed += self._of_repository(group)
                 except (GitError, OSError) as error:
-                    _log.warning("branches stay in %s: %s", without_login(group[0].url), error)
+                    _logger.warning("branches stay in %s: %s", without_login(group[0].url), error)
             self._done_until = before if mine else self._done_until
         return removed
 
@@ -88,5 +88,5 @@ class StaleBranches:
         # Only as it was looked at: a commit that comes now keeps the branch.
         lease = f"--force-with-lease={ref}:{head}"
         git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}", git_dir=snapshot.git_dir)
-        _log.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
+        _logger.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
         return True

@@ -26,7 +26,7 @@ _HELD_PAUSE_S: Final = 5.0
 """How soon a deletion is looked at again that waits for a worker to let go."""
 _RETENTION: Final = 2
 """The task that one worker at a time does for all (a data folder is each worker's own)."""
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +191,15 @@ class RetentionThread:
                     self._round()
                 elif self._held:
                     self._complete()
-            except Exception:  # noqa: BLE001 — the boundary: a database that is away must not end pruning for good
-                _log.exception("pruning failed; the next try is in an hour")
+            except Exception:  # The boundary: a database that is away must not end pruning for good.
+                _logger.exception("pruning failed; the next try is in an hour")
             if self._pruning.stopping.wait(_HELD_PAUSE_S if self._held else max(0.0, due - time.monotonic())):
                 return
 
     def _round(self) -> None:
         pruned = self.once()
         if pruned != Pruned():
-            _log.info("retention: removed %s", pruned)
+            _logger.info("retention: removed %s", pruned)
         self.remove_branches()
 
     def _complete(self) -> None:

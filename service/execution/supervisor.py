@@ -32,8 +32,8 @@ def descendants(pid: int) -> Iterator[int]:
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 — pathlib would double the start-up time
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:  # noqa: PTH123 — see above
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
                 found += map(int, file.read().split())
     except OSError:
         # It has ended; its children have moved up to the supervisor.
@@ -58,12 +58,12 @@ def _become_agent(argv: list[str], file_bytes: int, group: str, fault: int) -> N
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.nice(_NICENESS)
         if group:
-            with open(f"{group}/cgroup.procs", "w", encoding="ascii") as file:  # noqa: PTH123 — see above
+            with open(f"{group}/cgroup.procs", "w", encoding="ascii") as file:
                 file.write("0")
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _prefer_for_oom_kill()
-        os.execvp(argv[0], argv)  # noqa: S606 — without a shell, on purpose
+        os.execvp(argv[0], argv)
     except OSError as error:
         os.write(fault, str(error).encode("utf-8", "replace"))
     os._exit(127)
@@ -71,7 +71,7 @@ def _become_agent(argv: list[str], file_bytes: int, group: str, fault: int) -> N
 
 def _prefer_for_oom_kill() -> None:
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123 — see above
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
     except OSError:
         return
@@ -138,7 +138,7 @@ def main() -> None:
     GROUP is the folder of the agent's control group, or empty.
     """
     control, file_bytes, group, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
-    os.set_inheritable(control, False)  # noqa: FBT003 — os takes it by place only
+    os.set_inheritable(control, False)
     _become_subreaper()
     wakeup, waking = os.pipe()
     os.set_blocking(waking, False)

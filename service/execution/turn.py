@@ -33,7 +33,7 @@ from service.store.usage import TurnLedger
 DIFFS: Final = ("diff", "run.diff")
 """What the patches of a turn and of the whole run are called where they are kept."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class InterruptedTurnError(Exception):
@@ -131,7 +131,9 @@ class TurnExecution:
             if not turns.end(connection, run_id, number, outcome, self._clock()) and outcome.commit_sha:
                 turns.note_pushed(connection, run_id, number, outcome)
         self._claimed.pop((run_id, number), None)
-        _log.info("%s turn %d %s%s", run_id, number, outcome.status, f": {outcome.failure}" if outcome.failure else "")
+        _logger.info(
+            "%s turn %d %s%s", run_id, number, outcome.status, f": {outcome.failure}" if outcome.failure else ""
+        )
 
     def _diffs(self, attempt: Attempt) -> tuple[Path, Path]:
         """Return where the patches of the turn and of the whole run are kept."""
@@ -155,8 +157,8 @@ class TurnExecution:
             outcome = TurnOutcome("failed", failure=text, attempt=attempt.turn.attempt)
         except (InterruptedTurnError, SupersededError, SQLAlchemyError):
             raise
-        except Exception:  # noqa: BLE001 — one guard at the boundary of an attempt: it must come to its own end
-            _log.exception("%s failed in the service itself", attempt.trailer)
+        except Exception:  # One guard at the boundary of an attempt: it must come to its own end.
+            _logger.exception("%s failed in the service itself", attempt.trailer)
             outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt.turn.attempt)
         self._tracer.ended(outcome.status)
         outcome = replace(outcome, failure=masked(attempt, outcome.failure), summary=masked(attempt, outcome.summary))

@@ -29,7 +29,7 @@ def _pipe() -> tuple[int, int]:
 def _innermost(pid: int) -> int:
     """Return the last of a chain of processes: bubblewrap, its first process, the shell in the sandbox."""
     while True:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123 — pathlib is slow to import
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             children = file.read().split()
         if not children:
             return pid

@@ -35,7 +35,7 @@ _DISPATCH: Final = 1
 """The task that one worker at a time does for all."""
 _GIVEN_UP: Final = {"MAX_RECOVERY_ATTEMPTS_EXCEEDED": "its workers were lost, one after the other"}
 _DATABASE_PAUSES_S: Final = (1.0, 5.0, 20.0)
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Companion(Protocol):
@@ -129,7 +129,7 @@ class TurnWorker:
             with self._database.write() as connection:
                 workers.sign_off(connection, self.me.executor)
         except SQLAlchemyError:
-            _log.warning(
+            _logger.warning(
                 "the database is unavailable; the other workers notice after worker_ttl_s that this one is gone"
             )
 
@@ -148,10 +148,10 @@ class TurnWorker:
             self._leave_unfinished(run_id, number)
             return None
         except SupersededError as reason:
-            _log.warning("not executed again: %s", reason)
+            _logger.warning("not executed again: %s", reason)
             return None
-        except Exception:  # noqa: BLE001 — one guard at the boundary of a turn: it must come to an end
-            _log.exception("%s turn %d failed in the service itself", run_id, number)
+        except Exception:  # One guard at the boundary of a turn: it must come to an end.
+            _logger.exception("%s turn %d failed in the service itself", run_id, number)
             attempt = self._execution.attempt_of(run_id, number)
             outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt)
         finally:
@@ -166,7 +166,7 @@ class TurnWorker:
             try:
                 return self._execution.perform(run_id, number, self._own_workspaces())
             except OperationalError as error:
-                _log.warning(
+                _logger.warning(
                     "%s turn %d waits %g s: the database is unavailable (%s)", run_id, number, pause_s, error.orig
                 )
                 if self._execution.stopping.wait(pause_s):
@@ -195,7 +195,7 @@ class TurnWorker:
 
     def _leave_unfinished(self, run_id: str, number: int) -> None:
         """Hold the turn's thread until the process ends: a return would count as the end of the workflow."""
-        _log.info("%s turn %d was interrupted; the next worker starts it again", run_id, number)
+        _logger.info("%s turn %d was interrupted; the next worker starts it again", run_id, number)
         with self._counting:
             self._interrupted += 1
             self._counting.notify_all()
@@ -211,8 +211,8 @@ class TurnWorker:
                     self._dispatch()
                     self._recover_dead_workers()
                     self._queue.adjust_polling()
-            except Exception:  # noqa: BLE001 — one guard at the boundary of a round: the next one tries again
-                _log.exception("the worker's round failed; the next one follows")
+            except Exception:  # One guard at the boundary of a round: the next one tries again.
+                _logger.exception("the worker's round failed; the next one follows")
             self._woken.wait(_ROUND_S)
             self._woken.clear()
 
@@ -260,7 +260,7 @@ class TurnWorker:
         dead = [worker for worker in dead if worker.executor != self.me.executor]
         for worker in dead:
             level = logging.WARNING if worker.seen_at else logging.INFO
-            _log.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
+            _logger.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
             self._queue.recover(worker.executor)
             self._queue.mark_busy()
             with self._database.write() as connection:

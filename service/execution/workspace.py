@@ -20,7 +20,7 @@ _PIECE = 1 << 20
 _LARGEST_RESULT = 256 * 1024
 _LONGEST_SUMMARY = 4000
 _LONGEST_MESSAGE = 20_000
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _remove_nested_repositories(tree: Path) -> None:
 
 def _remove(place: Path) -> None:
     if not trees.remove(place):
-        _log.warning("%s cannot be removed; remove it by hand", place)
+        _logger.warning("%s cannot be removed; remove it by hand", place)
 
 
 class Workspaces:
@@ -247,7 +247,7 @@ class Workspaces:
         marks = [f"{name}={self._work}{os.sep}{prefix}" for name in ("RUNWARDEN_RESULT", "HOME")]
         killed = sum(map(processes.kill_marked, marks))
         if killed:
-            _log.warning("ended %d processes that a killed worker had left", killed)
+            _logger.warning("ended %d processes that a killed worker had left", killed)
 
     def _clear(self, prefix: str) -> None:
         self._kill(prefix)

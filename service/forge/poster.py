@@ -34,7 +34,7 @@ _FORGES: Final[Mapping[str, type[GitHub | GitLab]]] = {"github": GitHub, "gitlab
 _BATCH: Final = 20
 _ROUND_S: Final = 2.0
 _LONGEST_WAIT_S: Final = 900.0
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Poster:
@@ -85,13 +85,13 @@ class Poster:
             posted = self._handlers[posting.kind](*self._prepared(posting, run))
         except ForgeError as error:
             self._fail(posting, run, error)
-        except Exception:  # noqa: BLE001 — the boundary: one posting's fault must not keep the others back
-            _log.exception("%s: the %s failed in the service itself", posting.run_id, posting.kind)
+        except Exception:  # The boundary: one posting's fault must not keep the others back.
+            _logger.exception("%s: the %s failed in the service itself", posting.run_id, posting.kind)
             self._fail(posting, run, ForgeError("the service itself failed; its log says why", status=500))
         else:
             with self._database.write() as connection:
                 postings.mark_posted(connection, posting, posted, self._clock())
-            _log.info("%s: posted the %s%s", run.id, posting.kind, f": {posted.url}" if posted.url else "")
+            _logger.info("%s: posted the %s%s", run.id, posting.kind, f": {posted.url}" if posted.url else "")
         return True
 
     def _prepared(self, posting: Posting, run: Run) -> tuple[Forge, Subject]:
@@ -123,7 +123,7 @@ class Poster:
         with self._database.write() as connection:
             postings.mark_failed(connection, posting, str(error), due_at=None if is_over else due_at)
         cure = "not retried automatically" if is_over else f"retried in {wait_s:.0f} s"
-        _log.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, error, cure)
+        _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, error, cure)
 
 
 def forge_of(connected: Sequence[Host], run: Run, timeout_s: float) -> Forge:
@@ -169,7 +169,7 @@ class PostingThread:
         while not self._stopping.wait(0 if time.monotonic() < busy_until else _ROUND_S):
             try:
                 tried = self._poster.post_due(self._stopping.is_set)
-            except Exception:  # noqa: BLE001 — the boundary: a database that is away must not end posting for good
-                _log.exception("due postings could not be read; the next try follows")
+            except Exception:  # The boundary: a database that is away must not end posting for good.
+                _logger.exception("due postings could not be read; the next try follows")
                 tried = 0
             busy_until = time.monotonic() + _ROUND_S if tried == _BATCH else 0.0

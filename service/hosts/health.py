@@ -31,7 +31,7 @@ _REFUSALS: Final = re.compile(
     re.IGNORECASE,
 )
 _TROUBLES: Final = re.compile(r"returned error: (404|429|5\d\d)\b|repository '.*' not found", re.IGNORECASE)
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _PARALLEL: Final = 32
 _GRACE_S: Final = 1.0
 """What a probe may take beyond its own time-out: name look-ups have none."""
@@ -189,7 +189,7 @@ class HealthProbes:
         if verdict.status != before:
             level = logging.INFO if verdict.status == "ok" else logging.WARNING
             reason = verdict.reason or "it answers as it should"
-            _log.log(level, "%s at %s is %s: %s", host.platform, host.host, verdict.status, reason)
+            _logger.log(level, "%s at %s is %s: %s", host.platform, host.host, verdict.status, reason)
 
 
 def _probe_of(host: Host, repositories: list[Repository]) -> _Probe:

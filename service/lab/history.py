@@ -126,7 +126,7 @@ def _places(known: list[Repository], wanted: int) -> list[Repository]:
 
 
 def _rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[Row]:
-    rng = random.Random(spec.seed)  # noqa: S311 — repeatable on purpose
+    rng = random.Random(spec.seed)
     for number in range(spec.runs):
         fraction = (number + rng.random()) / spec.runs
         created_at = spec.until - int(spec.span_micros * (1 - fraction))
@@ -142,7 +142,7 @@ def _rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[R
 
 
 def _team_rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[Row]:
-    rng = random.Random(spec.seed)  # noqa: S311 — repeatable on purpose
+    rng = random.Random(spec.seed)
     for moment in moments(rng, spec.until - spec.span_micros, spec.until, spec.runs):
         place = rng.choices(places, [1 / (1 + rank) for rank in range(len(places))])[0]
         yield _team_row(spec, owner, place, moment, rng)

@@ -18,7 +18,7 @@ from service.mail.message import MailError, MailMessage
 
 PREFIX: Final = "/_lab"
 _MARK: Final = (b"x-runwarden-lab", b"on")
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ShiftedClock:
@@ -68,7 +68,7 @@ class FaultInjector:
         self._lab = lab
         self._app = app
         self._endpoints = endpoints
-        _log.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
+        _logger.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or break it as the script says."""
@@ -86,7 +86,7 @@ class FaultInjector:
             await self._app(scope, receive, marked)
             return
         fault, entry = taken
-        _log.warning("lab: fault %d (%s) hits %s", entry.fault_id, fault.kind, path)
+        _logger.warning("lab: fault %d (%s) hits %s", entry.fault_id, fault.kind, path)
         await asyncio.sleep(fault.delay_s)
         await self._happen(fault, entry, (scope, receive, marked))
         entry.ended = True

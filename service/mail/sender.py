@@ -13,7 +13,7 @@ from service.store import invitations
 from service.store.database import Database
 from service.store.invitations import Invitation, PendingMail
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 CLAIM_MICROS: Final = 600 * SECOND_MICROS
 """A claimed mail is due again after this: its claimer must have died."""
 _LONGEST_WAIT_S: Final = 3600
@@ -66,13 +66,13 @@ class MailSender:
             return
         with self._database.write() as connection:
             invitations.mark_sent(connection, pending.invitation_id, self._clock())
-        _log.info("sent the invitation %s of %s", pending.invitation_id, pending.organization_id)
+        _logger.info("sent the invitation %s of %s", pending.invitation_id, pending.organization_id)
 
     def _fail(self, pending: PendingMail, failure: str, due_at: int | None) -> None:
         with self._database.write() as connection:
             invitations.mark_failed(connection, pending.invitation_id, failure, due_at=due_at)
         cure = "see: runwarden service invitation list" if due_at is None else "it is retried automatically"
-        _log.error("%s exists, but its invitation was not sent: %s; %s", pending.organization_id, failure, cure)
+        _logger.error("%s exists, but its invitation was not sent: %s; %s", pending.organization_id, failure, cure)
 
     def _wait_micros(self, attempts: int) -> int:
         doubled = self._settings.retry_s * 2 ** min(attempts, 12)
@@ -97,8 +97,8 @@ class MailThread:
         while not self._stopping.wait(self._pause_s):
             try:
                 self._sender.deliver_due()
-            except Exception:  # noqa: BLE001 — the boundary: a database that is away must not end delivery for good
-                _log.exception("due mails could not be read; the next try follows")
+            except Exception:  # The boundary: a database that is away must not end delivery for good.
+                _logger.exception("due mails could not be read; the next try follows")
 
 
 def mailer_of(folder: DataFolder, settings: Mail, environment: Mapping[str, str]) -> Mailer:

@@ -51,7 +51,7 @@ _OVERLAP_MICROS: Final = 600 * SECOND_MICROS
 _LONGEST_GAP_MICROS: Final = DAY_MICROS
 """Between two scrapes; what ended before it is not counted."""
 _SHORTEST_TOKEN: Final = 16
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ServiceMetrics:
@@ -153,7 +153,7 @@ class _DatabaseCollector(Collector):
         try:
             found = [_gauge("runwarden_database_up", "Whether the database answers.", 1), *self._ask()]
         except sa.exc.SQLAlchemyError as error:
-            _log.warning("a scrape found the database unavailable: %s", getattr(error, "orig", None) or error)
+            _logger.warning("a scrape found the database unavailable: %s", getattr(error, "orig", None) or error)
             found = [_gauge("runwarden_database_up", "Whether the database answers.", 0)]
         yield from found
         yield from self._ended.collect()

@@ -21,7 +21,7 @@ _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 _VERSION: Final = re.compile(r"/v[0-9]+(?=/)")
 _PROBES: Final = frozenset({"/livez", "/readyz", "/metrics"})
 _FAULT: Final = 500
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class RequestRecord:
             return
         fields = {name: getattr(self, name) for name in ("actor", "token_id", "organization", "method", "route")}
         fields |= {"status": self.status, "duration_ms": round(self.duration_s * 1000, 1)}
-        _log.log(logging.WARNING if status >= _FAULT else logging.INFO, "request", extra=fields)
+        _logger.log(logging.WARNING if status >= _FAULT else logging.INFO, "request", extra=fields)
 
 
 class RequestObserver:

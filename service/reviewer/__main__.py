@@ -14,12 +14,12 @@ _EXPOSED: Final = not sys.flags.safe_path and sys.path[:1] in ([""], [str(Path.c
 if _EXPOSED:
     del sys.path[0]
 
-from service.reviewer.git import Git, GitError  # noqa: E402 — after the path is safe
-from service.reviewer.markdown import visible  # noqa: E402
-from service.reviewer.render import commit_message, findings_document, render, summary  # noqa: E402
-from service.reviewer.review import NothingToReviewError, review  # noqa: E402
-from service.reviewer.review_file import FINDINGS, REVIEWS, ReviewFile, ReviewFileError  # noqa: E402
-from service.reviewer.task import Task, TaskError, parse_task  # noqa: E402
+from service.reviewer.git import Git, GitError
+from service.reviewer.markdown import visible
+from service.reviewer.render import commit_message, findings_document, render, summary
+from service.reviewer.review import NothingToReviewError, review
+from service.reviewer.review_file import FINDINGS, REVIEWS, ReviewFile, ReviewFileError
+from service.reviewer.task import Task, TaskError, parse_task
 
 _TASK_BYTES: Final = 8 * 1024 * 1024
 _LOG_LINE: Final = 500

@@ -106,6 +106,6 @@ def _owned_by(organization_id: str | None) -> sa.ColumnElement[bool]:
 
 
 def _agent(row: sa.Row[tuple[object, ...]]) -> Agent:
-    values = dict(row._mapping)  # noqa: SLF001 — SQLAlchemy's public name for a row as a mapping
+    values = dict(row._mapping)
     lists = {name: tuple(values[name]) for name in ("argv", "environment")}
     return Agent(**values | lists | {"options": AgentOptions.model_validate(values["options"] or {})})

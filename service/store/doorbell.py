@@ -10,7 +10,7 @@ import sqlalchemy as sa
 _CHANNEL: Final = "runwarden_turns"
 _POLL_S: Final = 5.0
 _RETRY_S: Final = 2.0
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def ring(connection: sa.Connection) -> None:
@@ -45,5 +45,5 @@ class Doorbell:
                         for _ in connection.notifies(timeout=_POLL_S, stop_after=1):
                             self._heard()
             except psycopg.Error as error:
-                _log.warning("the doorbell does not work (%s); until it does, turns wait for the next round", error)
+                _logger.warning("the doorbell does not work (%s); until it does, turns wait for the next round", error)
                 self._ended.wait(_RETRY_S)

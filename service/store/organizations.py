@@ -112,5 +112,5 @@ def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Orga
 
 
 def _organization(row: sa.Row[tuple[object, ...]]) -> Organization:
-    values = dict(row._mapping)  # noqa: SLF001 — SQLAlchemy's public name for a row as a mapping
+    values = dict(row._mapping)
     return Organization(**(values | {"entitlements": tuple(values["entitlements"])}))

@@ -75,5 +75,5 @@ def note_first_use(connection: sa.Connection, token_id: str, now: int) -> bool:
 
 
 def _token(row: sa.Row[tuple[object, ...]]) -> Token:
-    values = dict(row._mapping)  # noqa: SLF001 — SQLAlchemy's public name for a row as a mapping
+    values = dict(row._mapping)
     return Token(**(values | {"scopes": tuple(values["scopes"])}))

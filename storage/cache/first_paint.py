@@ -32,7 +32,7 @@ class FirstPaint:
     coverage: Coverage
 
 
-def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint | None:  # noqa: A002 — the field's own word
+def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint | None:
     """The first `limit` rows and what is shown around them; None: no cache can be read as it is.
 
     Changes nothing, creates no file and does not report damage: opening the cache does.

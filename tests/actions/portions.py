@@ -35,9 +35,9 @@ class Campaign:
                 held["done"][str(number)] = figures
                 if self.cache is not None:
                     self.cache.set(self._key, held)
-                print(f"{self.name}, seed {held['seed']}-{number}: {self._told(figures)}")  # noqa: T201 — run for these
+                print(f"{self.name}, seed {held['seed']}-{number}: {self._told(figures)}")
         total = sum((Counter(figures) for figures in held["done"].values()), Counter[str]())
-        print(f"{self.name}, {len(held['done'])} of {self.portions} portions: {self._told(total)}")  # noqa: T201
+        print(f"{self.name}, {len(held['done'])} of {self.portions} portions: {self._told(total)}")
 
     @property
     def _key(self) -> str:

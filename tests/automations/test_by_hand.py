@@ -38,7 +38,7 @@ DIES = "import sys; print(end='.', flush=True); sys.stdin.read()"
         (["app", "console"], False),
     ],
 )
-def test_only_a_bot_is_told(argv: list[str], is_told: bool) -> None:  # noqa: FBT001 — a parameter of the test
+def test_only_a_bot_is_told(argv: list[str], is_told: bool) -> None:
     """Another process of that number would end of the signal, as would a bot that works once."""
     with subprocess.Popen([sys.executable, "-c", HOLDS, *argv], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -103,7 +103,7 @@ def test_a_kill_at_any_statement_does_nothing_twice(
         assert {run for run, outcome in mine.items() if outcome == "done"} <= set(done)
         assert {mine[run] for run in expected - set(done)} <= {"interrupted"}
         assert {"acting", "queued"}.isdisjoint(mine.values())
-        print(f"{rule}: {ended} kills in {rounds} rounds; {Counter(mine.values())}")  # noqa: T201 — a campaign says what it did
+        print(f"{rule}: {ended} kills in {rounds} rounds; {Counter(mine.values())}")
 
 
 def environment_of(folder: Path) -> dict[str, str]:

@@ -34,7 +34,7 @@ async def looked(bot: Bot) -> None:
     """Wait until its rules have looked: what comes from now on is news."""
     async with asyncio.timeout(60):
         # No event tells.
-        while (state := (await bot.state.rule_states()).get("r")) is None or state.is_new:  # noqa: ASYNC110
+        while (state := (await bot.state.rule_states()).get("r")) is None or state.is_new:
             await asyncio.sleep(0.01)
     await until(lambda: bot.engine.polling.is_poller)
 
@@ -86,7 +86,7 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
 
 async def is_well_in_time(bot: Bot) -> None:
     async with asyncio.timeout(60):
-        while not await bot.is_well():  # noqa: ASYNC110 — no event tells
+        while not await bot.is_well():
             await asyncio.sleep(0.01)
 
 

@@ -52,7 +52,7 @@ def test_no_text_tells_to_install_another_distribution() -> None:
         ("install -m 600 x /etc/runwarden/environment", False),
     ],
 )
-def test_the_wrong_name_is_recognised(line: str, is_wrong: bool) -> None:  # noqa: FBT001 — a table of facts
+def test_the_wrong_name_is_recognised(line: str, is_wrong: bool) -> None:
     """As an argument of an installer only: a folder or the command may have it."""
     assert bool(OTHERS_NAME.search(line)) is is_wrong
 

@@ -112,7 +112,7 @@ def test_units_and_containers_start_commands_that_exist() -> None:
         ("--config x runs list", False),
     ],
 )
-def test_a_wrong_command_is_recognised(call: str, is_wrong: bool) -> None:  # noqa: FBT001 — a table of facts
+def test_a_wrong_command_is_recognised(call: str, is_wrong: bool) -> None:
     """The check itself: an unknown option or command is a fault, wherever it stands."""
     assert (fault(call) is not None) is is_wrong
 

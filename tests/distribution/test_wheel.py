@@ -151,7 +151,7 @@ def test_the_demo_works_as_people_install_it(version: str, wheel: Path, tmp_path
     installation.pip(f"{wheel}[service]")
     installed = time.monotonic()
     installation.demo()
-    print(  # noqa: T201 — the campaign's figures
+    print(
         f"\nPython {version}, SQLite {python.sqlite}: dependencies {installed - begun:.0f} s, "
         f"demo until its runs had ended {time.monotonic() - installed:.0f} s"
     )

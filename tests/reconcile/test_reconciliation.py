@@ -233,7 +233,7 @@ async def test_only_the_actions_own_id_makes_it_certain(
     peer: Peer,
     tmp_path: Path,
     request_: StartRun | ContinueRun,
-    is_certain: bool,  # noqa: FBT001 — a case of a table
+    is_certain: bool,
 ) -> None:
     """In its branch, or in metadata that the service shows again; it goes before a colleague's run of that moment."""
     with_history(peer, echoes_metadata=True)

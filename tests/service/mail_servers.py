@@ -60,7 +60,7 @@ class MailServer:
         """Go away."""
         self._controller.stop()
 
-    async def handle_RCPT(  # noqa: N802 — the hook's name
+    async def handle_RCPT(
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
     ) -> str:
         if address in self.replies:
@@ -68,9 +68,7 @@ class MailServer:
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(  # noqa: N802 — the hook's name
-        self, _server: SMTP, _session: Session, envelope: Envelope
-    ) -> str:
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:
         if "data" in self.replies:
             return self.replies["data"]
         self.taken.append(envelope)

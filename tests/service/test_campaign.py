@@ -239,4 +239,4 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
     assert record.kills >= kills
     figures = f"{kind}: {runs} runs, {record.kills} kills, {repeated} turns taken up again, {took_s:.0f} s"
     record_testsuite_property("campaign", figures)
-    print(figures)  # noqa: T201 — the figures are what one runs the campaign for
+    print(figures)

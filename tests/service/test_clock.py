@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, parse_duration, parse_rfc3339, rfc3339
 
-INSTANTS = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.just(UTC))  # noqa: DTZ001 — Hypothesis adds the zone
+INSTANTS = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.just(UTC))
 OFFSETS = st.integers(min_value=-23 * 60 - 59, max_value=23 * 60 + 59)
 
 

@@ -40,7 +40,7 @@ async def test_a_process_that_runs_on_hears_of_it_within_a_moment(
     async with await Cache.open(cache_path) as other:
         await SharedBudget(other).change(lambda state: replace(state, rate=2.0))
     async with asyncio.timeout(60):
-        while not (await shared.current()).rate:  # noqa: ASYNC110 — another process sets no event
+        while not (await shared.current()).rate:
             await asyncio.sleep(0.01)
 
 

@@ -208,7 +208,7 @@ def test_gaps_are_rows_where_coverage_has_holes(
     ends: list[int],
     offset: int,
     limit: int,
-    descending: bool,  # noqa: FBT001 — drawn
+    descending: bool,
 ) -> None:
     """Between two runs, in their place; every other row is the run that it would be without them."""
     writer, reader = gap_database

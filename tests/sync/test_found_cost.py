@@ -79,7 +79,7 @@ def test_times_that_cannot_be_read(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("shows_times", [True, False])
-def test_filters_that_are_ignored(desk: Desk, shows_times: bool) -> None:  # noqa: FBT001 — a case
+def test_filters_that_are_ignored(desk: Desk, shows_times: bool) -> None:
     """20 active runs far below page 1, and no way to ask for them: a poll costs a few pages."""
     desk.peer.has_status_filter, desk.peer.date_filter = False, "ignored"
     desk.peer.has_readable_times = shows_times

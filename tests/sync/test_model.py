@@ -97,7 +97,7 @@ class SyncModel(RuleBasedStateMachine):
     # the service's side
 
     @rule(count=st.sampled_from([1, 2, 7, 30]), status=st.sampled_from([*ACTIVE, *FINAL]), together=st.booleans())
-    def runs_arrive(self, count: int, status: str, together: bool) -> None:  # noqa: FBT001 — drawn
+    def runs_arrive(self, count: int, status: str, together: bool) -> None:
         self.peer.arrive(count, status, together=together)
 
     @rule(count=st.sampled_from([1, 4]), status=st.sampled_from([*ACTIVE, *FINAL]), kind=st.sampled_from(KINDS))
@@ -110,7 +110,7 @@ class SyncModel(RuleBasedStateMachine):
             self.peer.distort(run_id, kind)
 
     @rule(place=PLACES, status=st.sampled_from([*ACTIVE, *FINAL]), backwards=st.booleans())
-    def an_active_run_moves(self, place: int, status: str, backwards: bool) -> None:  # noqa: FBT001 — drawn
+    def an_active_run_moves(self, place: int, status: str, backwards: bool) -> None:
         if run_id := self.peer.nth(place, ACTIVE):
             self.peer.move(run_id, status, updated=self.peer.now - SECOND / 2 if backwards else None)
 

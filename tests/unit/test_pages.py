@@ -47,7 +47,7 @@ async def test_a_list_that_would_never_end_stops_with_an_error(answers: list[Run
     ("second", "is_shuffled"),
     [("efgh", False), ("defg", False), ("cdef", False), ("xyab", False), ("xcdy", True), ("dcef", True)],
 )
-async def test_a_list_without_a_steady_order_is_noticed(second: str, is_shuffled: bool) -> None:  # noqa: FBT001 — a case
+async def test_a_list_without_a_steady_order_is_noticed(second: str, is_shuffled: bool) -> None:
     """A list that grew repeats runs in their order, at an end of the page; any other way some may be left out."""
     rest = iter([page(*"abcd", token="1"), page(*second, token=None)])
 

@@ -37,7 +37,7 @@ def job(worker: Worker, *, deadline_s: float = 10.0) -> Job:
 
 
 async def planned(schedule: Schedule) -> None:
-    while schedule.due_in_s("job") is None:  # noqa: ASYNC110 — a turn of the loop at a time, until the run has ended
+    while schedule.due_in_s("job") is None:
         await asyncio.sleep(0)
 
 

@@ -41,7 +41,7 @@ class ChipBar(ClickableLine):
 
         name: str
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, *, id: str) -> None:
         super().__init__(self.parts, id=id)
         self._chips: tuple[Chip, ...] = ()
 

@@ -111,7 +111,7 @@ class RuleView:
 def until(at: datetime, now: datetime) -> str:
     """How long from now, in two units where days are counted: `in 4m`, `in 5h12m`, `in 2d03h`."""
     seconds = (at - now).total_seconds()
-    return f"in {span(seconds)}" if seconds < 0 or seconds >= 60 else "in a moment"  # noqa: PLR2004 — a minute
+    return f"in {span(seconds)}" if seconds < 0 or seconds >= 60 else "in a moment"
 
 
 def journal_lines(

@@ -43,7 +43,7 @@ class NoticePage(Widget):
 
     DEFAULT_CSS = "NoticePage { width: 1fr; height: 1fr; text-align: center; }"
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._notice: Notice | None = None
 

@@ -51,7 +51,7 @@ class Chart(PlotextPlot):
     _axis_cells = 0
     """Cells at the left, for the labels of the axis."""
 
-    def __init__(self, draw: "Callable[[Chart, InsightsView, int, int], None]", *, id: str) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, draw: "Callable[[Chart, InsightsView, int, int], None]", *, id: str) -> None:
         """Prepare; `draw` draws on the empty plot of this width and height in cells whenever it is painted."""
         super().__init__(id=id)
         self.view: InsightsView | None = None
@@ -127,7 +127,7 @@ class OutcomesChart(Chart, can_focus=True):
 
         index: int
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, *, id: str) -> None:
         super().__init__(draw_outcomes, id=id)
         self._back = 0
         """How far the cursor is from the last hour or day: it stays on what is now, not on a place."""
@@ -150,7 +150,7 @@ class OutcomesChart(Chart, can_focus=True):
         super().show(view)
         self._moved()
 
-    def watch_has_focus(self, value: bool) -> None:  # noqa: FBT001 — Textual's signature
+    def watch_has_focus(self, value: bool) -> None:
         """Show or hide the cursor."""
         super().watch_has_focus(value)
         self._moved()
@@ -187,7 +187,7 @@ def number(value: float) -> str:
 
 def ceiling(highest: float) -> float:
     """The top of an axis: a round number that is not below the highest value."""
-    if highest <= 2:  # noqa: PLR2004 — the smallest axis whose middle is a whole number
+    if highest <= 2:
         return 2
     power = 10 ** floor(log10(highest))
     return float(next(step * power for step in (1, 1.2, 1.5, 1.6, 2, 3, 4, 5, 6, 8, 10) if step * power >= highest))
@@ -212,7 +212,7 @@ def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
 def columns(count: int, width: int) -> tuple[list[int], int]:
     """Where each bar begins, spread over the width, and how wide the bars are."""
     step = width / count
-    gap = 0 if step < 2 else 1 if step < 6 else 2  # noqa: PLR2004 — wide bars stand better further apart
+    gap = 0 if step < 2 else 1 if step < 6 else 2
     return [int(index * step) for index in range(count)], max(1, int(step) - gap)
 
 
@@ -228,13 +228,13 @@ _LABELLED_FROM: Final = 5
 def draw_outcomes(chart: Chart, view: InsightsView, width: int, height: int) -> None:
     """Draw a stacked bar for each hour or day."""
     rows = height - _FOOT
-    top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))  # noqa: PLR2004 — room for a label
+    top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
     room = width - chart.axis(top, rows)
     places, wide = columns(len(view.outcomes), room)
     chart.plt.xlim(0, room - 1)
     chart.plt.ylim(0, rows - 1)
     _bars(chart, view, top, rows, places, wide)
-    is_short = room // len(view.outcomes) < 8  # noqa: PLR2004 — cells of `23 Sep` and a gap
+    is_short = room // len(view.outcomes) < 8
     ticks = [Tick(index, tick(each.start, view.step, is_short=is_short)) for index, each in enumerate(view.outcomes)]
     chart.below(ticks, [place + wide // 2 for place in places])
 

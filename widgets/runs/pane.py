@@ -32,7 +32,7 @@ class RunPane(VerticalScroll, can_focus=True):
         Binding("G", "scroll_end", "bottom", show=False, id="pane.bottom"),
     ]
 
-    def __init__(self, clock: Callable[[], datetime], form: PaneForm = "column", *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, clock: Callable[[], datetime], form: PaneForm = "column", *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
         self._form: PaneForm = form

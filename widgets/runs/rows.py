@@ -54,7 +54,7 @@ class RunRows(CursorView, can_focus=True):
         freeze: FreezeFrame,
         resize_to: Callable[[int], None],
         *,
-        id: str | None = None,  # noqa: A002 — Textual's word
+        id: str | None = None,
     ) -> None:
         """Start empty; `resize_to` makes room for so many rows."""
         super().__init__(id=id)

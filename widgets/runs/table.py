@@ -91,7 +91,7 @@ class RunTable(RunRows):
         *,
         confirmed_for: timedelta = timedelta.max,
         gap_texts: Callable[[CoverageGap], tuple[SafeText, ...]] = lambda _: (SafeText("…"),),
-        id: str | None = None,  # noqa: A002 — Textual's word
+        id: str | None = None,
     ) -> None:
         """Start empty; `freeze` keeps the screen's frame while rows are being read.
 
@@ -136,7 +136,7 @@ class RunTable(RunRows):
             self.resize_to(self.total)
             self.refresh()
 
-    def squeeze(self, squeezed: bool) -> None:  # noqa: FBT001 — one thing to say
+    def squeeze(self, squeezed: bool) -> None:
         """Make the columns as narrow as they may be, for something beside the table, or not."""
         if squeezed != self._columns.is_squeezed:
             self._columns.is_squeezed = squeezed

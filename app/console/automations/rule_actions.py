@@ -211,7 +211,7 @@ class RuleActions:
             self._session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
             return
 
-        def answered(is_sure: bool | None) -> None:  # noqa: FBT001 — Textual passes what a screen ends with by place
+        def answered(is_sure: bool | None) -> None:
             if is_sure:
                 self._run(partial(self._act, by_hand, rule, run_id))
 
@@ -239,7 +239,7 @@ class RuleActions:
         known = [each for each in waiting if each.rule in rules and each.rule in views]
         return [Approval(each, views[each.rule].sentence, rules[each.rule].approval_expires) for each in known]
 
-    async def _settle(self, approval: Approval, is_approved: bool) -> None:  # noqa: FBT001 — the sheet's own call
+    async def _settle(self, approval: Approval, is_approved: bool) -> None:
         number, now = approval.decision.decision_id, self._now
         if is_approved:
             done = await self._state.take(number, "waiting", "approved", f"approved by {self._login}")

@@ -71,7 +71,7 @@ class PreviewSheet(Sheet[bool]):
         page.focus()
         after_refresh(self, self._second_press.painted)
 
-    def action_answer(self, answer: bool) -> None:  # noqa: FBT001 — Textual passes an action's arguments by place
+    def action_answer(self, answer: bool) -> None:
         """Accept the answer, once the request was seen."""
         if answer and not self._second_press.is_meant():
             self.query_one(Vertical).border_subtitle = f"Look at it first; ^s again {self._verb}"
@@ -133,7 +133,7 @@ class ApprovalsSheet(Sheet[None]):
         """Go to the next card."""
         self.focus_next(ApprovalCard) if step > 0 else self.focus_previous(ApprovalCard)
 
-    def action_answer(self, is_approved: bool) -> None:  # noqa: FBT001 — as above
+    def action_answer(self, is_approved: bool) -> None:
         """Ask to confirm approving or rejecting the card in focus."""
         card = self.focused if isinstance(self.focused, ApprovalCard) else next(iter(self.query(ApprovalCard)), None)
         if card is not None:
@@ -143,7 +143,7 @@ class ApprovalsSheet(Sheet[None]):
     def _ask(self, message: ApprovalCard.Answered) -> None:
         approval, is_approved = message.approval, message.is_approved
 
-        def answered(is_sure: bool | None) -> None:  # noqa: FBT001 — as above
+        def answered(is_sure: bool | None) -> None:
             if is_sure:
                 self.run_worker(self._answer(approval, is_approved=is_approved))
 

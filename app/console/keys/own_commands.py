@@ -223,7 +223,7 @@ class ConfirmCommandScreen(Sheet[bool]):
             answers.auto_links = False
             yield answers
 
-    def action_answer(self, answer: bool) -> None:  # noqa: FBT001 — Textual passes an action's arguments by place
+    def action_answer(self, answer: bool) -> None:
         """Take the answer."""
         self.dismiss(answer)
 

@@ -246,7 +246,7 @@ class ChangesPart(Part):
         if (file := self.view.file) is not None:
             self.start(partial(self._open_file, self.view.changed(file), in_pager), exclusive=True, group="open file")
 
-    async def _open_file(self, file: ChangedFile, in_pager: bool) -> None:  # noqa: FBT001 — bound by name
+    async def _open_file(self, file: ChangedFile, in_pager: bool) -> None:
         detail, blob = self.subject.detail, file.new_blob or file.old_blob
         if detail is None or blob is None or self._change is None or self._change.source != "git":
             self.session.notify("The file itself needs its repository: name it under [repositories].")

@@ -203,7 +203,7 @@ class LogPart(Part):
                 self.start(self._follow, exclusive=True, group="log")
             return before if step < 0 else spool.count - held
 
-    async def _jump(self, is_first: bool) -> None:  # noqa: FBT001 — one thing to say
+    async def _jump(self, is_first: bool) -> None:
         async with self._is_reading:
             self._spool.clear()
             self._whole = 0

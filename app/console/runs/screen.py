@@ -310,7 +310,7 @@ class RunsScreen(BaseScreen):
             self._offered = offered
             self.refresh_bindings()
 
-    def _show_pane(self, shown: bool) -> None:  # noqa: FBT001 — one thing to say
+    def _show_pane(self, shown: bool) -> None:
         # A class, not `display`: that would bring it back while there is no run at all.
         self.query_one("#runs").set_class(not shown, "-no-detail")
 

@@ -41,7 +41,7 @@ async def pressed(scene: Scene, *keys: str, shows: str) -> None:
     for key in keys:
         await scene.pilot.press(key)
     async with asyncio.timeout(60):
-        while shows not in scene.text:  # noqa: ASYNC110 — what it waits for is on the screen
+        while shows not in scene.text:
             await asyncio.sleep(0.01)
 
 

@@ -69,10 +69,10 @@ def main() -> None:
     """Serves until the watcher has gone."""
     with served(Board()) as board:
         a_day(board)
-        print(board.base_url, flush=True)  # noqa: T201 — what it is started for
+        print(board.base_url, flush=True)
         for line in sys.stdin:
             happen(board, int(line))
-            print(line.strip(), flush=True)  # noqa: T201 — the answer
+            print(line.strip(), flush=True)
 
 
 if __name__ == "__main__":

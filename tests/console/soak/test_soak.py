@@ -121,14 +121,14 @@ async def test_a_day_of_polls_leaves_the_memory_flat(staged: Staged, today: Day)
     async with staged((100, 30), base_url=today.base_url) as scene:
         await live(scene, today, range(1, WARM))
         before, memory = await settled(scene), anonymous_mb()
-        print(f"\nanonymous memory: {memory:.1f} MB")  # noqa: T201 — the figure wanted
+        print(f"\nanonymous memory: {memory:.1f} MB")
         grown = [0.0]
         for hour in range(8):
             start = WARM + hour * HOUR
             await live(scene, today, range(start, start + HOUR))
             after = await settled(scene)
             grown.append(anonymous_mb() - memory)
-            print(f"after {hour + 1} h: {grown[-1]:+.1f} MB", flush=True)  # noqa: T201 — the figure wanted
+            print(f"after {hour + 1} h: {grown[-1]:+.1f} MB", flush=True)
 
         assert after == before
         assert grown[-1] < MOST_GROWTH_MB

@@ -49,7 +49,7 @@ class ModelServer:
                 kind, pieces = model.answer(asked)
                 self._send(200, kind, b"".join(pieces))
 
-            do_GET = do_POST  # noqa: N815 — the library's name
+            do_GET = do_POST
 
             def _send(self, status: int, kind: str, body: bytes) -> None:
                 self.send_response(status)
