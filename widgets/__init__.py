@@ -1,1 +1,1 @@
-"""Widgets: they are given facts, send requests up as messages, and do no I/O."""
+"""Widgets: they display given facts, send requests up as messages, and do no I/O."""

@@ -51,7 +51,7 @@ _RUNS: Final = {
 }
 
 _OTHER_RUNS: Final[dict[bool, tuple[str, Tone]]] = {False: ("◆", "warn"), True: ("◇", "plain")}
-"""Glyph and tone of a status that the spec does not name, by whether it is known as final."""
+"""Glyph and tone of a status that the spec does not name, by whether it is final."""
 
 _BAD_HEALTH: Final = {
     "degraded": Badge("▲", "degraded", "warn"),
@@ -75,13 +75,13 @@ _ACTIONS: Final[dict["ActionState", Badge]] = {
 
 
 def run_badge(status: str, *, is_final: bool = False) -> Badge:
-    """A run's status; one that the spec does not name is shown as received, more quietly once it is known as final."""
+    """A run's status; one that the spec does not name is shown as received, more quietly if it is final."""
     glyph, tone = _OTHER_RUNS[is_final]
     return _RUNS.get(status) or Badge(glyph, safe_text(status, limit=40) or "no status", tone)
 
 
 def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
-    """A platform's status; a word not known to be good or bad is shown as received, as a warning."""
+    """A platform's status; a word that is neither known as good nor as bad is shown as received, as a warning."""
     word = status.casefold()
     if word in healthy_words:
         return Badge("✓", safe_text(status, limit=40), "good")

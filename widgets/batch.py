@@ -1,4 +1,4 @@
-"""A batch of runs: one line on how far all of them are, and a line for each."""
+"""A batch of runs: one line of progress, and a line for each run."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STATUS: Final = 13
 """Cells of a run's status."""
 MOST_FACTS: Final = 40
-"""Runs that are named among the facts; the list has all of them."""
+"""Runs named among the facts; the list has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class BatchLine:
     badge: Badge
     run_id: SafeText
     about: SafeText
-    """Where it works, or why nothing was done for it."""
+    """Its repository and branch, or why nothing was done for it."""
     opens: str | None = None
     """The run that was started or continued; None: there is none."""
 
     @property
     def fact(self) -> "Part":
-        """It beside its status."""
+        """The line as a fact beside its status."""
         return safe_text(f"{self.run_id}  {self.about}", limit=200), self.badge.tone
 
     def content(self, width: int, id_width: int) -> Content:
-        """It in at most `width` cells, `id_width` of them for the run's id."""
+        """The line in at most `width` cells, `id_width` of them for the run's id."""
         run_id = fit(self.run_id, id_width, "middle")
         about = shorten(self.about, max(0, width - STATUS - id_width - 3), "middle" if self.opens else "end")
         status = fit(self.badge.text, STATUS)
@@ -47,21 +47,21 @@ class BatchLine:
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """A batch as it is shown in the strip, in its list and in Activity."""
+    """A batch as shown in the strip, in its list and in Activity."""
 
     key: str
     title: SafeText
     moved_at: datetime
     """When the last of its writes was settled."""
     lines: tuple[BatchLine, ...]
-    """One for each run that it was for."""
+    """One for each of its runs."""
     confirmed: int
-    """For how many it took effect."""
+    """The number of confirmed writes."""
     unknown: int
     made: int
     """Runs that were started or continued."""
     ended: int
-    """Of those that were made."""
+    """Of those runs, the ended ones."""
     failed: int
     is_sending: bool
 
@@ -79,12 +79,12 @@ class BatchView:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it changes any more by itself."""
+        """Whether nothing in it changes by itself any more."""
         return not self.is_sending and not self.unknown and self.ended == self.made
 
     @property
     def progress(self) -> SafeText:
-        """How far the runs are that it made."""
+        """The progress of the runs that it made."""
         failed = f", {self.failed:,} failed" if self.failed else ""
         return safe_text(f"{self.ended:,} of {self.made:,} done{failed}")
 
@@ -95,7 +95,7 @@ class BatchView:
         return Badge("✗", "", "bad") if self.failed else Badge("✓", "", "good")
 
     def line(self, width: int) -> Content:
-        """It in one line."""
+        """The batch in one line."""
         is_sent = self.confirmed == len(self.lines) and not self.is_sending
         badge = self._runs if is_sent else self.outcome
         parts: list[tuple[str, str]] = [(badge.glyph, f"{badge.style} bold")]
@@ -114,7 +114,7 @@ class BatchView:
         return [line.content(width, id_width) for line in self.lines]
 
     def cells(self, now: datetime) -> "Line":
-        """Outcome, kind, subject, result, actor and age, as Activity shows them."""
+        """Outcome, kind, subject, result, actor and age, as in Activity."""
         quiet: Part = (SafeText(), "quiet")
         badge = self.outcome
         when: Part = (safe_text(ago(self.moved_at, now)), "quiet")
@@ -122,7 +122,7 @@ class BatchView:
         return outcome, (safe_text("batch"), "plain"), (self.title, "plain"), (self.progress, "plain"), quiet, when
 
     def facts(self, now: datetime) -> "tuple[tuple[str, Part], ...]":  # noqa: ARG002 — as every item with facts
-        """How far it is, and each run that it was for."""
+        """Its progress, and each of its runs."""
         badge = self.outcome
         facts: list[tuple[str, Part]] = [
             ("outcome", (safe_text(badge.text), badge.tone)),

@@ -18,7 +18,7 @@ def fit(text: str, width: int, cut: Cut = "end") -> str:
 
 
 def shorten(text: str, width: int, cut: Cut = "end") -> str:
-    """The text in at most `width` cells, an ellipsis standing for what was cut."""
+    """The text in at most `width` cells, with an ellipsis for the rest."""
     if cell_len(text) <= width:
         return text
     if width <= 1:
@@ -30,7 +30,7 @@ def shorten(text: str, width: int, cut: Cut = "end") -> str:
 
 
 def joined(parts: Sequence[str], width: int) -> str:
-    """As many of the parts as fit, with dots between them; the first is always there, shortened in the middle."""
+    """As many of the parts as fit, with dots between them; the first is always included, shortened in the middle."""
     text = shorten(next(filter(None, parts), ""), max(1, width), "middle")
     for part in list(filter(None, parts))[1:]:
         if cell_len(f"{text} · {part}") <= width:
@@ -39,7 +39,7 @@ def joined(parts: Sequence[str], width: int) -> str:
 
 
 def beside(name: str, about: Sequence[str], width: int, least: int = 20) -> tuple[str, str]:
-    """A name and what is said of it, in this many cells: the name gives way, but for its least."""
+    """A name and a remark in this many cells; the name gives way, down to `least` cells."""
     told = joined(about, max(1, width - min(cell_len(name), least)))
     return shorten(name, max(1, width - cell_len(told)), "middle"), told
 

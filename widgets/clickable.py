@@ -8,7 +8,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 Part = tuple[Content, Message | None]
-"""What is drawn, and what a click on it posts."""
+"""A text, and the message that a click on it posts."""
 
 
 class ClickableLine(Widget):

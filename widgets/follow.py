@@ -47,7 +47,7 @@ Part = tuple[str, str]
 
 
 def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int) -> Content:
-    """The line, at most `width` cells; active runs are timed up to when the service last answered."""
+    """The line in at most `width` cells; active runs are timed up to when the service last answered."""
     row = pinned.row
     if row is None:
         name = shorten(safe_text(pinned.run_id, limit=60), max(LEAST, width - 28), "middle")

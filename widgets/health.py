@@ -25,7 +25,7 @@ _TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "
 
 
 def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """The slices drawn on exactly so many cells: neighbours that share one are as bad as the worst of them.
+    """The slices drawn on exactly `cells` cells: neighbours that share one are as bad as the worst of them.
 
     The last one includes the present, so it is known if the present is.
     """
@@ -61,18 +61,18 @@ class Figure:
     """The share of a window in which something was well."""
 
     window: str
-    """Empty: too little of it was seen to speak of it."""
+    """Empty: too little of it was seen."""
     share: str
     seen: str
-    """How long was seen."""
+    """How long it was seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a row shows of something that can be well or not: a code host, our link, the token."""
+    """A row about something that can be well or not: a code host, our link, the token."""
 
     key: str
-    """Empty: the cursor passes it over."""
+    """Empty: the cursor skips it."""
     title: str
     badge: Badge
     since: str = ""
@@ -86,7 +86,7 @@ class HostFacts:
     warning: str = ""
     """What else deserves attention now."""
     note: str = ""
-    """What to do, or what the state does not mean."""
+    """The cure, or what the state does not mean."""
     is_stale: bool = False
     """The facts are old."""
     leads: bool = False
@@ -172,7 +172,7 @@ BLANK: Final = Block(((),))
 
 
 def titled(title: str, blocks: Sequence[Block], otherwise: str) -> Iterator[Block]:
-    """A title, its rows and a blank line; where there are no rows, what that means."""
+    """A title, its rows and a blank line; without rows, the remark instead."""
     yield Block((((title, "title"),),))
     yield from blocks or (Block((((otherwise, "quiet"),),)),)
     yield BLANK

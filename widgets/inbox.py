@@ -1,4 +1,4 @@
-"""The inbox: the list of what waits, by severity, and the facts of one item with its runs."""
+"""The inbox: the list of items by severity, and the facts of one with its runs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ BADGES: Final[Mapping[Kind, Badge]] = {
 SEVERITY_TONES: Final[Mapping[Severity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
 AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
-"""So many runs of an item are shown beside it."""
+"""Runs of an item that are shown beside it."""
 _MARKED: Final = "■ "
 _SEVERITY: Final = LineColumn("", 0, 10)
 _KIND: Final = LineColumn("what", 1, 10)
@@ -46,15 +46,15 @@ class InboxRow:
     item: InboxItem
     is_marked: bool = False
     leads: bool = True
-    """The first one of its severity, which names it."""
+    """Whether it is the first of its severity, which it names."""
 
     @property
     def key(self) -> str:
-        """The item's."""
+        """The item's key."""
         return self.item.key
 
     def cells(self, now: datetime) -> Line:
-        """Severity, kind, title, and when it happened last."""
+        """Severity, kind, title, and when it last happened."""
         item, badge = self.item, BADGES[self.item.kind]
         severity = f"{_MARKED if self.is_marked else '  '}{item.severity if self.leads else ''}"
         title = safe_text(f"{AGAIN if item.back else ''}{item.title}", limit=300)
@@ -66,7 +66,7 @@ class InboxRow:
         )
 
     def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
-        """What is known of it; our names, possibly foreign values."""
+        """All facts of the item; our names, possibly foreign values."""
         return tuple(_facts(self.item, now))
 
 
@@ -79,7 +79,7 @@ def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxR
 
 
 def when(at: datetime, now: datetime) -> str:
-    """How long ago; a dash where that is not known."""
+    """How long ago; a dash if that is not known."""
     return "—" if at == NO_TIME else ago(at, now)
 
 
@@ -96,7 +96,7 @@ def _facts(item: InboxItem, now: datetime) -> Iterator[tuple[str, Part]]:
 
 
 class InboxTable(LineTable[InboxRow]):
-    """What waits, a line each."""
+    """The items, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "open", key_display="enter", tooltip="Go to what it is about", id="inbox.open")

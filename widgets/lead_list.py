@@ -1,4 +1,4 @@
-"""Rows of any height, with a cursor that stays on its row: what they are about opens with enter."""
+"""Rows of any height, with a cursor that stays on its row; enter opens a row's subject."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from widgets.cursor_view import HEADER, CursorView
 
 Ink = Tone | Literal["strong", "title"]
 Piece = tuple[str, Ink]
-"""Safe text, and how it is drawn."""
+"""Safe text and its style."""
 Pieces = tuple[Piece, ...]
 MARK: Final = 2
 """Cells before a line: the cursor's mark and a gap."""
@@ -34,7 +34,7 @@ class Block:
 
     lines: tuple[Pieces, ...]
     key: str = ""
-    """Identifies the row across updates; empty: the cursor passes it over."""
+    """Identifies the row across updates; empty: the cursor skips it."""
     leads: bool = False
     """Whether enter opens something."""
 
@@ -96,7 +96,7 @@ class LeadList(CursorView):
         self._sought = ""
         self._told = ("", False)
         self._was_moved = False
-        """Until a person moves it, the cursor is on the first row, however many come above it."""
+        """Until the user moves it, the cursor is on the first row, however many come above it."""
 
     @property
     def block(self) -> Block | None:
@@ -110,7 +110,7 @@ class LeadList(CursorView):
         self._lay_out()
 
     def seek(self, key: str) -> None:
-        """Put the cursor on the row of this key, now or as soon as it is here."""
+        """Put the cursor on the row with this key, now or once it is there."""
         self._sought = key
         self._lay_out()
 
@@ -124,7 +124,7 @@ class LeadList(CursorView):
         self._lay_out()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Rows that lead nowhere say so; where none leads anywhere, nothing is offered."""
+        """Disable enter on rows that open nothing; where none does, offer no key."""
         if action == "choose":
             is_possible = self.block is not None and self.block.leads
             return is_possible or (None if any(block.leads for block in self._blocks) else False)
@@ -157,7 +157,7 @@ class LeadList(CursorView):
         before, self._cursor = self._cursor, self._starts[nearest]
         for line in (*self._lines_of(before), *self._lines_of(self._cursor)):
             self.repaint_row(line)
-        # What stands above the first row is seen with it.
+        # Scroll the title above the first row into view with it.
         first = 0 if nearest == keyed[0] else self._cursor
         last = self._lines_of(self._cursor)[-1]
         top = self.scroll_offset.y
@@ -210,9 +210,9 @@ class LeadList(CursorView):
                     self.repaint_row(line)
 
     def _drawn(self) -> Sequence[Block]:
-        """The blocks for the whole width, or beside the scroll bar where those do not fit.
+        """The blocks for the whole width, or beside the scroll bar if those do not fit.
 
-        The bar on show does not decide: another width may have another number of lines, and the two would take turns.
+        The current bar does not decide: another width may have another number of lines, and the two would take turns.
         """
         room = self.content_region
         blocks = self._draw(max(1, room.width - MARK))
@@ -221,7 +221,7 @@ class LeadList(CursorView):
         return blocks or (Block(()),)
 
     def _stay(self, place: int | None) -> None:
-        """Keep the cursor on its row; where that is gone, near it."""
+        """Keep the cursor on its row, or near it if it is gone."""
         before = self._cursor
         keyed = [at for at, block in enumerate(self._blocks) if block.key]
         if keyed and not self._was_moved:

@@ -28,14 +28,14 @@ GAP: Final = 1
 
 
 class LineItem(Protocol):
-    """What a table shows on one line."""
+    """An item on one line."""
 
     @property
     def key(self) -> str:
         """Identifies the item across updates."""
 
     def cells(self, now: datetime) -> Line:
-        """How it reads now."""
+        """Its parts as of now."""
 
 
 T = TypeVar("T", bound=LineItem)
@@ -101,7 +101,7 @@ class LineTable(CursorView, Generic[T]):
         """The cursor reached the last item: more can be loaded."""
 
     def __init__(self, now: datetime, columns_for: Callable[[int], tuple[LineColumn, ...]]) -> None:
-        """Prepare; the columns, from left to right and with a gap behind each, fill the width they are asked for."""
+        """Prepare; `columns_for` returns the columns for a width, from left to right with a gap behind each."""
         super().__init__()
         self._now = now
         self._columns_for = columns_for

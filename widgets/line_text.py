@@ -62,12 +62,12 @@ class LineText(Static):
         self._stale = frozenset()
 
     def _wraps(self, lines: Sequence[Content]) -> bool:
-        """Whether a line takes several lines of the screen, so that a line's place is not known."""
+        """Whether a line takes several lines of the screen, so that its place is not known."""
         return any(cell_len(line.plain) > self.size.width or "\n" in line.plain for line in lines)
 
 
 class LinePane(VerticalScroll, can_focus=True):
-    """Lines that are made for its width, and scroll."""
+    """Scrolling lines that are made for the pane's width."""
 
     DEFAULT_CSS = """
     LinePane { scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $panel; }
@@ -81,7 +81,7 @@ class LinePane(VerticalScroll, can_focus=True):
     ]
 
     def __init__(self, make: Callable[[int], Sequence[Content]], *, id: str) -> None:
-        """Prepare; `make` is given the width in cells."""
+        """Prepare; `make` is called with the width in cells."""
         super().__init__(id=id)
         self._make = make
 

@@ -1,4 +1,4 @@
-"""A log of any size: lines are asked for as they come into view."""
+"""A log of any size: lines are requested as they come into view."""
 
 import re
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ ERROR: Final = re.compile(rb"(?i)(?:\b|(?<=[0-9;\[]m))(?:error|fatal|failed|fail
 GUTTER: Final = 2
 """Cells of the mark before a line."""
 NEAR: Final = 100
-"""Lines before the end of what is held at which more is asked for."""
+"""So close to the end of the held lines more are requested."""
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 _TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "plain")
-"""The eight colours of a terminal, from black to white, as the theme has them: legible on any background."""
+"""The eight colours of a terminal, from black to white, in the theme's colours: legible on any background."""
 _EXTENDED: Final = 38
 _BACKGROUND: Final = 48
 
@@ -27,14 +27,14 @@ Direction = Literal["first", "earlier", "later", "last"]
 
 
 class LogLines(Protocol):
-    """The lines of a log that are held."""
+    """The held lines of a log."""
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Their number."""
 
     def line(self, row: int) -> bytes:
-        """One of them, without its end; of a very long one a part."""
+        """A line without its end; of a very long one a part."""
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """The next line that matches."""
@@ -50,13 +50,13 @@ class LogView(TextView):
 
     @dataclass
     class MoreRequested(Message):
-        """Lines that are not held come into view, if there are any."""
+        """Lines come into view that are not held."""
 
         where: Direction
 
     @dataclass
     class ErrorRequested(Message):
-        """The next line that tells of an error is asked for."""
+        """The next line with an error was requested."""
 
     def __init__(self, lines: LogLines) -> None:
         super().__init__()
@@ -65,17 +65,17 @@ class LogView(TextView):
 
     @property
     def follows(self) -> bool:
-        """Whether what is added comes into view."""
+        """Whether new lines scroll into view."""
         return self._cursor >= self.total - 1
 
     def tell(self, about: Sequence[Piece]) -> None:
-        """Say this above the lines."""
+        """Show a remark above the lines."""
         if about != self._about:
             self._about = about
             self.repaint_header()
 
     def changed(self, *, before: int = 0, follow: bool = False) -> None:
-        """Lines were added: so many of them before those that were held."""
+        """Take added lines; `before` of them precede the lines held so far."""
         top = self.scroll_offset.y
         self.resize_to(self._lines.count)
         if before:
@@ -94,7 +94,7 @@ class LogView(TextView):
             self.post_message(self.MoreRequested("later"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer no way through what is not there."""
+        """Disable keys without effect."""
         return bool(self.total) if action in {"error", "last"} else super().check_action(action, parameters)
 
     def action_first(self) -> None:
@@ -108,27 +108,27 @@ class LogView(TextView):
         self.post_message(self.MoreRequested("last"))
 
     def action_error(self) -> None:
-        """Go to the next line that tells of an error."""
+        """Go to the next line with an error."""
         self.post_message(self.ErrorRequested())
 
     def head(self) -> Sequence[Piece]:
-        """What is known of the log."""
+        """The remark about the log."""
         return self._about
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """A line, marked where it tells of an error."""
+        """A line; one with an error is marked."""
         raw = self._lines.line(index)
         mark = Piece("✗ ", "bad") if ERROR.search(raw[:LONGEST]) else Piece(" " * GUTTER)
         text = self.strip(self.lit(log_pieces(raw)), max(1, width - GUTTER), ground, self._x)
         return Strip.join([self.strip([mark], GUTTER, ground), text])
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line that is held and matches."""
+        """The next held line that matches."""
         return self._lines.find(pattern, begin, step)
 
 
 def log_pieces(raw: bytes) -> list[Piece]:
-    """A line of a log: its colours shown, its last state where it was written over, all else visible."""
+    """A line of a log: its colours, its last state if it was overwritten, everything else visible."""
     text = raw.decode("utf-8", "replace").rstrip("\r")
     *before, last = [part for part in text.split("\r") if part] or [""]
     pieces = []

@@ -27,10 +27,10 @@ Part = tuple[str, str]
 """Text and its style."""
 _WORST_FIRST: Final[tuple[Tone, ...]] = ("bad", "warn", "wait", "good")
 ENOUGH: Final = 20
-"""Runs that must have ended before for their failures to say what is normal."""
+"""Runs that must have ended before for their failures to show what is normal."""
 FEW: Final = 3
 SPREAD: Final = 2.0
-"""So many standard deviations above the expected number, failures are unusual."""
+"""Failures are unusual from this many standard deviations above the expected number."""
 NEEDS_A_LOOK: Final[frozenset[Tone]] = frozenset({"bad", "warn"})
 
 
@@ -52,12 +52,12 @@ class ProfileFacts:
     today: Outcomes | None = None
     """Of the runs of the last 24 hours."""
     usual: Outcomes | None = None
-    """Of those of the month before: what is normal there."""
+    """Of the month before: what is normal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """What a profile's facts are judged by."""
+    """The criteria for a profile's state."""
 
     timing: PollTiming
     healthy_words: Collection[str]
@@ -99,7 +99,7 @@ def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[Part, ...]:
 
 
 def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
-    """Its address and what is allowed there, or what is wrong with our files."""
+    """Its address and its permissions, or the trouble with our files."""
     if facts.problem:
         return safe_text(facts.problem, limit=300)
     words = ((facts.address, with_address), ("on show", facts.is_current), ("read-only", facts.read_only))
@@ -107,9 +107,9 @@ def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
 
 
 def unusual(today: Outcomes | None, usual: Outcomes | None) -> Badge | None:
-    """That clearly more runs fail than normally do there; None: they do not, or it cannot be told.
+    """A warning that clearly more runs fail than normal; None: they do not, or it is not known.
 
-    Where too few runs ended before, it is unusual that more than half of them fail.
+    If too few runs ended before, more than half failing is unusual.
     """
     if today is None or not today.failed:
         return None
@@ -144,7 +144,7 @@ def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> Part:
 
 
 Detail = Literal["line", "block"]
-"""One line for each profile, or all that is known about it."""
+"""One line for each profile, or all of its facts."""
 WIDE = 128
 """From this width on a block has two lines and a blank one; below, three and a blank one."""
 NAME = 24

@@ -1,4 +1,4 @@
-"""A review: Markdown laid out as lines, of which nothing acts, and its findings."""
+"""A review: Markdown laid out as inactive lines, and its findings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ SEVERITY_TONES: Final[dict[Severity | None, Tone]] = {"blocker": "bad", "major":
 
 @dataclass(frozen=True, slots=True)
 class ReviewLine:
-    """A line as it is drawn."""
+    """A line as drawn."""
 
     pieces: tuple[Piece, ...]
     source: int
-    """The line of the text, counted from 0, that it comes from."""
+    """The line of the text, from 0, that it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class FindingItem:
         return str(self.number)
 
     def cells(self, now: datetime) -> Line:
-        """How heavy it is, where, and what it says."""
+        """Its severity, place and message."""
         del now
         finding = self.finding
         place = safe_text(finding.path) + (f":{finding.line}" if finding.line else "")
@@ -59,7 +59,7 @@ class FindingItem:
 
 
 class ReviewView(TextView):
-    """Draws a review; its owner lays it out, in a thread, for each width."""
+    """Draws a review; its owner lays it out in a thread, for each width."""
 
     @dataclass
     class LayoutRequested(Message):
@@ -73,19 +73,19 @@ class ReviewView(TextView):
         self._about: tuple[str, Sequence[str]] = "", ()
 
     def tell(self, name: str, about: Sequence[str]) -> None:
-        """Say above the lines which review it is, and what there is to know of it."""
+        """Name the review above its lines, with a remark."""
         self._about = name, about
         self.repaint_header()
 
     def take(self, lines: Sequence[ReviewLine]) -> None:
-        """Show these lines; the cursor stays on what it was on."""
+        """Show these lines; the cursor stays on its text."""
         source = self._lines[self.cursor].source if self._lines else 0
         self._lines = lines
         self.resize_to(len(lines))
         self.go_to(source)
 
     def go_to(self, source: int) -> None:
-        """Put the cursor on what comes from this line of the text."""
+        """Put the cursor on the first line that comes from this line of the text."""
         index = next((index for index, line in enumerate(self._lines) if line.source >= source), self.total - 1)
         self.put_cursor(index)
 
@@ -95,18 +95,18 @@ class ReviewView(TextView):
         return self._lines[self.cursor].source if self._lines else 0
 
     def on_resize(self) -> None:
-        """Ask for the lines of this width."""
+        """Request the lines for this width."""
         self.post_message(self.LayoutRequested(self.scrollable_content_region.width - 1))
 
     def head(self) -> Sequence[Piece]:
-        """Which review it is."""
+        """The review's name and remark."""
         name, about = beside(*self._about, self.scrollable_content_region.width - 4)
         return Piece(f" {name}", "accent"), Piece(f"   {about}", "quiet")
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A line."""
         pieces = self.lit(self._lines[index].pieces)
-        if ground:  # The cursor is seen in code as well.
+        if ground:  # The cursor is visible in code as well.
             pieces = [piece if piece.ground == "match" else piece._replace(ground="") for piece in pieces]
         return self.strip((Piece(" "), *pieces), width, ground, self._x)
 
@@ -119,7 +119,7 @@ class ReviewView(TextView):
 
 
 def review_lines(text: str, width: int) -> tuple[ReviewLine, ...]:
-    """Lay out Markdown for a width; links and images are text, and everything is safe. Runs in a thread."""
+    """Lay out Markdown for a width; links and images become text, and everything is safe. Runs in a thread."""
     from markdown_it import MarkdownIt
 
     tokens = MarkdownIt("commonmark").enable("table").parse(text[:MOST_CHARACTERS])
@@ -134,19 +134,19 @@ def review_lines(text: str, width: int) -> tuple[ReviewLine, ...]:
 
 @dataclass(slots=True)
 class _Page:
-    """Lines of one width, as they are laid out from top to bottom."""
+    """The lines of one width, laid out from top to bottom."""
 
     width: int
     lines: list[ReviewLine] = field(default_factory=list)
     margins: list[str] = field(default_factory=list)
-    """What stands before each line, of the blocks around it."""
+    """The text before each line, of the blocks around it."""
     bullet: str = ""
-    """In place of the last margin, on the next line."""
+    """Replaces the last margin on the next line."""
     numbers: list[int | None] = field(default_factory=list)
-    """By list, the number of its next item."""
+    """The number of each list's next item."""
     source: int = 0
     waits: int | None = None
-    """How many margins an empty line before the next one has; None: there is none."""
+    """How many margins the empty line before the next one has; None: no empty line."""
 
     def lay_out(self, tokens: "Sequence[Token]") -> None:
         """Add these blocks."""
@@ -209,7 +209,7 @@ class _Page:
             self.waits = len(self.margins)
 
     def wrap(self, pieces: Sequence[Piece]) -> None:
-        """Add the pieces, broken between words."""
+        """Add the pieces, wrapped between words."""
         line: list[Piece] = []
         used = 0
         for piece in _words(pieces, self.room):
@@ -224,7 +224,7 @@ class _Page:
             self.add(line)
 
     def code(self, text: str) -> None:
-        """Add code as it stands."""
+        """Add code unchanged."""
         lines = text.rstrip("\n").split("\n")
         for line in lines[:MOST_BLOCK_LINES]:
             self.add([Piece(fit(safe_line(line), self.room), "plain", "code")])
@@ -233,7 +233,7 @@ class _Page:
         self.gap()
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
-        """Add a table, a row a line; columns share the width by what they hold."""
+        """Add a table, a row a line; columns share the width by their content."""
         shown = rows[:MOST_BLOCK_LINES]
         needs = [max(1, *map(cell_len, column)) for column in zip(*shown, strict=False)]
         room = self.room - 2 * len(needs)
@@ -249,7 +249,7 @@ class _Page:
         self.gap()
 
     def left_out(self, lines: int) -> None:
-        """Say how many lines are not shown."""
+        """Add a remark on how many lines are not shown."""
         if lines > MOST_BLOCK_LINES:
             self.add([Piece(f"… {lines - MOST_BLOCK_LINES:,} more lines", "quiet")])
 
@@ -275,7 +275,7 @@ def _inline(tokens: "Sequence[Token]", tone: str) -> Iterator[Piece]:
 
 
 def _words(pieces: Sequence[Piece], most: int) -> Iterator[Piece]:
-    """The pieces, word by word, each with the blank behind it; a word that fills more than a line is cut up."""
+    """The pieces word by word, each with the blank behind it; a word longer than a line is cut up."""
     for piece in pieces:
         for word in [piece.text] if piece.text == "\n" else piece.text.replace(" ", " \0").split("\0"):
             text = word

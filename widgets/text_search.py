@@ -1,4 +1,4 @@
-"""A search in a view of lines: off the loop, from where the cursor is, and round its ends."""
+"""A search in a view of lines, from the cursor and around the ends, off the event loop."""
 
 import asyncio
 import re
@@ -17,11 +17,11 @@ from widgets.list_search import ListSearch
 from widgets.text_view import TextView
 
 More = Callable[[int], Awaitable[int | None]]
-"""Gets further lines after (1) or before (-1) those that are held, and says how many; None: there are none."""
+"""Loads lines after (1) or before (-1) the held ones and returns their number; None: there are none."""
 
 
 class TextSearch(Vertical):
-    """A view of lines below a line to search in them, which is there while it is used."""
+    """A view of lines below a search line, which is shown during a search."""
 
     DEFAULT_CSS = """
     TextSearch { height: 1fr; width: 1fr; }
@@ -32,12 +32,12 @@ class TextSearch(Vertical):
 
     @dataclass
     class Missed(Message):
-        """Nothing, or nothing more, was found."""
+        """No match, or no further match."""
 
         text: str
 
     def __init__(self, view: TextView, start: Callable[..., object], more: More | None = None) -> None:
-        """Prepare; `start` runs a coroutine function in the background, as `run_worker` does."""
+        """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
         super().__init__()
         self.view = view
         self._line = ListSearch(("Search; enter goes to it, esc clears",))
@@ -50,19 +50,19 @@ class TextSearch(Vertical):
         yield self.view
 
     def open(self) -> None:
-        """Begin to type what to search for."""
+        """Show the search line and focus it."""
         self._line.add_class("-open")
         self._line.focus()
 
     def step(self, step: int) -> None:
-        """Go to the next match, or to the one before."""
+        """Go to the next or previous match."""
         if not self._line.value:
             self.open()
             return
         self.seek(_pattern(self._line.value), step)
 
     def seek(self, pattern: Pattern[bytes], step: int, *, here: bool = False) -> None:
-        """Go to the next line that matches; `here`: the one under the cursor may be it."""
+        """Go to the next matching line; with `here`, the one under the cursor counts."""
         begin = self.view.cursor + (1 if step > 0 and not here else 0)
         self._start(partial(self._seek, pattern, begin, step, here), exclusive=True, group="find")
 

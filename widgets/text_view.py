@@ -1,4 +1,4 @@
-"""A view of any number of lines of any length: only what is on show is made."""
+"""A view of any number of lines of any length, of which only the visible part is made."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -19,7 +19,7 @@ from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice, above, wrapped
 
 LONGEST: Final = 4_000
-"""Characters of a line that are shown."""
+"""Characters shown of a line."""
 TAB: Final = "    "
 STEP: Final = 8
 """Cells that the view moves sideways at once."""
@@ -58,7 +58,7 @@ def overlay(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]], ground: s
 
 
 class TextView(CursorView):
-    """Draws lines, moves sideways and lights up what is searched for; a subclass makes the lines."""
+    """Draws lines, scrolls sideways and highlights matches; a subclass makes the lines."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"text-view--{name}" for name in ("header", "cursor", "resting", "match", "file")),
@@ -108,7 +108,7 @@ class TextView(CursorView):
         self._notice: Notice | None = None
         self._styles: dict[tuple[str, str], Style] = {}
 
-    # What a subclass makes
+    # For subclasses
 
     def head(self) -> Sequence[Piece]:
         """The line above the lines."""
@@ -119,7 +119,7 @@ class TextView(CursorView):
         raise NotImplementedError
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line at or after (step 1), or before (step -1), this one that holds a match; None: there is none.
+        """The next line at or after (step 1), or before (step -1), this one with a match; None: there is none.
 
         Runs in a thread.
         """
@@ -130,7 +130,7 @@ class TextView(CursorView):
         del pattern, step
         self.put_cursor(index)
 
-    # What all of them do
+    # For all
 
     @property
     def cursor(self) -> int:
@@ -151,21 +151,21 @@ class TextView(CursorView):
             self.refresh()
 
     def light(self, pattern: Pattern[str] | None) -> None:
-        """Light up what this matches; None: nothing."""
+        """Highlight the matches of a pattern; None: none."""
         self._sought = pattern
         self.refresh()
 
     def action_sideways(self, steps: int) -> None:
-        """Show what is further right, or left."""
+        """Scroll sideways."""
         self._x = min(max(0, self._x + steps * STEP), LONGEST)
         self.refresh()
 
     def on_mouse_scroll_right(self) -> None:
-        """As the key."""
+        """Scroll right."""
         self.action_sideways(1)
 
     def on_mouse_scroll_left(self) -> None:
-        """As the key."""
+        """Scroll left."""
         self.action_sideways(-1)
 
     def on_click(self, event: events.Click) -> None:
@@ -208,7 +208,7 @@ class TextView(CursorView):
         return line.extend_cell_length(x + width, self.style("plain", ground)).crop(x, x + width)
 
     def lit(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
-        """The pieces, with what is searched for lit up."""
+        """The pieces with the matches highlighted."""
         if self._sought is None:
             return pieces
         spans = [match.span() for match in self._sought.finditer("".join(piece.text for piece in pieces))]

@@ -36,7 +36,7 @@ class Entry:
     about: SafeText
     """Its subject, in one line."""
     candidates: tuple[SafeText, ...] = ()
-    """Runs that it may have made, while its outcome is unknown; the likeliest first."""
+    """The runs that it may have made while its outcome is unknown, likeliest first."""
 
     @property
     def key(self) -> str:
@@ -45,12 +45,12 @@ class Entry:
 
     @property
     def unknown(self) -> Action | None:
-        """The action, if a person still has to find out its outcome."""
+        """The action, if its outcome is unknown."""
         return self.source if self.source.state == "unknown" and self.source.resolution is None else None
 
     @property
     def is_resendable(self) -> bool:
-        """Whether it had no effect, for certain; what is unknown is resolved instead."""
+        """Whether it certainly had no effect; an unknown outcome is resolved instead."""
         return self.source.state in {"rejected", "not_sent"} and self.source.superseded_by is None
 
     @property
@@ -90,7 +90,7 @@ def badge_of(entry: Entry) -> Badge:
 def sent(entry: Entry) -> tuple[SafeText, ...]:
     """The body that was sent, as indented JSON."""
     body = entry.source.body_json
-    # Show a body that is not JSON as it is: the ledger holds what was sent.
+    # A body that is not JSON is shown as it is: the ledger holds what was sent.
     with suppress(ValueError, RecursionError):
         body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
     return safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES)

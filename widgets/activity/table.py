@@ -53,7 +53,7 @@ class ActivityTable(LineTable[Row]):
 
 
 class ActivityPane(FactPane[Row], can_focus=True):
-    """The facts of one entry, and what was sent."""
+    """The facts of one entry, and its request."""
 
     DEFAULT_CSS = "ActivityPane .activity-pane--sent { height: auto; margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [

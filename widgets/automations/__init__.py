@@ -1,1 +1,1 @@
-"""What the Automations tab shows: rules with their last results, what waits for approval, and the form of a rule."""
+"""The widgets of the Automations tab: rules with their results, pending approvals, and the form of a rule."""

@@ -1,4 +1,4 @@
-"""What waits for approval, as cards: the exact request, what set it off, and until when it waits."""
+"""Pending approvals as cards: the exact request, its cause, and until when it waits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from widgets.forms.pages import coloured
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """One decision that waits."""
+    """One pending decision."""
 
     decision: Decision
     sentence: SafeText
-    """What its rule does."""
+    """The effect of its rule."""
     expires: timedelta
     """How long it waits after it was decided."""
 
     def heading(self, now: datetime) -> Content:
-        """The rule, since when it waits and until when, and what set it off."""
+        """The rule, since and until when it waits, and its cause."""
         decision = self.decision
         end = decision.decided_at + self.expires
         asked, expires = ago(decision.decided_at, now), until(end, now) if end > now else "now"
@@ -42,7 +42,7 @@ class Approval:
 
     @property
     def request(self) -> Content:
-        """Method, path and body; what sends nothing to the service says what it does instead."""
+        """Method, path and body; an action that sends nothing to the service describes itself."""
         path, body = request_of(self.decision)
         if not path:
             return Content(self.sentence)
@@ -64,7 +64,7 @@ class ApprovalCard(Widget, can_focus=True):
 
     @dataclass
     class Answered(Message):
-        """A person wants to approve or reject; nothing is done yet."""
+        """Approving or rejecting was requested; nothing is done yet."""
 
         approval: Approval
         is_approved: bool
@@ -75,7 +75,7 @@ class ApprovalCard(Widget, can_focus=True):
         self._now = now
 
     def compose(self) -> ComposeResult:
-        """The heading, the two answers, which a long request must not push away, and the request."""
+        """Compose the heading, the two answers, always in view, and the request, which may be long."""
         yield Static(self.approval.heading(self._now), markup=False)
         yield ClickableLine(self._answers)
         yield Static(self.approval.request, classes="approval-card--request", markup=False)

@@ -1,4 +1,4 @@
-"""The text of a rule, and what it comes to while it is typed."""
+"""The text of a rule beside its meaning, updated while it is typed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from widgets.forms.inputs import ParagraphInput
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What keeps the text from being a rule."""
+    """A problem in the text."""
 
     place: SafeText
-    """Line and key; empty: no one line is to blame."""
+    """Line and key; empty: it concerns no single line."""
     message: SafeText
     cure: SafeText
 
 
 class RuleEditor(Widget):
-    """The text on one side, what it comes to on the other."""
+    """The text on one side, its meaning on the other."""
 
     DEFAULT_CSS = """
     RuleEditor {
@@ -43,10 +43,10 @@ class RuleEditor(Widget):
 
     @dataclass
     class Changed(Message):
-        """The text is another one."""
+        """The text changed."""
 
     def compose(self) -> ComposeResult:
-        """The text, then what it comes to."""
+        """Compose the text and its meaning."""
         yield ParagraphInput(show_line_numbers=True, tab_behavior="focus", soft_wrap=True)
         with VerticalScroll(can_focus=False):
             yield Static(markup=False)
@@ -57,23 +57,23 @@ class RuleEditor(Widget):
         return self.query_one(ParagraphInput).text
 
     def fill(self, text: str) -> None:
-        """Replace all of it, so that it can be undone; the cursor goes to the first value that is missing."""
+        """Replace all of it, with undo; the cursor goes to the first missing value."""
         area = self.query_one(ParagraphInput)
         area.replace(text, (0, 0), area.document.end)
         lines = enumerate(text.splitlines())
         area.move_cursor(next(((row, line.index('""') + 1) for row, line in lines if '""' in line), (0, 0)))
 
     def take_focus(self) -> None:
-        """The keys go to the text."""
+        """Focus the text."""
         self.query_one(ParagraphInput).focus()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Say so."""
+        """Announce the change."""
         event.stop()
         self.post_message(self.Changed())
 
     def show(self, found: RuleView | Mistake, now: datetime) -> None:
-        """Show what the text comes to."""
+        """Show the text's meaning."""
         lines = _mistake(found) if isinstance(found, Mistake) else _reads(found, now)
         self.query_one(Static).update(Content("\n").join(lines))
 

@@ -38,35 +38,35 @@ OUTCOMES: Final[dict[Outcome, Badge]] = {
     "queued": Badge("◌", "queued", "wait"),
     "acting": Badge("◌", "acting", "busy"),
 }
-"""`●` it acted, `○` it did not, `!` it waits for a person, `◌` it is under way."""
+"""`●` it acted, `○` it did not, `!` it waits for approval, `◌` it is under way."""
 _NO_RESULT: Final[Part] = (safe_text(" "), "quiet")
 
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """One rule, with what is remembered of it."""
+    """One rule and its state."""
 
     key: str
-    """Its name, as it is written."""
+    """Its name as written."""
     mode: Mode
     sentence: SafeText
     limits: SafeText
     paused: SafeText
     """Why it is paused; empty: it is not."""
     upcoming: tuple[datetime, ...] = ()
-    """Its next times; empty: it waits for something to happen."""
+    """Its next times; empty: it waits for an event."""
     journal: tuple[Decision, ...] = ()
-    """Those of the strip, newest first."""
+    """The decisions of the strip, newest first."""
     waiting: int = 0
-    """How many of its decisions wait for a person."""
+    """Decisions that wait for approval."""
     warnings: tuple[SafeText, ...] = ()
     on_run: str = ""
-    """What it does to the run that sets it off, in the past tense, such as `continued`; empty: nothing."""
+    """The past tense of its action on the run that triggers it, such as `continued`; empty: none."""
     since: datetime | None = None
-    """Since when it is as it is."""
+    """Since when it is in this state."""
 
     def did(self, decision: Decision) -> str:
-        """How a decision came by its result; vague where the rule was edited since."""
+        """How a decision led to its result; vague if the rule was edited since."""
         if decision.result_id != decision.occurrence.facts.get("run.id"):
             return "made"
         is_same = self.since is not None and decision.decided_at >= self.since
@@ -74,11 +74,11 @@ class RuleView:
 
     @property
     def name(self) -> SafeText:
-        """Its name, as it is shown."""
+        """Its name as shown."""
         return safe_text(self.key, limit=100)
 
     def cells(self, now: datetime) -> Line:
-        """State, name, sentence, next time, then the strip, its newest result at the end."""
+        """State, name, sentence, next time, and the strip with the newest result at the end."""
         badge = MODES[self.mode]
         upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None
         coming = NOTHING if upcoming is None else safe_text(until(upcoming, now))
@@ -88,7 +88,7 @@ class RuleView:
         return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
 
     def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
-        """What it does, what holds it back and when it comes next."""
+        """Its effect, its limits and its next times."""
         return tuple(self._facts(now))
 
     def _facts(self, now: datetime) -> Iterator[tuple[str, Part]]:
@@ -109,7 +109,7 @@ class RuleView:
 
 
 def until(at: datetime, now: datetime) -> str:
-    """How long from now, in two units where days are counted: `in 4m`, `in 5h12m`, `in 2d03h`."""
+    """The time from now, in two units from a day on: `in 4m`, `in 5h12m`, `in 2d03h`."""
     seconds = (at - now).total_seconds()
     return f"in {span(seconds)}" if seconds < 0 or seconds >= 60 else "in a moment"
 
@@ -117,7 +117,7 @@ def until(at: datetime, now: datetime) -> str:
 def journal_lines(
     journal: tuple[Decision, ...], now: datetime, width: int, did: Callable[[Decision], str] = lambda _: "made"
 ) -> Content:
-    """What was decided, a line each with what set it off, and the reason below."""
+    """The decisions, each on a line with its cause, and the reason below."""
     lines: list[Content] = []
     for decision in journal:
         badge = OUTCOMES[decision.outcome]
@@ -130,7 +130,7 @@ def journal_lines(
 
 
 def set_off_by(decision: Decision, now: datetime) -> SafeText:
-    """What set the rule off, in one line."""
+    """A decision's cause, in one line."""
     facts, kind = decision.occurrence.facts, decision.occurrence.identity.partition(":")[0]
     about = [facts.get(name, "") for name in ("run.id", "run.status", "run.repository", "run.branch")]
     about += [facts.get(name, "") for name in ("host.platform", "host.status", "action.kind", "action.id")]
@@ -141,7 +141,7 @@ def set_off_by(decision: Decision, now: datetime) -> SafeText:
 
 
 def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:
-    """The runs that decisions made, or were set off by, with the newest decision on each, newest first."""
+    """The runs that decisions made or were triggered by, with the newest decision on each, newest first."""
     found: dict[str, Decision] = {}
     for decision in journal:
         for run_id in (decision.result_id, decision.occurrence.facts.get("run.id")):
@@ -151,7 +151,7 @@ def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:
 
 
 def request_of(decision: Decision) -> tuple[SafeText, tuple[SafeText, ...]]:
-    """Path and body of what a decision would send, as it was kept for approval."""
+    """Path and body of a decision's request, as kept for approval."""
     if decision.request_json is None:
         return safe_text(""), ()
     request = json.loads(decision.request_json)

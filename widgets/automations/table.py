@@ -33,7 +33,7 @@ _LONGEST_NAME: Final = 30
 
 
 def _columns_for(width: int) -> tuple[LineColumn, ...]:
-    """State, name, sentence, next time, the strip and a gap; the sentence gets what the name leaves."""
+    """State, name, sentence, next time, the strip and a gap; the sentence gets the cells that the name leaves."""
     rest = width - _STATE.width - _NEXT.width - STRIP - 5 * GAP
     name = min(_LONGEST_NAME, max(16, rest * 3 // 5))
     return (_STATE, LineColumn("automation", 1, name), LineColumn("does", 2, max(4, rest - name)), _NEXT, *_RESULTS)
@@ -50,13 +50,13 @@ class RuleTable(LineTable[RuleView]):
         super().__init__(now, _columns_for)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As high as its rules, where there is room: the rest is the pane's."""
+        """As high as its rules, if there is room: the rest is the pane's."""
         del container, viewport, width
         return HEADER + self.total
 
 
 class RulePane(FactPane[RuleView], can_focus=True):
-    """One rule: its facts, its journal and its table as it is written."""
+    """One rule: its facts, its journal and its TOML."""
 
     DEFAULT_CSS = "RulePane > Static { height: auto; margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -81,7 +81,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
     def show_more(
         self, view: RuleView, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime
     ) -> None:
-        """Show the rule's whole journal, and its table as the configuration has it; empty: it is not known."""
+        """Show the rule's whole journal, and its TOML; empty: unknown."""
         self._did, self._journal, self._written = view.did, journal, written
         self._paint(now)
 
@@ -116,12 +116,12 @@ def _written(lines: tuple[SafeText, ...]) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the line above the table says."""
+    """The content of the line above the table."""
 
     bot: Badge
     """Whether a bot is at work."""
     hint: SafeText
-    """Which one; what to do where none is."""
+    """Which one; without one, what to do."""
     waiting: int = 0
     """Requests that wait for approval."""
 
@@ -131,20 +131,20 @@ class StatusLine(ClickableLine):
 
     @dataclass
     class ApprovalsClicked(Message):
-        """The number of requests that wait was clicked."""
+        """The number of pending requests was clicked."""
 
     def __init__(self) -> None:
         super().__init__(self.parts, id="automations-status")
         self._status: Status | None = None
 
     def show(self, status: Status | None) -> None:
-        """Show it; None: there is nothing for a bot to do."""
+        """Show it; None: the bot has no work."""
         if status != self._status:
             self._status = status
             self.refresh()
 
     def parts(self) -> Iterator[ClickablePart]:
-        """From left to right; what waits for a person comes first."""
+        """From left to right, pending requests first."""
         if (status := self._status) is None:
             return
         yield Content(" "), None

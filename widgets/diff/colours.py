@@ -1,4 +1,4 @@
-"""What is coloured within a line: its syntax, read from the whole file, and the words that changed."""
+"""Colours within a line: its syntax, read from the whole file, and the changed words."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _WORDS: Final = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def colours(blob: bytes, name: str) -> Colours:
-    """The syntax of a file, by its name; empty where that is not known or would take too long. Runs in a thread."""
+    """The syntax of a file, by its name; empty if it is not known or would take too long. Runs in a thread."""
     if len(blob) > MOST_BYTES or any(len(line) > MOST_CHARACTERS for line in blob.split(b"\n")):
         return ()
     from pygments.lexers import get_lexer_for_filename

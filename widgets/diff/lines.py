@@ -1,4 +1,4 @@
-"""The lines of a patch as pieces to draw, in the colours that are known so far."""
+"""The lines of a patch as pieces to draw, in the colours known so far."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,9 +12,9 @@ from widgets.text_view import LONGEST, TAB, Piece, overlay, safe_line
 
 GROUNDS: Final = {ADDED: "added", REMOVED: "removed"}
 SIGNED: Final = {ADDED, REMOVED, CONTEXT}
-"""What begins a line of a file."""
+"""The first character of a file's lines."""
 COUNTS: Final = 24
-"""Cells that are left for what stands behind a file's name."""
+"""Cells left for the counts behind a file's name."""
 LEAST_NAME: Final = 10
 
 
@@ -50,7 +50,7 @@ class DiffLines:
         return safe_line(self._raw(line))
 
     def heading(self, file: int, width: int, *, is_folded: bool) -> list[Piece]:
-        """A file's name, its counts, and what else happened to it."""
+        """A file's name, its counts, and whether it was renamed, added or deleted."""
         facts = self.changed(file)
         notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
         notes += [facts.kind] if facts.kind not in {"modified", "mode"} else []
@@ -68,7 +68,7 @@ class DiffLines:
         ]
 
     def changed_words(self, left: int, right: int) -> tuple[Spans, Spans]:
-        """What differs between an old line and the one beside it."""
+        """The words that differ between an old line and the one beside it."""
         if NONE in {left, right} or left == right:
             return (), ()
         return changed_words(self._raw(left)[1:], self._raw(right)[1:])

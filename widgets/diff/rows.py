@@ -1,4 +1,4 @@
-"""The rows of a diff: a line of the patch each, or an old line beside the new one that took its place."""
+"""The rows of a diff: a line of the patch each, or an old line beside its new one."""
 
 from array import array
 from bisect import bisect_right
@@ -16,7 +16,7 @@ HUNK: Final = ord("@")
 HEADER: Final = ord("d")
 """A line outside of every hunk."""
 NONE: Final = -1
-"""In place of a line: there is none on this side."""
+"""Stands for a line that this side does not have."""
 
 
 class FileLines(Protocol):
@@ -146,7 +146,7 @@ class DiffRows:
         unified.add(line, line)
 
     def _flush(self) -> None:
-        """Put the removed lines beside those that were added in their place."""
+        """Put the removed lines beside the added ones."""
         for left, right in zip_longest(self._removed, self._added, fillvalue=NONE):
             self.split[-1].add(left, right)
         self._removed.clear()

@@ -49,7 +49,7 @@ class DiffView(TextView):
 
     @dataclass
     class ColoursRequested(Message):
-        """A file is on show whose syntax is not known yet."""
+        """A file is shown whose syntax is not known yet."""
 
         file: int
 
@@ -66,10 +66,10 @@ class DiffView(TextView):
         self._asked: set[int] = set()
         self._entered = NONE
 
-    # What it is told
+    # Input
 
     def show(self, rows: DiffRows, files: Sequence[ChangedFile], about: Sequence[str]) -> None:
-        """Show a patch, with what is known of its files; `about` says where it is from, what matters most first."""
+        """Show a patch and the facts of its files; `about` names its origin, what matters most first."""
         self._rows, self._about = rows, about
         self._lines = DiffLines(rows.patch, files)
         self._folded, self._asked, self._entered = set(), set(), NONE
@@ -100,7 +100,7 @@ class DiffView(TextView):
             self.put_cursor(self._starts[file])
 
     def go_to_line(self, path: str, line: int | None) -> bool:
-        """Put the cursor on a line of the new file, or the nearest one that is shown; whether the file is there."""
+        """Put the cursor on a line of the new file, or the nearest shown one; whether the file is there."""
         file = next((number for number in range(len(self._starts)) if self._lines.path(number) == path), None)
         if file is None:
             return False
@@ -113,7 +113,7 @@ class DiffView(TextView):
             self.scroll_rows_to(self._cursor - self.page // 3)
         return True
 
-    # What it knows
+    # State
 
     @property
     def is_split(self) -> bool:
@@ -132,7 +132,7 @@ class DiffView(TextView):
 
     @property
     def line(self) -> int | None:
-        """The number of the line under the cursor in the new file; None: it is not in there."""
+        """The number of the line under the cursor in the new file, or None."""
         if not self._starts:
             return None
         file, row = self._place(self._cursor)
@@ -143,7 +143,7 @@ class DiffView(TextView):
         return self._lines.changed(file)
 
     def hunk_text(self) -> str:
-        """The hunk under the cursor, or what is known of it, as safe lines; "": there is none."""
+        """The hunk under the cursor, or its facts, as safe lines; "" without one."""
         if not self._starts:
             return ""
         file, row = self._place(self._cursor)
@@ -152,10 +152,10 @@ class DiffView(TextView):
         hunk = rows.hunk_of(rows.row_of(line) or 0)
         return "\n".join(self._lines.text(rows.left[at]) for at in hunk)
 
-    # What its keys do
+    # Its keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer no way through what is not there."""
+        """Disable keys without effect."""
         return bool(self._starts) if action in ACTS else super().check_action(action, parameters)
 
     def action_file(self, step: int) -> None:
@@ -202,18 +202,18 @@ class DiffView(TextView):
         self.put_cursor(self._starts[file] + 1 + (HEADING if found is None else found))
 
     def line_clicked(self, event: events.Click) -> None:
-        """A click on a file's name folds it."""
+        """Fold a file after a click on its name."""
         if self._place(self._cursor)[1] == HEADING and event.x < NUMBER:
             self.action_fold()
 
-    # How it is drawn
+    # Drawing
 
     def on_resize(self) -> None:
-        """Another width may show it in the other way."""
+        """Choose the layout for the new width."""
         self.grew()
 
     def cursor_moved(self) -> None:
-        """Say that another file was entered."""
+        """Announce that another file was entered."""
         file = self.file
         if file is not None and file != self._entered:
             self._entered = file
@@ -221,7 +221,7 @@ class DiffView(TextView):
         self.repaint_header()
 
     def rows_came_into_view(self) -> None:
-        """Ask for the colours of what is on show."""
+        """Ask for the colours of the files in view."""
         if self._starts:
             shown = self.visible_rows
             for file in range(self._place(shown.start)[0], self._place(max(shown.start, shown.stop - 1))[0] + 1):
@@ -231,7 +231,7 @@ class DiffView(TextView):
         self.repaint_header()
 
     def head(self) -> Sequence[Piece]:
-        """Which file this is, and between which commits."""
+        """The file, and the commits between which it changed."""
         width = self.scrollable_content_region.width
         if not self._starts:
             return (Piece(f" {joined(self._about, width - 1)}", "quiet"),)
@@ -255,7 +255,7 @@ class DiffView(TextView):
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """The next line that matches; in a folded file, the line of its name."""
         if step > 0 and begin and self._is_folded(begin - 1):
-            begin -= 1  # What it holds comes after its name.
+            begin -= 1  # Its content follows its name.
         for index in range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1):
             file, row = self._place(index)
             if row != HEADING and self._matches(pattern, file, row):

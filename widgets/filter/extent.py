@@ -1,4 +1,4 @@
-"""How many runs match, and what is missing: a line that claims no more than is known, and no more than matters."""
+"""How many runs match, and what is missing, no more than is known and matters."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -41,11 +41,11 @@ class Extent:
     is_counted: bool = True
     """False: `matching` counts the runs found so far."""
     goes_on: bool = False
-    """The service's list goes on, and its times do not say how far."""
+    """The service's list goes on, and its times do not tell how far."""
     is_paused: bool = False
-    """A person paused the fetching of what is missing."""
+    """The user paused the fetching."""
     progress: BackfillProgress | None = None
-    """Of the process that fetches it. None: not heard of."""
+    """Of the process that fetches. None: not known."""
 
     def gap(self, condition: RunFilter) -> CoverageGap | None:
         """The newest gap in which runs may be that pass the filter; None: none that is known."""
@@ -59,22 +59,22 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class ExtentLine:
-    """What the line is made of."""
+    """The content of the line."""
 
     extent: Extent
     now: datetime
     fresh_from: datetime
-    """What is known since then counts as now; the header says since when exactly."""
+    """Data known since then counts as current; the header has the exact time."""
     progress: BackfillProgress = IDLE
     history: timedelta = timedelta(0)
     """How far back what is missing is fetched."""
     is_limited: bool = True
-    """Runs may be missing that the query could find: only then does it matter what is here."""
+    """Runs may be missing that match the query: only then the cached range matters."""
     has_counts: bool = False
     """A tab shows how many match already."""
 
     def variants(self, *, wide: bool) -> tuple[Content, ...]:
-        """The line in full, then ever shorter; each with what could not be kept."""
+        """The line in full, then shorter and shorter; each with the runs that could not be stored."""
         if not self.extent.held and not self.extent.coverage.ranges:
             return (Content(),)
         dropped = self.extent.coverage.dropped
@@ -91,9 +91,9 @@ class ExtentLine:
         return f"{extent.matching:,}{so_far} of {extent.held:,}"
 
     def _progress(self) -> Sequence[Variant]:
-        """How the fetching of what is missing goes; nothing while it does not."""
+        """The progress of fetching; empty while nothing is fetched."""
         progress = self.progress
-        # A person may fetch older runs during a pause, which holds for the background only.
+        # Older runs can be fetched by hand during a pause, which holds for the background only.
         if self.extent.is_paused and progress.phase != "running" and not self.extent.coverage.whole:
             since = f"since {self._since} · " if self._since else ""
             return tuple(_line(text) for text in (f"{since}paused, P resumes", "paused, P resumes", "paused"))
@@ -108,7 +108,7 @@ class ExtentLine:
 
     @property
     def _share(self) -> float | None:
-        """How much of what is fetched is here: of the runs, or else of the time that they span; None: not known."""
+        """The fetched share: of the runs, or else of the time that they span; None: not known."""
         progress, coverage = self.progress, self.extent.coverage
         if progress.estimated_runs:
             return progress.done_runs / progress.estimated_runs
@@ -143,20 +143,20 @@ class ExtentLine:
 
     @property
     def _since(self) -> str | None:
-        """From when on nothing is missing; None: not known."""
+        """The time since which nothing is missing; None: not known."""
         since = self.extent.coverage.complete_since
         return None if since is None else clock_time(since, self.now)
 
     @property
     def _until(self) -> str:
-        """Up to when nothing is missing; empty: up to now."""
+        """The time up to which nothing is missing; empty: now."""
         coverage = self.extent.coverage
         until = coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
         return "" if coverage.is_current(self.fresh_from) or until is None else clock_time(until, self.now)
 
 
 def missing_text(gap: CoverageGap, now: datetime) -> str:
-    """Which runs a gap means: `runs before 20 Nov`, or `runs of 20 Nov 12:04 to 20 Nov 15:00`."""
+    """The runs in a gap: `runs before 20 Nov`, or `runs of 20 Nov 12:04 to 20 Nov 15:00`."""
     if gap.before is None:
         return "further runs"
     if gap.after is None:
@@ -195,7 +195,7 @@ def _line(text: str) -> Variant:
 
 
 def _joined(*groups: Variant) -> Content:
-    """What there is to say, one thing after the other."""
+    """The sentences, one after the other."""
     filled = [group for group in groups if any(text for text, _ in group)]
     parts = [part for number, group in enumerate(filled) for part in (*((_quiet(" · "),) if number else ()), *group)]
     return Content.assemble(*((text, STYLES[tone]) for text, tone in parts))

@@ -121,11 +121,11 @@ class SearchInput(Input):
 
     @dataclass
     class SuggestionAccepted(Message):
-        """The chosen suggestion is to be inserted."""
+        """The chosen suggestion was accepted."""
 
     @dataclass
     class SuggestionMoved(Message):
-        """Another suggestion is to be chosen."""
+        """Another suggestion was requested."""
 
         step: int
 

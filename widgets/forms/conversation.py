@@ -1,4 +1,4 @@
-"""What was said to an agent before, above the field for what it is told next."""
+"""The instructions sent so far, above the field for the next ones."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -43,7 +43,7 @@ class Conversation(VerticalScroll):
         yield self._text
 
     def show(self, turns: Sequence[Turn], now: datetime) -> None:
-        """Show the turns, oldest first, and say what is not known."""
+        """Show the turns, oldest first, and remark on what is not known."""
         lines = [Content.styled(ELSEWHERE if turns else NONE_FROM_HERE, QUIET)]
         for number, turn in enumerate(turns, 1):
             lines += [line()] if number > 1 else []
@@ -52,6 +52,6 @@ class Conversation(VerticalScroll):
         after_refresh(self, self._fit)
 
     def _fit(self) -> None:
-        # What is updated while its page is hidden keeps the height that it had.
+        # A text updated while its page is hidden keeps its old height.
         self._text.refresh(layout=True)
         self.scroll_end(animate=False)

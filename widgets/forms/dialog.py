@@ -1,4 +1,4 @@
-"""The frame of every form: fields, preview, waiting and outcome take turns in one place, so that nothing jumps."""
+"""The frame of every form: fields, preview, waiting and outcome in one place, so that nothing jumps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ class FormDialog(Vertical):
         self.query_one("#note", Static).update(toned(text, tone))
 
     def did(self, text: SafeText, tone: Tone = "good") -> None:
-        """Say what a key did, in place of the steps until the next one; a notice would lie over the buttons."""
+        """Confirm a key's effect in place of the steps, until the next one; a notice would cover the buttons."""
         self.border_subtitle = toned(text, tone)
 
     def banner(self, text: SafeText | None) -> None:
@@ -137,7 +137,7 @@ class FormDialog(Vertical):
         banner.update(toned(text or SafeText(), "bad"))
 
     def sending(self, text: SafeText) -> None:
-        """Show what the form is waiting for."""
+        """Show the request that the form waits for."""
         self.query_one("#sending-text", Static).update(Content(text))
 
 

@@ -1,4 +1,4 @@
-"""What a form shows beside its fields: facts, notices and choices."""
+"""The parts of a form beside its fields: facts, notices and choices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class FormFact(Widget):
         yield Static(Content.assemble(*badge, self._value), classes="form-fact--value")
 
     def show(self, lines: Sequence[SafeText]) -> None:
-        """Show something else, line by line."""
+        """Show other lines."""
         self.query_one(".form-fact--value", Static).update(Content("\n").join(map(Content, lines)))
 
 

@@ -89,9 +89,9 @@ class FormField(Widget):
         self._known = ""
         """The value that was last announced."""
         self.touched = False
-        """Whether the user has been here: only then is a problem shown."""
+        """Whether the user was here: only then a problem is shown."""
         self._is_typing = False
-        """Whether the user is at it: what is missing yet is then said as a hint, not as a mistake."""
+        """Whether the user is typing here: a missing part is then a hint, not a mistake."""
 
     def compose(self) -> ComposeResult:
         """The label beside the control and its line."""
@@ -139,12 +139,12 @@ class FormField(Widget):
         self._redraw()
 
     def insist(self) -> None:
-        """Count the field as filled in: whatever is wrong with it is a mistake from now on, until it is typed in."""
+        """Treat the field as complete: its problems are mistakes, until it is typed in."""
         self.touched, self._is_typing = True, False
 
     @property
     def guides(self) -> bool:
-        """Whether the hint leads on by itself while something is missing."""
+        """Whether the hint helps while something is missing."""
         return False
 
     def _redraw(self) -> None:
@@ -290,7 +290,7 @@ class ParagraphField(FormField):
         self._control = ParagraphInput(printable(value), placeholder=Content(placeholder), highlight_cursor_line=False)
         self._control.on_long_paste = self._inserting
         self._resting: tuple[SafeText, Tone] | None = None
-        """The hint to come back to after a long paste; None: there is none under way."""
+        """The hint to return to after a long paste, or None."""
         self._known = self._control.text
 
     def compose_control(self) -> ComposeResult:

@@ -17,13 +17,13 @@ from app.text import safe_text
 
 _PAINTED_WITHIN_S = 0.5
 LONG_PASTE = 50_000
-"""A paste of so many characters takes a moment."""
+"""Pastes of this size take a moment."""
 LONGEST_LINE = 4_000
 """The most characters of a one-line input; longer pastes are cut."""
 
 
 def printable(text: str) -> str:
-    """The text without characters that a terminal would obey, or show as something else.
+    """Return the text without characters that a terminal would act on, or show as something else.
 
     Line breaks and tabs stay; a one-line input replaces them.
     """
@@ -123,7 +123,7 @@ class Completion(Suggester):
 
 
 class ParagraphInput(TextArea):
-    """A multi-line input; `on_long_paste` is told the size of a paste that takes a moment, before it is inserted."""
+    """A multi-line input; `on_long_paste` is called with the size of a long paste before it is inserted."""
 
     on_long_paste: Callable[[int], None] = staticmethod(lambda _: None)
 

@@ -112,7 +112,7 @@ class OutcomePage(VerticalScroll):
     can_focus = False
 
     def list_below(self, facts: Sequence[tuple[str, Content]]) -> None:
-        """Show what the outcome led to since, below it; only what changed is painted again."""
+        """Show later results below the outcome; only changed lines are repainted."""
         self.query_one(".outcome-page--live", FactList).show(tuple(facts))
 
     def compose(self) -> ComposeResult:

@@ -15,7 +15,7 @@ MARGIN: Final = 1
 GAP: Final = 2
 DISABLED: Final = "$foreground 30%"
 _TITLES: Final = (("title", 3), ("brief", 3), ("brief", 2), ("tiny", 2), ("tiny", 1))
-"""How the tabs are named, and the cells between them: the first that fits."""
+"""The tabs' titles, and the cells between them: the first that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class TabBar(ClickableLine):
         self._tabs = tabs
         self._current = current
         self._counts: dict[str, str] = {}
-        """What waits for a person in a tab, by its name."""
+        """The numbers of pending items, by tab."""
 
     def show_count(self, tab: str, count: str) -> None:
-        """Show how much waits for a person in a tab; empty: nothing does."""
+        """Show the number of pending items in a tab; empty: none."""
         if count != self._counts.get(tab, ""):
             self._counts[tab] = count
             self.refresh()
@@ -82,7 +82,7 @@ class TabBar(ClickableLine):
 
 @dataclass(frozen=True, slots=True)
 class KeyHint:
-    """One key and what it does."""
+    """One key and its effect."""
 
     key: str
     """As it is shown."""
@@ -99,7 +99,7 @@ class KeyHint:
 
 
 class KeyBar(ClickableLine):
-    """The keys that do something now: as many as fit, the first ones first."""
+    """The keys with an effect now: as many as fit, the first ones first."""
 
     @dataclass
     class Pressed(Message):

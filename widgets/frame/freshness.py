@@ -1,4 +1,4 @@
-"""How fresh the shown facts are; about our link to the service, not about its code hosts."""
+"""The age of the shown facts; about our link to the service, not about its code hosts."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -66,7 +66,7 @@ REFUSED: Final = frozenset({"not_authorized", "forbidden", "no_token", "token"})
 def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "Wait | None" = None) -> Badge:
     """The state of one subject's facts: connecting, live, overdue, or stale with its age and reason.
 
-    A wait is said once the facts are older than usual, with the time at which it ends.
+    A wait is reported, with its end, once the facts are older than usual.
     """
     if (trouble := _waiting(link, timing, now, wait) or _failing(link, now)) is not None:
         return trouble

@@ -1,4 +1,4 @@
-"""The line at the top: the profile, how fresh its facts are, its run counts, and its code hosts' health."""
+"""The line at the top: the profile, the age of its data, its run counts, and its code hosts' health."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -30,7 +30,7 @@ SPACE: Final = 3
 """Cells between the groups."""
 
 COUNTED: Final = ("status:working", "status:queued", "status:failed since:24h")
-"""What is counted, as lines of the query language."""
+"""The counts' lines of the query language."""
 
 Part = tuple[str, str]
 """Text and its style."""
@@ -61,9 +61,9 @@ class Vitals:
     known: bool = False
     """Whether the counts are known yet."""
     unknown: int = 0
-    """Writes whose outcome a person has to find out."""
+    """Writes of unknown outcome."""
     inbox: int = 0
-    """What waits in the inbox."""
+    """Pending items in the inbox."""
 
     @property
     def counts(self) -> tuple[tuple[str, int, str, str], ...]:
@@ -111,7 +111,7 @@ class HeaderBar(Widget):
 
     @dataclass
     class InboxClicked(Message):
-        """The number of what waits in the inbox was clicked."""
+        """The number of pending items was clicked."""
 
     def __init__(
         self, vitals: Vitals, timing: PollTiming, healthy_words: frozenset[str], clock: Callable[[], datetime]
@@ -123,13 +123,13 @@ class HeaderBar(Widget):
         self._clock = clock
         self._shown: Content | None = None
         self._said: tuple[object, ...] = ()
-        """What the line was made of at the last tick: while that is the same, nothing in it has changed."""
+        """The values in the line at the last tick: while they are the same, the line is too."""
         self._name_end = 0
         """The cell where the profile's name ends."""
         self._waiting: list[tuple[range, Callable[[], Message]]] = []
-        """Where the numbers of what waits for a person stand, and what a click there announces.
+        """The cells of the numbers of pending items, and the message that a click there posts.
 
-        The click makes the message: one made while the screen ticks counts as the screen's, and goes no further.
+        The click makes the message: one made during a tick of the screen counts as the screen's and does not bubble up.
         """
         self._counted: list[tuple[range, Callable[[], Message]]] = []
         """The same for the numbers of runs, and for the code hosts."""
@@ -199,7 +199,7 @@ class HeaderBar(Widget):
         return [*parts, *self._waiting_parts(brevity, 1 + _width(parts))]
 
     def _waiting_parts(self, brevity: Brevity, start: int) -> list[Part]:
-        """What waits for a person; never left out."""
+        """The pending items; never left out."""
         vitals, gap = self._vitals, SPACE if brevity < Brevity.GLYPHS else 1
         waiting = (
             ("?", vitals.unknown, "unknown", self.UnknownClicked),
@@ -226,7 +226,7 @@ class HeaderBar(Widget):
         leads: list[Callable[[], Message]] = [partial(self.CountClicked, each) for each in COUNTED if vitals.known]
         leads += [partial(self.HostClicked, host.platform) for host in vitals.health if host.connected]
         for text, _ in right:
-            # Between two of them are gaps.
+            # Gaps between two of them.
             if text.strip() and leads:
                 yield range(x, x + cell_len(text)), leads.pop(0)
             x += cell_len(text)

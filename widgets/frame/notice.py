@@ -1,4 +1,4 @@
-"""Notices: what is wrong or missing, and what to press."""
+"""Notices: a trouble or a gap, and the key that helps."""
 
 from textwrap import wrap
 from typing import Final
@@ -18,7 +18,7 @@ MARGIN: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What happened, what is still true, and what to press."""
+    """What happened, what still holds, and which key helps."""
 
     glyph: str
     title: str

@@ -130,7 +130,7 @@ class OutcomesChart(Chart, can_focus=True):
     def __init__(self, *, id: str) -> None:
         super().__init__(draw_outcomes, id=id)
         self._back = 0
-        """How far the cursor is from the last hour or day: it stays on what is now, not on a place."""
+        """How far the cursor is from the last hour or day, so that it stays on the present."""
 
     @property
     def cursor(self) -> int | None:
@@ -278,7 +278,7 @@ def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) 
             colour = chart.colour("busy")
             chart.plt.plot([xs[at] for at in places], heights, marker="hd", color=colour, fillx=True)
         else:
-            # No line: a zero would say that nothing was under way.
+            # No line: a zero would mean that nothing was under way.
             dots = sorted({round(xs[at]) for at in places})
             chart.plt.scatter(dots, [0] * len(dots), marker=UNKNOWN.glyph, color=chart.colour(UNKNOWN.tone))
     chart.below(_ticks(view), [round(x) for x in xs])

@@ -72,7 +72,7 @@ class InsightsView:
         return not self.coverage.whole and (complete_since is None or complete_since > each.start)
 
     def is_fetched(self, each: Concurrency) -> bool:
-        """Whether every run of this time is held: otherwise a low number may only say that it was not fetched."""
+        """Whether every run of this time is cached: otherwise a low number may only mean that it was not fetched."""
         ranges = self.coverage.ranges
         # The newest range goes on to now.
         return any(
@@ -138,7 +138,7 @@ def known(view: InsightsView) -> str:
 
 
 def counted(each: Outcomes, view: InsightsView) -> str:
-    """What became of an hour's or a day's runs: `Fri 1 May: 12 runs, 2 failed`."""
+    """The outcomes of an hour or a day: `Fri 1 May: 12 runs, 2 failed`."""
     runs = "1 run" if each.total == 1 else f"{each.total:,} runs"
     partial = ", partial" if view.is_partial(each) else ""
     return f"{started(each.start, view.step)}: {runs}, {each.failed:,} failed{partial}"

@@ -21,7 +21,7 @@ _LONGEST_NAME: Final = 32
 
 
 def repository_blocks(view: InsightsView, width: int) -> list[Block]:
-    """The titles, a row each, the busiest first, and what is to be known of the durations."""
+    """The titles, a row each, the busiest first, and a remark about the durations."""
     scale = _Scale.of(view.repositories)
     rows = [Block((_line(each, scale, width),), f"repo:{each.repository}", leads=True) for each in view.repositories]
     note = "Durations are of each repository's newest 2,000 finished runs."

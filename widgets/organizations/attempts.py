@@ -33,7 +33,7 @@ class Attempt:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether a person still has to find out its outcome."""
+        """Whether its outcome is unknown."""
         return self.action.state == "unknown" and self.action.resolution is None
 
     @property
@@ -53,7 +53,7 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """The organization's, as the service told it; the address, where there is none."""
+        """The organization's name from the service, or else the address."""
         return (self.organization and self.organization.organization_name) or self.email
 
     def matches(self, words: Iterable[str]) -> bool:
@@ -84,7 +84,7 @@ SORTS: Final[Mapping[str, Callable[[Attempt], tuple[bool, str]] | None]] = {
     "name": lambda attempt: (False, attempt.name.casefold()),
     "state": lambda attempt: (not attempt.is_unknown, attempt_badge(attempt).word),
 }
-"""Orders by name; None: as the ledger gives them. By state, what a person has to find out comes first."""
+"""Orders by name; None: as in the ledger. By state, unknown outcomes come first."""
 
 
 def attempt_badge(attempt: Attempt) -> Badge:

@@ -53,7 +53,7 @@ class ImportLine:
 
     @property
     def unknown(self) -> Action | None:
-        """The attempt that a person has to resolve; None: there is none."""
+        """The attempt of unknown outcome, or None."""
         action = self.action
         return action if action is not None and action.state == "unknown" and action.is_open else None
 

@@ -37,11 +37,11 @@ class Column:
     title: str = ""
     """Empty: its key."""
     least: int = 0
-    """Its minimum in cells where something stands beside the table; 0: `width`."""
+    """Its minimum in cells beside a pane; 0: `width`."""
 
     @property
     def name(self) -> str:
-        """What people read above it."""
+        """Its title."""
         return self.title or self.key
 
 
@@ -59,7 +59,7 @@ COLUMNS: Final = (
 )
 """All columns."""
 FIGURES: Final[frozenset[ColumnKey]] = frozenset({"turns", "lines", "pull"})
-"""Columns whose cells are read only while they are shown."""
+"""Columns whose values are read only while they are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _to_the_last_stop(layout: Layout, view_width: int) -> Layout:
 
 
 def squeezed(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns as narrow as they may be where something stands beside the table."""
+    """The columns at their minimum beside a pane."""
     return tuple(replace(column, width=column.least or column.width) for column in columns)
 
 
@@ -219,7 +219,7 @@ class ArrangedColumns:
     def __init__(self, choice: ColumnChoice) -> None:
         self.choice = choice
         self.is_squeezed = False
-        """Whether they are as narrow as they may be, for something beside the table."""
+        """Whether they are at their minimum, beside a pane."""
         self.fit(0)
 
     def fit(self, width: int) -> None:
@@ -239,10 +239,10 @@ class ArrangedColumns:
         return next((width for column, width in shown if column == key), _BY_KEY[key].width)
 
     def stop_beyond(self, x: int, direction: int) -> int | None:
-        """Where scrolling sideways from this cell stops next; None: there is nothing further."""
+        """Where scrolling sideways from this cell stops next; None: nowhere."""
         later = [stop for stop in self.layout.stops if (stop > x if direction > 0 else stop < x)]
         return (later[0] if direction > 0 else later[-1]) if later else None
 
     def line_x(self, x: int, scroll_x: int) -> int:
-        """The cell on the line of all columns that is at this cell of a view that is scrolled so far."""
+        """The cell on the line of all columns at this cell of the scrolled view."""
         return x if x < self.layout.frozen_width else x + scroll_x

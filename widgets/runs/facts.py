@@ -1,4 +1,4 @@
-"""One run: everything that a pane shows of it, and that as lines of text."""
+"""One run: all facts of a pane, and the same as lines of text."""
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -31,7 +31,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The runs on a run's branch, as far as they are near it."""
+    """The neighbours of a run on its branch."""
 
     total: int
     """Counted up to 100."""
@@ -47,7 +47,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run, as a pane shows it."""
+    """One run, as shown in a pane."""
 
     detail: RunDetail
     turns: tuple[Turn, ...] = ()
@@ -59,11 +59,11 @@ class RunView:
     raw: tuple[SafeText, ...] = ()
     """The run object as received, indented."""
     confirmed_for: timedelta = timedelta.max
-    """How long it is live after the service confirmed it."""
+    """How long it counts as live after the service confirmed it."""
     reason: SafeText | None = None
-    """Why it ended as it did, where the service told."""
+    """Why it ended as it did, if the service told."""
     turn_count: int | None = None
-    """Its turns, where the service told; None: as observed."""
+    """Its turns, if the service told; None: as observed."""
 
     def is_live(self, now: datetime) -> bool:
         """Whether the service confirmed it lately."""
@@ -76,7 +76,7 @@ QUIET: Final = STYLES["quiet"]
 HEADING: Final = "$accent bold"
 FIELD_LIMIT: Final = 400
 READABLE: Final = 100
-"""Cells of the longest line of prose: the eye loses its place in longer ones."""
+"""Cells of the longest line of prose: longer ones are hard to read."""
 MOST_COUNTED: Final = 100
 
 Line = Content
@@ -206,7 +206,7 @@ def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:
 
 
 def turn_lines(number: int, turn: Turn, now: datetime, width: int) -> list[Line]:
-    """One turn: who, when, what became of it, and what was said."""
+    """One turn: its author, time, outcome and text."""
     badge = action_badge(turn.state)
     head = line(
         (f"{number}  ", QUIET),

@@ -49,7 +49,7 @@ class RunPane(VerticalScroll, can_focus=True):
         yield LineText()
 
     def show(self, view: RunView | None, *, otherwise: str = "") -> None:
-        """Show the run; without one, what to say instead."""
+        """Show the run, or else the text."""
         other = _run_id(view) != _run_id(self._view)
         self._view, self._said, self._now = view, otherwise, self._clock()
         if other:
@@ -77,7 +77,7 @@ class RunPane(VerticalScroll, can_focus=True):
             self._paint()
 
     def rests(self, now: datetime, as_of: datetime | None) -> bool:
-        """Whether no time in it has to move yet."""
+        """Whether no time in it changes for now."""
         is_final = self._view is not None and self._view.detail.is_final
         return is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS
 

@@ -32,7 +32,7 @@ TAIL_MARGIN: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class RowState:
-    """What sets a row apart."""
+    """The states that change a row's look."""
 
     at_cursor: bool
     marked: bool
@@ -120,7 +120,7 @@ class TableRenderer:
         return _scrolled(segments, layout, width, scroll_x, background)
 
     def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
-        """A line that stands for runs that are not held: the first of the texts that fits, between two rules."""
+        """A line that stands for missing runs: the first of the texts that fits, between two rules."""
         background = self._background(state)
         text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
         rules = max(0, width - cell_len(text) - TAIL_MARGIN)
@@ -184,7 +184,7 @@ class TableRenderer:
 
 
 def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
-    """What the line of a group says; the numbers stand in columns of their own, the worst first."""
+    """The parts of a group's line; its numbers stand in columns of their own, the worst first."""
     name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
     glyph = " " if group.others else "▸" if group.is_folded else "▾"
     room = max(12, min(44, width - 2 - HEAD_NUMBERS))

@@ -1,4 +1,4 @@
-"""A run as the cells of its row: text, tone and what the search matched, without styles or a screen."""
+"""A run as the cells of its row: text, tone and matches, without styles or a screen."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -81,7 +81,7 @@ FIELD_LIMIT: Final = 200
 
 
 RESTS: Final = timedelta(seconds=5)
-"""How long the ages of a run that has ended may lag: nothing of it moves."""
+"""How long the ages of an ended run may lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Cell:
 
 
 def rests(row: RunRow, now: datetime) -> bool:
-    """Whether the row's times move once a minute at most, so that they may lag for a moment."""
+    """Whether the row's times change once a minute at most, so that they may lag for a moment."""
     latest = row.updated_at or row.created_at
     return row.took.since is None and latest is not None and now - latest > timedelta(minutes=1)
 

@@ -31,7 +31,7 @@ class RunRows(CursorView, can_focus=True):
 
     @dataclass
     class WindowRequested(Message):
-        """The table needs rows that it does not hold: read those of its `request`."""
+        """The table needs rows that it does not hold, as its `request` describes."""
 
         def can_replace(self, message: Message) -> bool:
             """Only the latest request counts."""
@@ -56,7 +56,7 @@ class RunRows(CursorView, can_focus=True):
         *,
         id: str | None = None,
     ) -> None:
-        """Start empty; `resize_to` makes room for so many rows."""
+        """Start empty; `resize_to` makes room for a number of rows."""
         super().__init__(id=id)
         self._freeze = freeze
         self._resize_to = resize_to
@@ -78,7 +78,7 @@ class RunRows(CursorView, can_focus=True):
         """Whether the next rows are those of another query."""
         self._notice: Notice | None = None
         self._tail: tuple[SafeText, ...] = ()
-        """What a line of its own below the last run says; the cursor can stand on it."""
+        """The text of the line below the last run; the cursor can stand on it."""
 
     @property
     def count(self) -> int:
@@ -87,17 +87,17 @@ class RunRows(CursorView, can_focus=True):
 
     @property
     def gaps(self) -> tuple[CoverageGap, ...]:
-        """What the lines between runs stand for."""
+        """The gaps that have a line between two runs."""
         return tuple(gap for _, gap in self._window.gaps)
 
     @property
     def gap(self) -> CoverageGap | None:
-        """What the line under the cursor stands for. None: it is a run, or not between two runs."""
+        """The gap of the line under the cursor, or None."""
         return self._window.gap(self._cursor)
 
     @property
     def group(self) -> RunGroup | None:
-        """The group that the cursor is on the head of. None: it is on none."""
+        """The group whose head is under the cursor, or None."""
         return self._window.head(self._cursor)
 
     @property
@@ -113,19 +113,19 @@ class RunRows(CursorView, can_focus=True):
 
     @property
     def is_at_gap(self) -> bool:
-        """Whether the cursor is on a line that stands for runs that are not held."""
+        """Whether the cursor is on a line that stands for missing runs."""
         return self.is_at_tail or self.gap is not None
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
         """Show rows that were read; the cursor and the visible rows stay on their runs.
 
-        The user may have moved on from what was asked for while the rows were read.
+        The user may have moved on while the rows were read.
         """
         before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
         is_sought, was_at_tail = self._cursor_id is not None and self._row is None, self.is_at_tail
         gap_before, group_before = self.gap, self.group_at
         follows = is_sought or self._cursor in self.visible_rows
-        # Asking for the same rows again would bring the same rows again.
+        # The same request would bring the same rows.
         self._window, self._asked = window, (request.offset, request.limit)
         self.total = window.total + bool(self._tail)
         self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before, group=group_before)
@@ -209,7 +209,7 @@ class RunRows(CursorView, can_focus=True):
     def request(
         self, condition: RunFilter, sort: RunSort, grouping: Grouping | None = None, *, is_fresh: bool = True
     ) -> WindowRequest:
-        """Requests the visible rows, and a page before and after them."""
+        """Request the visible rows, and a page before and after them."""
         index, run_id = self._anchor() or (0, None)
         places = (*self._around, run_id, index, self._cursor_id, self._cursor)
         return WindowRequest(condition, sort, *places, is_fresh, grouping)
@@ -250,7 +250,7 @@ class RunRows(CursorView, can_focus=True):
         self.release()
 
     def rows_came_into_view(self) -> None:
-        """Requests missing rows; at the top nothing is unseen."""
+        """Request missing rows; at the top nothing is unseen."""
         if self.scroll_offset.y == 0:
             self._unseen = 0
         self._request_rows()
@@ -294,7 +294,7 @@ class RunRows(CursorView, can_focus=True):
             self.cursor_moved()
 
     def _show_cursor(self) -> None:
-        """Keep the cursor in sight after another query: on its run if that is there still, else on the first one."""
+        """Keep the cursor in view after another query: on its run if it is still there, else on the first one."""
         self._is_other, self._unseen = False, 0
         if not self.shows_cursor:
             self.scroll_rows_to(max(0, self._cursor - self.page // 2))

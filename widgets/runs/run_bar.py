@@ -1,4 +1,4 @@
-"""The lines above a run: which one it is, the parts of its screen, and the turn that is looked at."""
+"""The lines above a run: its title, the parts of its screen, and the selected turn."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class RunBar(ClickableLine):
 
     @dataclass
     class TurnPicked(Message):
-        """The next or previous turn was asked for."""
+        """The next or previous turn was requested."""
 
         step: int
 
@@ -76,7 +76,7 @@ class RunBar(ClickableLine):
         self._turns = 0
 
     def show(self, current: str, turn: int | None, turns: int) -> None:
-        """Show which part this is, and which turn; None: the whole run."""
+        """Show the current part and turn; None: the whole run."""
         if (current, turn, turns) != (self._current, self._turn, self._turns):
             self._current, self._turn, self._turns = current, turn, turns
             self.refresh()

@@ -47,7 +47,7 @@ class RunTable(RunRows):
 
     @dataclass
     class GapChosen(Message):
-        """A line that stands for runs that are not held was opened, with enter or a click."""
+        """A line that stands for missing runs was opened, with enter or a click."""
 
         gap: CoverageGap | None
         """None: the line below the last run."""
@@ -78,7 +78,7 @@ class RunTable(RunRows):
 
     @dataclass
     class RangeRequested(Message):
-        """All runs between these two are to be marked; the table may not hold them all."""
+        """All runs between these two should be marked; the table may not hold them all."""
 
         first_id: str
         last_id: str
@@ -95,8 +95,8 @@ class RunTable(RunRows):
     ) -> None:
         """Start empty; `freeze` keeps the screen's frame while rows are being read.
 
-        A run that was not confirmed for so long is drawn quietly. `gap_texts`: what the line of a gap between two runs
-        says, in full and then shorter.
+        A run that was not confirmed for `confirmed_for` is drawn quietly. `gap_texts` returns the line of a gap between
+        two runs, in full and then shorter.
         """
         super().__init__(clock, freeze, self.resize_to, id=id)
         self._confirmed_for = confirmed_for
@@ -137,7 +137,7 @@ class RunTable(RunRows):
             self.refresh()
 
     def squeeze(self, squeezed: bool) -> None:
-        """Make the columns as narrow as they may be, for something beside the table, or not."""
+        """Make the columns as narrow as they may be beside a pane, or not."""
         if squeezed != self._columns.is_squeezed:
             self._columns.is_squeezed = squeezed
             self.resize_to(self.total)
@@ -197,7 +197,7 @@ class RunTable(RunRows):
 
     @property
     def shows_unconfirmed(self) -> bool:
-        """Whether a row in view was not confirmed for long, as it was read last."""
+        """Whether a row in view was not confirmed for long, as of the last reading."""
         return any(not times.is_live for times in self._painted.values())
 
     def action_sideways(self, columns: int) -> None:
@@ -206,7 +206,7 @@ class RunTable(RunRows):
             self.scroll_to(x=stop, animate=False, force=True)
 
     def action_choose(self) -> None:
-        """Open the run under the cursor, or ask for the runs that its line stands for."""
+        """Open the run under the cursor, or ask for the missing runs of its line."""
         if self.is_at_gap:
             self.post_message(self.GapChosen(self.gap))
         elif self.group is not None:

@@ -91,7 +91,7 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
 
 
 def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
-    """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`, and why, where that is known."""
+    """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`, with the reason if it is known."""
     parts: list[tuple[str, str]] = []
     for period in periods(view.detail, as_of):
         if parts:

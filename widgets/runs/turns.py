@@ -1,4 +1,4 @@
-"""The turns of a run as a conversation: what was said, how long it took, and what came of it."""
+"""The turns of a run as a conversation: instructions, durations and outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ IDLE_FROM_S: Final = 60.0
 
 
 def with_what_was_sent(turns: Sequence[Turn], sent: Sequence[facts.Turn]) -> tuple[Turn, ...]:
-    """The turns, with the instructions sent from here where those are surely theirs: as many as there are turns."""
+    """The turns with the instructions sent from here, if there are exactly as many."""
     confirmed = [turn for turn in sent if turn.state == "confirmed"]
     if len(confirmed) != len(turns):
         return tuple(turns)
@@ -42,7 +42,7 @@ def with_what_was_sent(turns: Sequence[Turn], sent: Sequence[facts.Turn]) -> tup
 
 
 def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int) -> list[Line]:
-    """All turns, oldest first, with the idle time between them; one that goes on is timed up to `as_of`."""
+    """All turns, oldest first, with the idle time between them; an active one is timed up to `as_of`."""
     longest = max((_took_s(turn, as_of) or 0.0 for turn in turns), default=0.0)
     lines: list[Line] = []
     for before, turn in pairwise((None, *turns)):

@@ -1,1 +1,1 @@
-"""The terminal around the console: its earliest picture, its signals, its title, its colours."""
+"""The terminal: its first frame, signals, title and colours."""

@@ -1,4 +1,4 @@
-"""The screen as it stands, kept for the next start's first frame."""
+"""The current screen, kept as the first frame of the next start."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -13,7 +13,7 @@ from app.text import safe_text
 from widgets.runs.table import RunTable
 
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
-"""Keeps, for a size of window, a title that the time is written after, and the rows below it."""
+"""Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
 LOOK_S: Final = 2.0
 EVERY_S: Final = 30.0
 """Seconds between two frames; rendering one costs about as much as a key."""
@@ -21,9 +21,9 @@ _DIM: Final = Style(dim=True)
 
 
 def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
-    """Keep a frame soon, then every half minute, since a console that is killed leaves one too; what keeps one at once.
+    """Keep a frame soon, then every half minute, so that a killed console leaves one too; the result keeps one at once.
 
-    Only runs of the profile that is on show now are kept, since the next start begins with them.
+    Only runs of the current profile are kept: the next start begins with it.
     """
     first, due_s = profile(), 0.0
 
@@ -49,6 +49,6 @@ def _shows_runs(app: App[Any]) -> bool:
 
 def _dimmed(app: App[Any], strips: Sequence[Strip], title: str) -> tuple[str, list[str]]:
     style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
-    # Left open: the time is written after it in the same colours.
+    # No closing code: the time is appended in the same colours.
     first = Strip([Segment(title, style + _DIM)]).render(app.console).removesuffix("\x1b[0m")
     return first, ["", *(strip.apply_style(_DIM).render(app.console) for strip in strips[1:])]

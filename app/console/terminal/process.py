@@ -1,4 +1,4 @@
-"""What the process owes its terminal: to follow its size, and to end in order when told to or when it is gone."""
+"""The process and its terminal: it follows the window's size, and ends in order on a signal or without a terminal."""
 
 import asyncio
 import os
@@ -17,13 +17,13 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def restore_on_signals(app: "App[Any]") -> None:
-    """From now on a signal ends the app in order, with 128 + its number as return code."""
+    """End the app in order on a signal, with 128 + its number as return code."""
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         try:
             loop.add_signal_handler(number, _end, app, number)
         except (ValueError, RuntimeError):
-            return  # Not the main thread, such as under a test runner: signals are not ours there.
+            return  # Not the main thread, as under a test runner: signals are not ours there.
 
 
 def _end(app: "App[Any]", number: signal.Signals) -> None:
@@ -31,12 +31,12 @@ def _end(app: "App[Any]", number: signal.Signals) -> None:
 
 
 def is_on_terminal() -> bool:
-    """Whether a terminal is drawn on; in a browser it is not."""
+    """Whether stdout is a terminal; in a browser it is not."""
     return sys.stdin.isatty() and sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ
 
 
 def follow_window() -> None:
-    """Forget the size in the environment: exported there, it would hold however the window changes."""
+    """Remove the size from the environment, which would override every change of the window."""
     if is_on_terminal():
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
@@ -45,12 +45,12 @@ def follow_window() -> None:
 SIGNAL_STATUS: Final = 128
 """Shells add a signal's number to this."""
 _PATIENCE_MS: Final = 5_000
-"""To end in order; an app that has nowhere left to draw may not find its end."""
+"""To end in order; an app that cannot draw any more may not end by itself."""
 
 
 @contextmanager
 def ending_with_terminal() -> Iterator[None]:
-    """Within it the process ends by SIGHUP when its terminal is gone, and by force if that is not enough."""
+    """Inside, the process ends by SIGHUP when its terminal is gone, and by force after a while."""
     if not sys.stdin.isatty():
         yield
         return
@@ -67,11 +67,11 @@ def ending_with_terminal() -> Iterator[None]:
 
 def _watch(terminal: int, over: int) -> None:
     poll = select.poll()
-    # Not asked for input, which is Textual's to read: what is gone is reported all the same.
+    # Input is Textual's to read; a lost terminal is reported without asking for it.
     poll.register(terminal, 0)
     poll.register(over, 0)
     if poll.poll(0):
-        return  # This system reports nothing of a terminal, or always the same.
+        return  # This system reports nothing about terminals, or always the same.
     if any(place == over for place, _ in poll.poll()):
         return
     _let_go(terminal)
@@ -82,7 +82,7 @@ def _watch(terminal: int, over: int) -> None:
 
 
 def _let_go(terminal: int) -> None:
-    """Point what still writes to the terminal to nowhere, in place of an error at each attempt."""
+    """Redirect what still writes to the terminal to nowhere, instead of an error at each attempt."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     place = os.fstat(terminal).st_rdev
     for descriptor in (0, 1, 2):

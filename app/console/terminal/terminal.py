@@ -1,4 +1,4 @@
-"""The terminal around the console: its title, whose the mouse is, and what it was like before."""
+"""The terminal: its title, its mouse, and its state before the console."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from widgets.frame.header_bar import Vitals
 
 KEEP_TITLE: Final = "\x1b[22;2t"
-"""Has the terminal remember the title that it had; those that cannot ignore it."""
+"""Ask the terminal to store its title; terminals that cannot ignore it."""
 GIVE_TITLE_BACK: Final = "\x1b[23;2t"
 LONGEST: Final = 120
 
 
 def title_of(vitals: "Vitals") -> str:
-    """The window's title: what has to be seen while another window is in front."""
+    """The window's title: what must be seen while another window is in front."""
     profile = safe_text(vitals.profile, limit=40)
     counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
     said = ", ".join(f"{number:,} {word}" for number, word in counts if number)
@@ -28,23 +28,23 @@ def title_of(vitals: "Vitals") -> str:
 
 
 class Terminal:
-    """Writes the window's title and lends the mouse. Where there is no terminal, it does nothing."""
+    """Sets the window's title and lends the mouse. Without a terminal it does nothing."""
 
     def __init__(self, driver: "Callable[[], Driver | None]", *, mouse: bool) -> None:
         """Change nothing yet; there is no driver before the app runs."""
         self._textual_driver = driver
         self._mouse_is_ours = mouse
         self._title: str | None = None
-        """What the title says; None: it is not ours."""
+        """The title that was set; None: none."""
 
     @property
     def driver(self) -> "Driver | None":
-        """Where escape sequences may be written. None: there is a browser or a test in its place."""
+        """Where escape sequences can be written. None: a browser or a test."""
         driver = self._textual_driver()
         return driver if driver is not None and driver.can_suspend and not driver.is_headless else None
 
     def remember_modes(self, before: list[Any] | None) -> None:
-        """Have the driver give back these modes at the end. None: Textual was the first to change them."""
+        """Let the driver restore these modes at the end. None: Textual was the first to change them."""
         if self.driver is not None and before is not None:
             self.driver.attrs_before = before  # type: ignore[attr-defined]  # a Linux terminal's
 
@@ -54,7 +54,7 @@ class Terminal:
             self.driver.write(sequence)
 
     def say_title(self, title: str) -> None:
-        """Set the window's title, where it differs from what was said last."""
+        """Set the window's title, if it differs from the one set last."""
         if self.driver is None or title == self._title:
             return
         keep = KEEP_TITLE if self._title is None else ""
@@ -62,18 +62,18 @@ class Terminal:
         self.write(f"{keep}\x1b]2;{title}\x07")
 
     def give_title_back(self) -> None:
-        """The title is as it was before; `say_title` may set it again."""
+        """Restore the old title; `say_title` may set it again."""
         if self._title is not None:
             self._title = None
             self.write(GIVE_TITLE_BACK)
 
     @property
     def farewell(self) -> str:
-        """What gives the old title back once the terminal is no longer ours."""
+        """The sequence that restores the old title after the console."""
         return GIVE_TITLE_BACK if self._title is not None else ""
 
     def toggle_mouse(self) -> str:
-        """Give the mouse to the terminal, to select text with, or take it back; say which."""
+        """Leave the mouse to the terminal, for selecting text, or take it back; confirm which."""
         driver = self.driver
         if driver is None:
             return "There is no terminal here to give the mouse to."
@@ -83,12 +83,12 @@ class Terminal:
 
 
 def _lend_mouse(driver: "Driver", *, to_console: bool) -> None:
-    """Have the terminal report the mouse to the console, or keep it to select text with."""
+    """Let the terminal report the mouse to the console, or keep it for selecting text."""
     write = driver.write
     if to_console:
         write("\x1b[?1000h\x1b[?1003h\x1b[?1006h")
         if getattr(driver, "_mouse_pixels", False):
-            # Cells and pixels exclude each other: the last one asked for counts, and Textual goes on reading pixels.
+            # Cells and pixels exclude each other: the last request counts, and Textual goes on reading pixels.
             write("\x1b[?1016h")
     else:
         write("\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1016l")
