@@ -83,9 +83,16 @@ def printed(config: Path, *arguments: str) -> Any:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Begun where modules have our names: it executes none of them."""
     folder = tmp_path_factory.mktemp("demo")
+    project = folder / "project"
+    (project / "service").mkdir(parents=True)
+    for name in ("service/__init__.py", "json.py", "app.py"):
+        (project / name).write_text("raise SystemExit('somebody else')")
+    argv, pipe = [sys.executable, "-P", "-m", "app", "demo", "--no-console"], subprocess.PIPE
     options = ("--keep", "--folder", str(folder / "kept demo"))
-    demo = begun(Program(("demo", "--no-console", *options), environment(folder)))
+    env = environment(folder)
+    demo = begun(subprocess.Popen([*argv, *options], env=env, cwd=project, stdout=pipe, stderr=pipe, text=True))
     yield demo
     demo.process.kill()
 
@@ -140,6 +147,7 @@ def test_what_is_kept_can_be_taken_up_again(demo: Demo) -> None:
     """
     config = Path(demo.told["data_dir"]).parent / "config.toml"
     said = demo.end(signal.SIGINT)
+    assert not demo.is_answering()
     serve, look = (shlex.split(line.partition(": ")[2])[1:] for line in said.splitlines()[-2:])
     assert demo.process.wait() == 0
     assert f"runwarden --config {shlex.quote(str(config))} runs list" in said.partition("Everything")[0]
@@ -156,23 +164,6 @@ def test_what_is_kept_can_be_taken_up_again(demo: Demo) -> None:
     assert "fix/login-timeout" in seen
 
 
-def test_a_signal_ends_it_and_all_it_started(tmp_path: Path) -> None:
-    """Begun where modules have our names, it executes none of them; then nothing answers, and nothing lies about."""
-    project = tmp_path / "project"
-    (project / "service").mkdir(parents=True)
-    for name in ("service/__init__.py", "json.py", "app.py"):
-        (project / name).write_text("raise SystemExit('somebody else')")
-    argv, pipe = [sys.executable, "-P", "-m", "app", "demo", "--no-console"], subprocess.PIPE
-    env = environment(tmp_path)
-    demo = begun(subprocess.Popen(argv, env=env, cwd=project, stdout=pipe, stderr=pipe, text=True))
-    answered = demo.is_answering()
-    errors = demo.end()
-
-    assert (answered, demo.process.returncode) == (True, 0), errors
-    assert not demo.is_answering()
-    assert list(tmp_path.glob("runwarden-demo-*")) == []
-
-
 def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
     """Even kill -9 leaves no service behind."""
     demo = begun(Program(("demo", "--no-console"), environment(tmp_path), code=EXECUTES_NOTHING))
@@ -183,13 +174,8 @@ def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
 
 
 def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None:
-    """Killed from outside, it is missed at once: the demo says so, takes the rest down, and does not claim success.
-
-    A folder that was there before is there, empty as it was.
-    """
-    options = ("--folder", str(mine := tmp_path / "mine"))
-    mine.mkdir()
-    demo = begun(Program(("demo", "--no-console", *options), environment(tmp_path), code=EXECUTES_NOTHING))
+    """Killed from outside, it is missed at once: the demo says so, takes the rest down, and does not claim success."""
+    demo = begun(Program(("demo", "--no-console"), environment(tmp_path), code=EXECUTES_NOTHING))
     (service,) = children(demo.process.pid)
     os.kill(service, signal.SIGKILL)
     _, errors = demo.process.communicate(timeout=PATIENCE_S)
@@ -197,19 +183,24 @@ def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None
     assert demo.process.wait() == 2
     assert "The demo's service ended by itself, with status -9. Its last words stand above." in errors
     assert " INFO service." in errors
-    assert list(mine.iterdir()) == []
+    assert list(tmp_path.glob("runwarden-demo-*")) == []
 
 
 def test_a_service_that_cannot_start_is_quoted(tmp_path: Path) -> None:
-    """The end of its log, line by line and made printable: what the reason is stands there."""
+    """The end of its log, line by line and made printable: what the reason is stands there.
+
+    A folder that was there before is there, empty as it was.
+    """
+    (mine := tmp_path / "mine").mkdir()
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nif 'serve' in sys.orig_argv:\n    sys.exit('first line\\nno such \\x1b[31mtable')"
     )
-    done = Inside(tmp_path)("demo", "--no-console", "--folder", str(tmp_path / "demo"), PYTHONPATH=str(tmp_path))
+    done = Inside(tmp_path)("demo", "--no-console", "--folder", str(mine), PYTHONPATH=str(tmp_path))
 
     assert (done.code, done.out) == (2, "")
     assert "first line\nno such ␛[31mtable\n" in done.err
     assert "The demo's service ended with status 1 before it was ready. Its last words stand above." in done.err
+    assert list(mine.iterdir()) == []
 
 
 def test_the_program_is_named_as_this_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +221,7 @@ def test_the_program_is_named_as_this_shell_finds_it(tmp_path: Path, monkeypatch
 def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A month of history, an answer that was lost, and rules that acted on what failed since, and on nothing before.
 
-    Kept and taken up again, it goes on with the same runs, where the repositories are said to be.
+    Kept and taken up again, it goes on with the same runs, where the repositories are said to be, until a signal.
     """
     monkeypatch.setattr("app.demo._say", (said := []).append)
     folder, seen = tmp_path / "kept", list[set[str]]()
@@ -244,13 +235,14 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
         seen.append({run["run_id"] for run in runs})
         if len(seen) == 1:
             assert {"completed", "failed"} <= {run["status"] for run in runs}
-            eventually(lambda: told("automations", "log")["decisions"] != [], "a rule has acted")
+            (file,) = (folder / "client").rglob("state.sqlite3")
+            with closing(sqlite3.connect(file)) as state:
+                eventually(lambda: state.execute("SELECT 1 FROM decisions").fetchone() is not None, "a rule has acted")
             assert len(told("actions", "list", "--state", "unknown")["actions"]) == 1
             causes = " ".join(each["set_off_by"] for each in told("automations", "log")["decisions"])
             history = [run for run in runs if run["updated_at"] < begun_at and run["status"] in {"completed", "failed"}]
             assert len(history) > 900
             assert not any(run["run_id"] in causes for run in history)
-            (file,) = (folder / "client").rglob("state.sqlite3")
             with closing(sqlite3.connect(file)) as state:
                 goes_by = "SELECT fingerprint FROM rules WHERE rule = ?", (AT_WORK,)
                 (owner,) = state.execute("SELECT owner FROM leases WHERE name = ?", (LEASE,)).fetchone()
@@ -259,7 +251,9 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
                 config.write_text(config.read_text().partition("[[automations]]")[0])
                 assert hand_over(process_of(owner) or 0), "as a console does it"
                 eventually(lambda: state.execute(*goes_by).fetchone() != before, "the bot goes by the new file")
-        return 0
+            return 0
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("it goes on after a signal")
 
     assert [run_demo(show, keep=keep, folder=folder) for keep in (True, False)] == [0, 0]
     assert len(seen[0]) >= 1000
