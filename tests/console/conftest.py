@@ -11,6 +11,7 @@ import pytest
 from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
 from textual._compositor import Compositor
+from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
@@ -132,6 +133,8 @@ def swift_textual() -> Iterator[None]:
         patch.setattr(Pilot, "_wait_for_screen", all_answered)
         patch.setattr(Compositor, "render_update", put_off)
         patch.setattr(Stylesheet, "_parse_rules", kept(Stylesheet._parse_rules))
+        # The same number, without a call: rules are looked up by it, a hundred times for each node that is styled.
+        patch.setattr(RuleSet, "__hash__", object.__hash__)
         patch.setattr(Input, "_toggle_cursor", lambda _: None)
         patch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
         patch.setattr(SecondPress, "PAUSE_S", 0)

@@ -1,4 +1,5 @@
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_board import Board
+from tests.console.scenes import a_day
+from tests.run_board import Board, served
 from tests.web.chromium import Chromium, find
 
 ROOT = Path(__file__).parents[2]
@@ -15,23 +17,42 @@ PATIENCE_S = 120.0
 
 
 class Web:
-    """`runwarden web` in a process of its own."""
+    """`runwarden web` in a process of its own, at a terminal's keyboard."""
 
     def __init__(self, environment: dict[str, str], *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "app", "web", *arguments],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.keyboard, terminal = pty.openpty()
+        self._said = Path(environment["HOME"]) / "said"
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "app", "web", *arguments],
+                cwd=ROOT,
+                env=environment,
+                stdin=terminal,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
+        os.close(terminal)
+        self.link = self._printed()
+
+    def enter(self) -> str:
+        """The link that Enter prints."""
+        os.write(self.keyboard, b"\n")
+        self.link = self._printed()
+        return self.link
+
+    def _printed(self) -> str:
         assert self.process.stdout is not None
-        self.link = self.process.stdout.readline().strip()
+        return self.process.stdout.readline().strip()
 
     @property
     def origin(self) -> str:
         return self.link.partition("/open/")[0]
+
+    @property
+    def said(self) -> str:
+        """On standard error, so far."""
+        return self._said.read_text()
 
     @property
     def consoles(self) -> list[int]:
@@ -43,29 +64,39 @@ class Web:
         if self.process.poll() is None:
             self.process.send_signal(number)
         status = self.process.wait(PATIENCE_S)
-        if self.process.stdout is not None:
+        if self.process.stdout is not None and not self.process.stdout.closed:
             self.process.stdout.close()
+            os.close(self.keyboard)
         return status
 
 
-@pytest.fixture
-def environment(board: Board, tmp_path: Path) -> dict[str, str]:
-    """A home of its own, and that service configured."""
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "PYTHONPATH": str(ROOT),
-        "RUNWARDEN_BASE_URL": board.base_url,
-        "RUNWARDEN_TOKEN": "token-of-the-browser",
-    }
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A home of its own, and a service with a day's runs configured."""
+    with served(Board()) as board:
+        a_day(board)
+        yield {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path_factory.mktemp("home")),
+            "PYTHONPATH": str(ROOT),
+            "RUNWARDEN_BASE_URL": board.base_url,
+            "RUNWARDEN_TOKEN": "token-of-the-browser",
+        }
 
 
-@pytest.fixture
-def web(environment: dict[str, str]) -> Iterator[Web]:
-    """The console, served."""
+@pytest.fixture(scope="module")
+def shared_web(environment: dict[str, str]) -> Iterator[Web]:
+    """The console, served; shared: each test follows a link of its own and leaves no console behind."""
     web = Web(environment)
     yield web
     web.end()
+
+
+@pytest.fixture
+def web(shared_web: Web) -> Web:
+    """The console, served, with a link that nobody followed yet."""
+    shared_web.enter()
+    return shared_web
 
 
 @pytest.fixture(scope="session")

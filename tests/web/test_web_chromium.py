@@ -5,8 +5,11 @@ from tests.web.chromium import Chromium, tab
 from tests.web.conftest import Web
 
 
-async def test_the_console_works_by_key_and_by_mouse(web: Web, browser: Chromium) -> None:
-    """The printed link shows the runs, a key Health, a click the runs; nothing is loaded from another machine."""
+async def test_the_console_works_by_key_and_by_mouse_and_for_its_own_page_alone(web: Web, browser: Chromium) -> None:
+    """The printed link shows the runs, a key Health, a click the runs; nothing is loaded from another machine.
+
+    And another page cannot reach it, not even from the browser that has the pass, and knowing the address.
+    """
     async with tab(browser) as page:
         await page.go(web.link)
         await page.until_drawn("fix/login-timeout", "github")
@@ -27,15 +30,9 @@ async def test_the_console_works_by_key_and_by_mouse(web: Web, browser: Chromium
         places = {address.partition("://")[2].partition("/")[0] for address in page.requests}
         assert places == {web.origin.removeprefix("http://")}
         assert await page.evaluate("document.fonts.check('16px \"Roboto Mono\"')")
-        assert web.link.split("/")[-1] not in await page.evaluate("location.href")
-
-
-async def test_another_page_cannot_reach_the_console(web: Web, browser: Chromium) -> None:
-    """Not even from the browser that has the pass, and knowing the address: no websocket, no frame, no text."""
-    async with tab(browser) as page:
-        await page.go(web.link)
-        await page.until_drawn("fix/login-timeout")
         room = await page.evaluate("location.href")
+        assert web.link.split("/")[-1] not in room
+
         with FaultServer() as elsewhere:
             elsewhere.otherwise = lambda _: Respond(200, "<p>elsewhere</p>", {"Content-Type": "text/html"})
             await page.go(elsewhere.origin)

@@ -1,9 +1,9 @@
 """The door of `runwarden web`: who comes in, how, and what stays behind."""
 
-import os
-import pty
+import asyncio
 import re
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ import pytest
 from app.config import Profile
 from app.config.write import add_profile
 from app.token import EnvToken
-from tests.run_board import Board
-from tests.waiting import eventually
+from app.web.server import WebConsole
+from tests.waiting import eventually, until
 from tests.web.conftest import PATIENCE_S, ROOT, Web
 
 
@@ -150,13 +150,13 @@ async def test_a_tab_that_closes_takes_its_console_along(web: Web) -> None:
     assert len(before) == 2
 
 
-async def test_profiles_are_switched_without_ending(environment: dict[str, str], board: Board, tmp_path: Path) -> None:
+async def test_profiles_are_switched_without_ending(environment: dict[str, str], tmp_path: Path) -> None:
     """The same console goes on in the same tab, with another service."""
     file = tmp_path / "config.toml"
     for name in ("prod", "staging"):
-        add_profile(file, Profile(name, board.base_url, EnvToken()))
-    del environment["RUNWARDEN_BASE_URL"]
-    several = Web(environment, "--config", str(file), "--profile", "prod")
+        add_profile(file, Profile(name, environment["RUNWARDEN_BASE_URL"], EnvToken()))
+    given = {name: value for name, value in environment.items() if name != "RUNWARDEN_BASE_URL"}
+    several = Web(given, "--config", str(file), "--profile", "prod")
     try:
         async with browser_of(several) as client:
             room = await come_in(client, several)
@@ -170,22 +170,31 @@ async def test_profiles_are_switched_without_ending(environment: dict[str, str],
         several.end()
 
 
-async def test_nonsense_ends_its_own_connection_only(web: Web) -> None:
-    """The console behind it ends, the server goes on."""
-    async with browser_of(web) as client:
-        room = await come_in(client, web)
-        for nonsense in ("{", "[]", '["resize", 1]'):
-            socket = await talk(client, web, room)
-            await socket.send_str(nonsense)
-            eventually(lambda: web.consoles == [])
-            await socket.close()
+@pytest.mark.parametrize("nonsense", ["{", "[]", '["resize", 1]'])
+async def test_nonsense_ends_its_own_connection_only(tmp_path: Path, nonsense: str) -> None:
+    """The console behind it, for which a script stands in, is asked to leave; the server goes on."""
+    script = f"echo __GANGLION__; head -c 1 > /dev/null; echo > {tmp_path}/left"
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = WebConsole(("sh", "-c", script), listener)
+    serving = asyncio.create_task(server.run())
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
+        async with client.get(server.new_link()) as page:
+            room = page.url
+        connection = await client.ws_connect(room / "ws", origin=str(room.origin()))
+        await connection.send_str(nonsense)
+
+        assert (await connection.receive(PATIENCE_S)).type is aiohttp.WSMsgType.CLOSE
         async with client.get(room) as page:
             assert page.status == 200
+    await until((tmp_path / "left").exists)
+    serving.cancel()
+    await asyncio.wait([serving])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-async def test_its_end_is_the_end_of_every_console(web: Web, number: signal.Signals) -> None:
+async def test_its_end_is_the_end_of_every_console(environment: dict[str, str], number: signal.Signals) -> None:
     """Asked in order, or killed: no console goes on in the dark."""
+    web = Web(environment)
     async with browser_of(web) as client:
         room = await come_in(client, web)
         socket = await talk(client, web, room)
@@ -198,31 +207,14 @@ async def test_its_end_is_the_end_of_every_console(web: Web, number: signal.Sign
     assert status == (-number if number is signal.SIGKILL else 128 + number)
 
 
-def test_enter_prints_another_link(environment: dict[str, str]) -> None:
+def test_enter_prints_another_link(web: Web) -> None:
     """The one before is void, used or not."""
-    keyboard, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "app", "web"],
-        cwd=ROOT,
-        env=environment,
-        stdin=terminal,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline().strip()
-    os.write(keyboard, b"\n")
-    second = process.stdout.readline().strip()
+    first, second = web.link, web.enter()
     answers = [httpx.get(link, trust_env=False).status_code for link in (first, second)]
-    process.terminate()
-    _, advice = process.communicate(timeout=PATIENCE_S)
-    os.close(keyboard)
-    os.close(terminal)
 
     assert first != second
     assert answers == [403, 303]
-    assert "works once" in advice
+    assert "works once" in web.said
 
 
 def refused(environment: dict[str, str], *arguments: str) -> str:
@@ -249,10 +241,9 @@ def test_what_cannot_be_served_is_refused_with_a_cure(
     environment: dict[str, str], arguments: tuple[str, ...], words: str
 ) -> None:
     """Exit code 2, before anything listens; so is a start without a profile: only a terminal asks for one."""
-    if not arguments:
-        del environment["RUNWARDEN_BASE_URL"]
+    given = environment if arguments else {**environment, "RUNWARDEN_BASE_URL": ""}
 
-    assert words in refused(environment, "-m", "app", "web", *arguments)
+    assert words in refused(given, "-m", "app", "web", *arguments)
 
 
 def test_a_port_in_use_is_said(web: Web, environment: dict[str, str]) -> None:
