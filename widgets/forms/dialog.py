@@ -17,6 +17,12 @@ from widgets.forms.pages import OutcomePage, RequestPreview
 
 Phase = Literal["editing", "preview", "sending", "outcome"]
 _STEPS: Final[dict[Phase, int]] = {"editing": 0, "preview": 1, "sending": 2, "outcome": 2}
+_PAGES: Final[dict[Phase, str]] = {
+    "editing": "#fields",
+    "preview": "#preview",
+    "sending": "#sending",
+    "outcome": "#outcome",
+}
 _STEP_WORDS: Final = ("edit", "preview", "sent")
 
 
@@ -75,10 +81,6 @@ class FormDialog(Vertical):
             &.-main { background: $primary-muted; text-style: bold; }
             &.-main:focus { background: $primary; color: $background; }
         }
-        &.-phase-editing #fields { display: block; }
-        &.-phase-preview #preview { display: block; }
-        &.-phase-sending #sending { display: block; }
-        &.-phase-outcome #outcome { display: block; }
     }
     """
 
@@ -109,8 +111,9 @@ class FormDialog(Vertical):
 
     def enter(self, phase: Phase, without: frozenset[str] = frozenset()) -> None:
         """Show the phase's page and its buttons, except those named in `without`."""
-        # At once: each change of a class styles the whole form again.
-        self.update_classes({f"-phase-{name}": name == phase for name in _STEPS})
+        # By display: a change of a class would style the whole form again.
+        for name, page in _PAGES.items():
+            self.query_one(page).display = name == phase
         for verb in self._verbs:
             self.query_one(f"#verb-{verb.name}").display = phase in verb.phases and verb.name not in without
         here = _STEPS[phase]
