@@ -63,7 +63,7 @@ async def answered(app: App[Any]) -> None:
         calm = 0 if _is_busy(app) else calm + 1
 
 
-async def all_answered(pilot: Pilot[Any], timeout: float = 30.0) -> bool:  # noqa: ASYNC109 — Textual's own
+async def all_answered(pilot: Pilot[Any], timeout: float = 120.0) -> bool:  # noqa: ASYNC109 — Textual's own
     """In the place of Textual's wait for the screen, which gives every node something to do: asks only those at work.
 
     False where there is no screen or the console has failed, and an error where a node hangs, as there.

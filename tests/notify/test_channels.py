@@ -65,7 +65,7 @@ async def test_what_goes_wrong_with_a_command_is_said() -> None:
     """That it is not there, that it failed and with which words, that it hung."""
     missing = await channels(Terminal(), command=("/nowhere/tell",)).deliver([news(), news("x")])
     program = "import sys; print('no \x1b route', file=sys.stderr); sys.exit(3)"
-    failing = await run_program((sys.executable, "-c", program))
+    failing = await run_program((sys.executable, "-c", program), deadline_s=120)
     hanging = await run_program((sys.executable, "-c", "import time; time.sleep(60)"), deadline_s=0.3)
 
     cure = "Correct notify.command, or take it out of the configuration."

@@ -61,7 +61,8 @@ def test_what_a_github_answers_decides(
 
     assert verdict.status == status
     assert (reason or "") in (verdict.reason or "")
-    assert [request.target for request in server.requests] == ["/rate_limit"]
+    # A machine that stood still for the whole time has not even asked.
+    assert [one.target for one in server.requests] in (["/rate_limit"], [] if isinstance(step, Hang | Drip) else None)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Health of plain git hosts: `git ls-remote` against git http-backend, git daemon, and peers that fail."""
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -83,7 +84,9 @@ def test_a_git_host_that_hangs_leaves_no_process(server: FaultServer, hasty_prob
     server.script(Hang())
     verdict = asked(hasty_probes, f"{server.origin}/acme/api.git")
 
-    assert (verdict.status, "longer than 1 s" in str(verdict.reason)) == ("unreachable", True)
+    # On a machine that stands still, the waiting caller may give up before the probe does.
+    assert verdict.status == "unreachable"
+    assert re.search("(longer than|no answer within) 1 s", str(verdict.reason))
     # Well before the code host itself gives up.
     eventually(lambda: not naming(server.origin), "the helper of git has ended", 45)
 

@@ -55,7 +55,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         events: list[Event] = []
         clock = lambda: START + timedelta(days=1)  # noqa: E731 — a frozen clock
         async with await Cache.open(tmp_path / "cache.sqlite3", clock=clock) as cache:
-            client = Client(board.base_url, Token("test-token"), deadline_s=10)
+            client = Client(board.base_url, Token("test-token"), deadline_s=60)
             sync = RunSync(client, cache, events.append, clock=clock, page_size=5, first_runs=10)
             yield Bench(board, cache, client, sync, events)
             await client.aclose()

@@ -32,7 +32,7 @@ class Worker:
             await self._ran.wait_for(lambda: self.runs >= times)
 
 
-def job(worker: Worker, *, deadline_s: float = 10.0) -> Job:
+def job(worker: Worker, *, deadline_s: float = 60.0) -> Job:
     return Job("job", worker.work, deadline_s, after_crash_s=0.0)
 
 

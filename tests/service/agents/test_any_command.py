@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from service.execution.processes import IdleWatch
 from service.store.agents import Agent
 
 Make = Callable[..., Any]
@@ -107,13 +109,27 @@ def test_what_is_named_readable_can_be_read_and_not_written(rehearse: Make, scri
 
 
 def test_an_agent_that_neither_prints_nor_computes_is_ended(rehearse: Make, script: Make) -> None:
-    """Long before its time is over; one that computes without a word is left alone."""
-    stage = rehearse()
-    idle = stage.turn(script("sleep 1000", idle_timeout_s=0.5), "wait")
-    working = stage.turn(script("timeout 1.5 sha256sum /dev/zero; echo done", idle_timeout_s=1), "work")
+    """Long before its time is over."""
+    idle = rehearse().turn(script("sleep 1000", idle_timeout_s=0.5), "wait")
 
     assert "neither printed nor computed for 0.5 s" in str(idle.failure)
-    assert (working.failure, working.log) == (None, "done\n")
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "is_active", "idle"), [(0.0, False, True), (0.01, False, True), (0.05, False, False), (0.0, True, False)]
+)
+def test_one_that_computes_or_prints_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, cpu_s: float, *, is_active: bool, idle: bool
+) -> None:
+    """Half way to its time-out of a second; what the timers of an idle program take is no work."""
+    now = [0.0]
+    monkeypatch.setattr("service.execution.processes.time", SimpleNamespace(monotonic=lambda: now[0]))
+    watch = IdleWatch(1)
+    now[0] = 0.5
+    assert not watch.passed(cpu_s, is_active=is_active)
+    now[0] = 1.2
+
+    assert watch.passed(cpu_s, is_active=False) is idle
 
 
 def test_a_program_that_is_not_there_is_named_with_the_cure(rehearse: Make) -> None:
