@@ -162,8 +162,10 @@ async def test_a_machine_that_slept_asks_once_and_soon(tmp_path: Path, monkeypat
     clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
     monkeypatch.setattr("app.schedule.WATCH_S", 0.05)
     monkeypatch.setattr("app.schedule.time", clock)
+    config = tmp_path / "config.toml"
+    config.write_text("[poll]\nruns_s = 600\nhealth_s = 600\n")
     with told_apart(Respond(503)) as server:
-        async with await opened(server, tmp_path, "unlucky", events) as one:
+        async with await opened(server, tmp_path, "unlucky", events, config) as one:
             one.start_polling()
             await until(lambda: len([event for event in events if isinstance(event, LinkChanged)]) >= 2)
             asked = len(server.requests)
