@@ -1,4 +1,4 @@
-"""`runwarden`, and `python -m app`: straight to the console where nothing was asked, else to the command line."""
+"""`runwarden` and `python -m app`: the console without arguments, else the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         open_missing()
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if argv in (["-V"], ["--version"]):
-        # Scripts and prompts ask often, and nothing has to be imported for it.
+        # Scripts and prompts call this often, and it needs no imports.
         from app.version import VERSION_LINE
 
         print(VERSION_LINE, flush=True)  # noqa: T201 — the answer
@@ -31,15 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     import gc
 
-    gc.disable()  # Starting makes objects and no garbage; a command's work begins with `Invocation.run`.
+    gc.disable()  # A start makes objects and no garbage; a command's work begins with `Invocation.run`.
     from app.cli.main import run_command_line
 
     return run_command_line(argv)
 
 
 def _console_at_once() -> int | None:
-    """Open the console without the command line's imports; None: there is no usable configuration to open it with."""
-    # Before any other import of ours: every millisecond is seen.
+    """Open the console without importing the command line; None: there is no usable configuration."""
+    # Before any other import of ours: every millisecond counts.
     import signal
 
     from app import first_frame
@@ -60,7 +60,7 @@ def _console_at_once() -> int | None:
 def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
     import gc
 
-    # Starting makes objects and no garbage; `run_console` enables the collector again.
+    # A start makes objects and no garbage; `run_console` enables the collector again.
     gc.disable()
     from functools import partial
 
@@ -68,7 +68,7 @@ def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
     from app.first_frame import configuration
 
     path = config_path(None, os.environ)
-    # Before it is read: a frame of what it says now must not pass for one of what it says later.
+    # Before the file is read: a frame of its current content must not pass for one of a later content.
     told = configuration(str(path))
     try:
         settings = load(path, os.environ)
@@ -78,7 +78,7 @@ def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
         return None
     from app.console import run_console
 
-    # Data that the configuration moves elsewhere stays there: frames lie beside what the environment says.
+    # Data that the configuration moves elsewhere stays there; frames are kept beside the environment's data folder.
     keep = None if settings.data_dir and "RUNWARDEN_DATA_DIR" not in os.environ else partial(frame.keep, told)
     return run_console(settings, profile, modes_before=modes, keep_frame=keep)
 

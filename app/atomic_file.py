@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-# fcntl and tempfile are imported where they are used: reading such a file is on the way to the first picture.
+# fcntl and tempfile are imported at first use: reading such a file comes before the first frame.
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """A text file, UTF-8 and mode 0600, that replaces `path` once the block has written it.
+    """Open a text file, UTF-8 and mode 0600, that replaces `path` once the block has written it.
 
     Raises:
         OSError: It cannot be written; the old file is unchanged. Devices, pipes and folders are never replaced.
@@ -35,7 +35,7 @@ def replacing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that no other process changes files in it; make the folder, 0700.
+    """Make the folder, 0700, and hold its lock, so that no other process changes files in it.
 
     Raises:
         OSError: It cannot be made or locked.

@@ -43,13 +43,13 @@ log = logging.getLogger(__name__)
 
 
 def utc_now() -> datetime:
-    """The time, aware, in UTC."""
+    """Return the current time, aware, in UTC."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Everything one profile needs: client, cache and ledger, and what moves facts between them."""
+    """Everything that one profile needs: client, cache, ledger and polling."""
 
     settings: Settings
     profile: Profile
@@ -62,14 +62,14 @@ class Engine:
     backfill: Backfill
     reread: Reread
     state: State | StorageError
-    """What the automations did, and the leases; an error: it cannot be used, and each process polls for itself."""
+    """The automations' state and the leases; an error: it cannot be used, and each process polls for itself."""
     actions: Actions
     reconciliation: Reconciliation
     polling: Polling
     doorbell: Doorbell
     clock: Callable[[], datetime]
     token_problem: TokenError | None
-    """Why there is no token. Reading what is cached works without one."""
+    """Why there is no token. Cached data can be read without one."""
 
     @classmethod
     async def open(
@@ -81,7 +81,7 @@ class Engine:
         announce: Announce | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> Self:
-        """Open the profile's files; nothing is asked of the service yet.
+        """Open the profile's files, without a request.
 
         The actor is `console`, `cli` or `bot:<rule>`; the ledger adds the login name and the machine.
 
@@ -159,7 +159,7 @@ class Engine:
 
     @property
     def extension(self) -> ServiceExtension:
-        """What the service itself tells of runs, where it does."""
+        """The service's own account of runs, if it offers one."""
         return ServiceExtension(
             self.client,
             lambda: self.cache.has_habit("no_results", self.clock()),
@@ -177,7 +177,7 @@ class Engine:
         return self.state
 
     async def refresh(self) -> ApiError | None:
-        """Ask for runs and health once, now; the first error, if any, after both were tried."""
+        """Poll runs and health once, now; return the first error, if any, after both."""
         results = await asyncio.gather(self.runs.refresh(), self.health.refresh(), return_exceptions=True)
         problem: ApiError | None = None
         for result in results:
@@ -188,9 +188,9 @@ class Engine:
         return problem
 
     async def close(self) -> None:
-        """Settle what is being sent, end polling, then close connections and files; each, whatever fails before."""
+        """Settle running writes, end polling, then close connections and files; each, whatever fails before."""
         async with AsyncExitStack() as stack:
-            # The last one pushed is the first one closed.
+            # The last one pushed is closed first.
             for close in (self.cache.close, self.ledger.close):
                 stack.push_async_callback(close)
             if isinstance(self.state, State):
@@ -202,7 +202,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What an engine opens, and closes at its end."""
+    """Parts that an engine opens, and closes at its end."""
 
     client: Client
     cache: Cache
@@ -233,7 +233,7 @@ async def _open_state(folder: Path, clock: Callable[[], datetime]) -> State | St
     try:
         return await State.open(folder / STATE_FILE, clock=clock)
     except StorageError as error:
-        # What is cached can be read without it, and the service be asked.
+        # Without it, the cache can be read and the service be asked.
         return error
 
 
@@ -255,7 +255,7 @@ def _syncs(
     *,
     is_asked: bool,
 ) -> tuple[RunSync, HealthSync]:
-    # A person waits for what a command asks; a console and a bot poll by themselves.
+    # A user waits for a command's requests; a console and a bot poll in the background.
     active, health = (client, client) if is_asked else (client.at(Priority.ACTIVE), client.at(Priority.HEALTH))
     size, first = poll.page_size, poll.first_runs
     runs = RunSync(active, cache, ring, clock=clock, page_size=size, first_runs=first, others_poll=others_poll)

@@ -1,4 +1,4 @@
-"""The doorbell: it rings with what changed, never with the rows; a listener reads those from the cache."""
+"""The doorbell: it rings with a description of the change, never with rows; listeners read those from the cache."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ class RunsChanged:
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged:
-    """Code hosts changed their status; without changes, it was confirmed again."""
+    """Code hosts changed their status; without changes, their status was confirmed."""
 
     changes: tuple[HealthChange, ...]
 
@@ -28,7 +28,7 @@ class LinkChanged:
 
     state: LinkState
     own_failure: PollOutcome | None = None
-    """The poll failed in this process, while those of another one succeed."""
+    """The poll failed in this process, while another one's polls succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ActionChanged:
 
 @dataclass(frozen=True, slots=True)
 class BackfillMoved:
-    """The fetching of older runs came further, paused or ended."""
+    """Fetching older runs made progress, paused or ended."""
 
     progress: BackfillProgress
 
@@ -64,7 +64,7 @@ class StateChangedElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class StorageFailed:
-    """Our own files could not be written: the screen no longer follows the service."""
+    """Our own files cannot be written: the screen no longer follows the service."""
 
     message: str
     """What happened, and the cure."""

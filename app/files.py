@@ -1,4 +1,4 @@
-"""A profile's files without the service: quick to open, for commands that only read what is on this machine."""
+"""A profile's files without the service: quick to open, for commands that only read local data."""
 
 import getpass
 import os
@@ -17,12 +17,12 @@ from storage.records import Author, Surface
 from storage.values import utc_now
 
 SURFACES: Final[Mapping[str, Surface]] = {"console": "console"}
-"""Of those who act by hand; the rest are commands."""
+"""By actor; all others are commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileFiles:
-    """A profile's cache and ledger; what reads them takes an engine as well, which has the same."""
+    """A profile's cache and ledger; code that reads them also takes an engine, which has the same attributes."""
 
     settings: Settings
     cache: Cache
@@ -52,7 +52,7 @@ class ProfileFiles:
 
 
 async def open_ledger(settings: Settings, profile: Profile, *, actor: str) -> Ledger:
-    """Open the profile's ledger alone: what was written can be told though the cache cannot be opened.
+    """Open only the profile's ledger, which can be read even if the cache cannot.
 
     Raises:
         StorageError: It cannot be read.
@@ -61,7 +61,7 @@ async def open_ledger(settings: Settings, profile: Profile, *, actor: str) -> Le
 
 
 async def settled_ledger(folder: Path, author: Author, clock: Callable[[], datetime]) -> Ledger:
-    """A ledger in which everything that dead processes left is settled."""
+    """Return a ledger in which the writes of dead processes are settled."""
     async with AsyncExitStack() as stack:
         ledger = await Ledger.open(folder / LEDGER_FILE, author=author, clock=clock)
         stack.push_async_callback(ledger.close)
@@ -71,14 +71,14 @@ async def settled_ledger(folder: Path, author: Author, clock: Callable[[], datet
 
 
 def author_of(actor: str) -> Author:
-    """Who acts: the login and the machine of this process."""
+    """Return the login and the machine of this process."""
     surface = "automation" if actor.startswith("bot:") else SURFACES.get(actor, "command")
     return Author(login(), socket.gethostname(), surface)
 
 
 def login() -> str:
-    """The name of who runs this process."""
+    """Return the login name of this process."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        return str(os.getuid())  # A container's user without an entry in passwd.
+        return str(os.getuid())  # A container's user may have no entry in passwd.

@@ -1,4 +1,4 @@
-"""The first frame: the screen as it was painted last, shown before anything slow is imported, even pathlib."""
+"""The first frame: the last painted screen, shown before anything slow is imported, even pathlib."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _VARIABLES = (
     *("TERM", "COLORTERM", "NO_COLOR", "HOME", "XDG_CONFIG_HOME"),
     *("RUNWARDEN_CONFIG", "RUNWARDEN_PROFILE", "RUNWARDEN_BASE_URL", "RUNWARDEN_DATA_DIR"),
 )
-"""What decides which profile is on show, and in which colours."""
+"""The variables that select the profile and the colours."""
 
 
 class FirstFrame:
-    """The frames of one kind of terminal, one for each size; each belongs to the configuration file as it was then.
+    """The frames of one kind of terminal, one for each size; each belongs to one state of the configuration file.
 
-    A window of a size never seen is shown the newest frame, cut at its edges.
+    A window of a new size is shown the newest frame, cut at its edges.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -37,12 +37,12 @@ class FirstFrame:
         self.is_shown = False
 
     def keep(self, config: str, size: Sequence[int], title: str, rows: Iterable[str]) -> None:
-        """Keep a frame for the next start, which shows none where this cannot be written.
+        """Keep a frame for the next start; if it cannot be written, that start shows none.
 
         Args:
-            config: The configuration that it shows, as `configuration` told it before that was read.
+            config: The state of the configuration that it shows, from `configuration` before that was read.
             size: Columns and lines.
-            title: The beginning of the first line; the time is written after it.
+            title: The beginning of the first line; the time is appended.
             rows: Every line; the first is replaced.
         """
         try:
@@ -60,17 +60,17 @@ class FirstFrame:
             return
 
     def show(self, size: Sequence[int]) -> None:
-        """Show the frame for this size of window, where there is one."""
+        """Show the frame for this window size, if there is one."""
         try:
             text = self.read(size)
         except (OSError, ValueError):
             return
-        # Before it is written: a signal may come in the middle.
+        # Before it is written: a signal may arrive half-way.
         self.is_shown = True
         _write(f"\x1b[?1049h\x1b[?25l{text}")
 
     def read(self, size: Sequence[int]) -> str:
-        """Read what is sent to the terminal.
+        """Read the frame's bytes for the terminal.
 
         Raises:
             OSError, ValueError: There is no frame, it is not ours alone, or it belongs to another configuration.
@@ -105,7 +105,7 @@ class FirstFrame:
 
 
 def configuration(path: str) -> str:
-    """A checksum of the configuration file as it is now, and its path."""
+    """Return the configuration file's path and a checksum of its current content."""
     try:
         with open(path, "rb") as file:
             return f"{zlib.crc32(file.read())} {path}"
@@ -114,7 +114,7 @@ def configuration(path: str) -> str:
 
 
 def quieten() -> list[Any] | None:
-    """Let keys wait to be read, without an echo on the frame; return the modes from before. None: no terminal."""
+    """Let keys wait without an echo on the frame; return the previous modes. None: no terminal."""
     try:
         modes = termios.tcgetattr(sys.stdin.fileno())
         quiet = [*modes[:3], modes[3] & ~(termios.ECHO | termios.ICANON), *modes[4:]]
@@ -125,7 +125,7 @@ def quieten() -> list[Any] | None:
 
 
 def take_down(modes: list[Any] | None, *, is_shown: bool) -> None:
-    """Give the terminal back: its screen, where the frame is still shown, and its modes; one that is gone has none."""
+    """Restore the terminal's modes, and its screen if the frame is still shown; without a terminal, do nothing."""
     from contextlib import suppress  # not before the frame
 
     if is_shown:
@@ -137,7 +137,7 @@ def take_down(modes: list[Any] | None, *, is_shown: bool) -> None:
 
 
 def _is_painted(row: str) -> bool:
-    """Tell whether a row holds nothing but printable text and colours: a terminal would obey anything else."""
+    """Whether a row holds only printable text and colours: a terminal would act on anything else."""
     text, *coloured = row.split("\x1b")
     parts = [part.partition("m") for part in coloured]
     colours = all(code[:1] == "[" and code[1:].replace(";", "").isdecimal() and end for code, end, _ in parts)

@@ -1,4 +1,4 @@
-"""What the code hosts' samples add up to: uptime, a strip of history, incidents. Pure; the cache gives the samples."""
+"""Uptime, history strip and incidents, computed from the cached samples of code hosts. Pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from storage.records import HealthSpan
 Level = Literal["well", "impaired", "bad"]
 
 BAD: Final = frozenset({"unauthorized", "unreachable", "unhealthy", "failed", "error", "down"})
-"""Statuses that certainly mean that nothing works; in lower case."""
+"""Lower-case statuses of a host that certainly does not work."""
 
 
 def level(status: str, healthy_words: Collection[str]) -> Level:
-    """The status as one of three levels; the healthy words are in lower case."""
+    """The status as one of three levels; `healthy_words` are in lower case."""
     word = status.casefold()
     if word in healthy_words:
         return "well"
@@ -23,7 +23,7 @@ def level(status: str, healthy_words: Collection[str]) -> Level:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SPEAKS_FROM: Final = 0.5
-"""The part of a slice that must be known before it is called well."""
+"""The known part of a slice from which it can be called well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Uptime:
     window: timedelta
     well_s: float
     known_s: float
-    """Time of which the status is known; the rest counts neither as up nor as down."""
+    """Time with a known status; the rest counts neither as up nor as down."""
 
     @property
     def share(self) -> float | None:
@@ -47,7 +47,7 @@ class Uptime:
 
 
 def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, healthy_words: Collection[str]) -> Uptime:
-    """One platform's spans, added up over the window that ends now."""
+    """The sums of one platform's spans over the window that ends now."""
     well_s = known_s = 0.0
     for span in spans:
         seconds = _overlap_s(span, now - window, now)
@@ -60,9 +60,9 @@ def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, health
 def slices(
     spans: Sequence[HealthSpan], now: datetime, count: int, each: timedelta, healthy_words: Collection[str]
 ) -> tuple[Level | None, ...]:
-    """One platform's last `count` slices of time, oldest first, each at the worst level it had; None: not known.
+    """One platform's last `count` slices of time, oldest first, each at its worst level; None: not known.
 
-    They begin at whole multiples of `each`, so that a slice stays what it is; the last one holds now.
+    They begin at whole multiples of `each`, so that a slice never changes; the last one includes now.
     """
     start = _EPOCH + ((now - _EPOCH) // each - (count - 1)) * each
     seconds: list[dict[Level, float]] = [{} for _ in range(count)]
@@ -72,7 +72,7 @@ def slices(
         for index in range(max(0, first), min(count - 1, last) + 1):
             there = _overlap_s(span, start + index * each, start + (index + 1) * each)
             seconds[index][found] = seconds[index].get(found, 0.0) + there
-    # The last slice is about now: anything seen in it counts.
+    # The last slice includes now: any sample in it counts.
     needed_s = [_SPEAKS_FROM * each.total_seconds()] * (count - 1) + [0.0]
     return tuple(_worst(part, well_s) for part, well_s in zip(seconds, needed_s, strict=True))
 
@@ -96,18 +96,18 @@ class Incident:
     platform: str
     start: datetime
     until: datetime
-    """Up to here it was certainly unwell."""
+    """Up to here it was unwell for certain."""
     words: tuple[str, ...]
-    """The statuses it had during the incident, each once, the last one first."""
+    """The statuses of the incident, each once, the last one first."""
     worst: Level
     bad_s: float
     """How long it was worse than impaired."""
     recovered_at: datetime | None = None
     """When it was next seen well. None: not yet."""
     recoveries: int = 0
-    """How often it was well for a moment in between: above zero, it flapped."""
+    """How often it was well for a moment in between; above zero, it flapped."""
     is_over: bool = False
-    """The recovery has held."""
+    """Whether the recovery has held."""
 
     @property
     def lasted(self) -> timedelta:
@@ -123,9 +123,9 @@ class Incident:
 def incidents(
     spans: Sequence[HealthSpan], healthy_words: Collection[str], hold: timedelta, *, connected: bool = True
 ) -> tuple[Incident, ...]:
-    """One platform's incidents, newest first, from its stretches, oldest first.
+    """One platform's incidents, newest first, from its spans, oldest first.
 
-    A recovery shorter than `hold` ends nothing; the trouble of a platform that is gone is over.
+    A recovery shorter than `hold` ends no incident; the incident of a disconnected platform is over.
     """
     found: list[Incident] = []
     for span in spans:
@@ -146,7 +146,7 @@ def incidents(
 
 
 def flips(spans: Sequence[HealthSpan], healthy_words: Collection[str], since: datetime) -> int:
-    """How often one platform went from well to unwell or back since then."""
+    """How often one platform changed between well and unwell since then."""
     count = 0
     before: bool | None = None
     for span in spans:

@@ -1,4 +1,4 @@
-"""Polling: what is polled when, and by which of the processes that share a data folder."""
+"""Polling: the subjects, their intervals, and which of a data folder's processes polls."""
 
 import asyncio
 import logging
@@ -32,19 +32,19 @@ DOORBELL_S: Final = 0.4
 STANDBY_S: Final = 3.0
 """How often a process without the lease checks whether it may poll."""
 ORPHANS_S: Final = 5.0
-"""How soon the writes of a process that died are settled."""
+"""How soon the writes of a dead process are settled."""
 STANDING_S: Final = 600.0
-"""How often it is said again that the ledger can only be read."""
+"""How often a read-only ledger is reported again."""
 LEASE_S: Final = 15.0
-"""How long a poller that died keeps the others waiting."""
+"""How long a dead poller keeps the others waiting."""
 RENEWAL_S: Final = LEASE_S / 3
 STAND_ASIDE_S: Final = 2.5 * STANDBY_S
-"""How long a poller that cannot poll leaves the lease to others; if it is free after that, it is alone."""
+"""How long a poller that cannot poll leaves the lease to others."""
 LOOK_AGAIN_S: Final = 15.0
-"""How soon a poll that waits for the budget looks whether others made room."""
+"""How soon a poll that waits for the budget checks it again."""
 PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}
 DEADLINE_S: Final = 300.0
-"""A whole refresh, many requests long; each request has its own, much shorter deadline."""
+"""For a whole refresh of many requests; each request has its own, much shorter deadline."""
 
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Polling:
-    """Polls runs and health while this process holds the lease, and listens for others when it does not."""
+    """Polls runs and health while this process holds the lease, and listens to the poller otherwise."""
 
     runs: RunSync
     health: HealthSync
@@ -61,11 +61,11 @@ class Polling:
     lease: Lease
     announce: Announce
     runs_s: float
-    """Seconds between polls of runs while all is well."""
+    """Seconds between polls of runs, without failures."""
     health_s: float
     budget: Budget = field(default_factory=Budget)
     chores: Mapping[str, Work] = field(default_factory=dict)
-    """By name, what the process with the lease does beside; a chore paces itself."""
+    """By name, further work of the process with the lease; each sets its own pace."""
     state: State | None = None
     """None: it cannot be used."""
     is_poller: bool = False
@@ -73,11 +73,11 @@ class Polling:
     _schedule: Schedule = field(default_factory=Schedule)
     _cadences: dict[Subject, Cadence] = field(default_factory=dict)
     _costs: dict[Subject, float] = field(default_factory=lambda: {"runs": POLL, "health": 1.0})
-    """Requests that the last complete poll took."""
+    """Requests of the last complete poll."""
     _asked_for: set[Subject] = field(default_factory=set)
-    """Polls that a person asked for: carried out with or without the lease."""
+    """Polls requested by a user: carried out with or without the lease."""
     _next_claim_s: float = 0.0
-    """Monotonic seconds: when to renew the lease, or to try for it again."""
+    """Monotonic seconds: when to renew the lease, or to try to take it."""
     _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     _listening: asyncio.Task[None] | None = None
 
@@ -94,7 +94,7 @@ class Polling:
         self._listening = asyncio.create_task(self._listen(), name="doorbell")
 
     def poll_soon(self, subject: Subject) -> None:
-        """Poll now, because a person asked; a wait that the service stated still holds."""
+        """Poll now, as a user asked; a wait that the service stated still holds."""
         if cadence := self._cadences.get(subject):
             self._asked_for.add(subject)
             cadence.hasten()
@@ -132,10 +132,10 @@ class Polling:
         try:
             await refresh()
         except RateLimitedError:
-            # No failure of the service, but a pace to keep to.
+            # Not a failure of the service, but a pace to keep to.
             cadence.succeeded(time.monotonic(), await self._stretch())
         except ApiError as error:
-            # The refresh recorded it and rang the doorbell; here only the pace changes.
+            # The refresh recorded it and rang the doorbell; only the pace changes here.
             cadence.failed(time.monotonic())
             if subject == "runs" and isinstance(error, CANNOT_POLL):
                 await self._release(stand_aside_s=STAND_ASIDE_S)
@@ -146,7 +146,7 @@ class Polling:
         return cadence.wait_s(time.monotonic())
 
     async def _adopt_orphans(self) -> float:
-        """Settle the writes of processes that died; each process does it, with or without the lease."""
+        """Settle the writes of dead processes; every process does this."""
         if self.ledger.problem is not None:
             self.announce(StorageFailed(f"The ledger can only be read: {self.ledger.problem}"))
             return STANDING_S
@@ -155,7 +155,7 @@ class Polling:
         return ORPHANS_S
 
     async def next_poll(self) -> Wait | None:
-        """Why the next poll of runs comes later than configured, and when; None: it does not."""
+        """Why the next poll of runs is late, and when it comes; None: it is not late."""
         wait = await self.budget.wait(Priority.ACTIVE, self._costs["runs"])
         cadence = self._cadences.get("runs")
         if cadence is None or not self.is_poller or (wait is None and await self.budget.poll_rate() is None):
@@ -168,8 +168,8 @@ class Polling:
             self.announce(PollDelayed(wait))
 
     def _catch_up(self, _jump_s: float) -> None:
-        """After a suspend, or where the clock was set: ask once, soon, however slow polling had become."""
-        # Others may have found the lease run out: only its holder asks.
+        """After a suspend or a change of the clock, poll once, soon, however slow polling had become."""
+        # The lease may have run out: only its holder polls.
         self._next_claim_s = 0.0
         for subject, cadence in self._cadences.items():
             if cadence.wait_s(time.monotonic()) > cadence.base_s:
@@ -177,17 +177,17 @@ class Polling:
                 self._schedule.run_now(subject)
 
     async def _stretch(self) -> float:
-        """How many times longer than configured the intervals have to be to keep to the rate."""
+        """The factor by which the intervals must grow to keep to the rate."""
         demand = sum(cost / self._cadences[subject].base_s for subject, cost in self._costs.items())
         return demand / rate if (rate := await self.budget.poll_rate()) else 1.0
 
     async def _alone(self, work: Work) -> float:
-        """The work, where this process holds the lease."""
+        """The work, if this process holds the lease."""
         await self._hold_lease()
         return await work() if self.is_poller else STANDBY_S
 
     async def _budget_wait_s(self, subject: Subject) -> float:
-        """Seconds until the budget has room for a whole poll; one that a person asked for may run ahead of it."""
+        """Seconds until the budget has room for a whole poll; one that a user asked for may run ahead of it."""
         asked = subject in self._asked_for
         priority, requests = (Priority.ASKED, 1.0) if asked else (PRIORITIES[subject], self._costs[subject])
         wait = await self.budget.wait(priority, requests)
@@ -205,7 +205,7 @@ class Polling:
             self._next_claim_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
 
     async def _release(self, *, stand_aside_s: float = 0.0) -> None:
-        # Not while a renewal is under way: it would take back what is given up here.
+        # Not during a renewal, which would take the lease back.
         async with self._claiming:
             self._next_claim_s = time.monotonic() + stand_aside_s
             if self.is_poller:
@@ -230,6 +230,6 @@ class Polling:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s
             except Exception:
-                # The boundary, as a job's: without the doorbell the screen would stand still and say nothing.
+                # The boundary, as in a job: without the doorbell the screen would stand still without a notice.
                 log.exception("the doorbell broke")
                 wait_s = self.runs_s

@@ -1,4 +1,4 @@
-"""A run as JSON, the service's own fields as received and observations beside them; and its web address."""
+"""A run as JSON, with the service's own fields as received and our observations; and its web address."""
 
 import json
 from urllib.parse import quote
@@ -10,9 +10,9 @@ from storage.records import Run, RunDetail
 def run_document(
     run: Run, detail: RunDetail | None, *, stuck: bool = False, continues: str | None = None
 ) -> dict[str, object]:
-    """A run: the spec's fields (2.4) as received, and what was observed; without `detail` the run is not cached.
+    """A run: the spec's fields (2.4) as received, and observations; without `detail` the run is not cached.
 
-    `continues` is the earlier run whose conversation it goes on with, where that has another id.
+    `continues` is the earlier run of the same conversation, if that has another id.
     """
     observed = {
         "first_seen_at": rfc3339(detail.first_seen_at) if detail else None,
@@ -29,12 +29,12 @@ def run_document(
 
 
 def as_received(raw_json: str | None) -> dict[str, object]:
-    """An object of the service as received; empty if there is none."""
+    """The service's object as received; empty if there is none."""
     value = json.loads(raw_json) if raw_json else {}
     return value if isinstance(value, dict) else {}
 
 
 def run_address(template: str, run: Run) -> str:
-    """Where a run is shown in a browser, by `console.run_url`; what the run says stays in its place in the address."""
+    """The run's address in a browser, from `console.run_url`; its values are quoted."""
     facts = {"run_id": quote(run.run_id, safe=""), "branch": quote(run.branch_name, safe="")}
     return template.format_map({**facts, "repository": quote(run.repository.path, safe="/")})

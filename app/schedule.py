@@ -1,7 +1,7 @@
-"""When things happen: jobs on the event loop that pace themselves, under APScheduler.
+"""Jobs on the event loop that set their own pace, run by APScheduler.
 
-A job's work says how many seconds later it wants to run again. A job that hangs is ended by its deadline, one that
-breaks is reported and tried again, and a clock that jumps (suspend, NTP, a person) yields one catch-up run, no storm.
+A job's work returns the seconds until its next run. A job that hangs is ended by its deadline, one that fails is
+reported and tried again, and a clock that jumps (suspend, NTP, a user) causes one catch-up run.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work that is done again and again."""
+    """Repeated work."""
 
     name: str
     work: Work
     deadline_s: float
-    """After this the run is cancelled."""
+    """After this a run is cancelled."""
     after_crash_s: float
-    """Seconds until the next run where the work broke or hung."""
+    """Seconds until the next run after the work failed or hung."""
 
 
 class Schedule:
@@ -43,16 +43,16 @@ class Schedule:
 
     def __init__(self) -> None:
         self.jumped: Callable[[float], None] = lambda _: None
-        """Told by how many seconds the clock went ahead of the time that passed here: a suspend, or a clock set."""
+        """Called with the seconds that the wall clock jumped ahead: after a suspend, or when it was set."""
         self._scheduler = AsyncIOScheduler(timezone=UTC)
         self._jobs: dict[str, Job] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, float] = {}
-        """Monotonic seconds, by job: the truth from which wall-clock times are made again after a jump."""
+        """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
         self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin; jobs that were added before run at once."""
+        """Start; jobs that were added before run at once."""
         self._scheduler.start()
         self._watch = asyncio.create_task(self._watch_clock(), name="clock watch")
 

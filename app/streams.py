@@ -22,14 +22,14 @@ class NotPrintedError(Exception):
 def open_missing() -> None:
     """Open the null device for each stream that the process was started without, as with `>&-`.
 
-    The next file to be opened would take the free number, and output meant for a stream would land in it.
+    Otherwise the next file to be opened would get that number, and output for the stream would land in it.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    # Text mode on the same numbers; the interpreter left None where it found nothing.
+    # Text mode on the same numbers: the interpreter left None for missing ones.
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own
     if sys.stdout is None:
@@ -40,7 +40,7 @@ def open_missing() -> None:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Translate what goes wrong while stdout is written.
+    """Translate failures while stdout is written.
 
     Raises:
         ReaderGoneError: The reader has closed the pipe.
@@ -56,7 +56,7 @@ def printing() -> Iterator[None]:
 
 @contextmanager
 def remarking(stream: TextIO) -> Iterator[None]:
-    """Go on without the stream where it cannot be written: a remark never decides what becomes of a command."""
+    """Go on without the stream if it cannot be written: a remark never decides a command's outcome."""
     try:
         yield
     except OSError:

@@ -1,4 +1,4 @@
-"""The only place where foreign text becomes printable: its results cannot move a cursor or hide."""
+"""Makes foreign text printable: the result cannot move a cursor or hide. All foreign text passes through here."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from unicodedata import category
 _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMBINING: Final = frozenset({"Mn", "Me", "Mc"})
 _MOST_COMBINING: Final = 4
-"""Marks on one character; a taller stack paints over the lines above."""
+"""Marks on one character; more would paint over the lines above."""
 _PLACEHOLDER: Final = "\N{REPLACEMENT CHARACTER}"
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _DELETE: Final = 0x7F
@@ -19,18 +19,18 @@ _TAB_WIDTH: Final = 4
 
 
 class SafeText(str):
-    """Text that a terminal prints as it stands; made by `safe_text` and `safe_block` only."""
+    """Text that a terminal prints as it is; made only by `safe_text` and `safe_block`."""
 
     __slots__ = ()
 
 
 def safe_text(text: str, *, limit: int = 500) -> SafeText:
-    """Foreign text as one printable line of at most `limit` characters (at least 1), the last one `…` where it was cut.
+    """Return foreign text as one printable line of at most `limit` (at least 1) characters, `…` last if it was cut.
 
     Control, format, surrogate, private, unassigned and line-separating characters become visible placeholders; more
-    than four combining marks in a row are dropped. Applied twice it changes nothing.
+    than four combining marks in a row are dropped. Applying it twice changes nothing.
     """
-    # Cut first: the cost of what follows is then bounded, whatever arrived.
+    # Cut first: that bounds the cost of everything below.
     cut = text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
     if cut.isprintable() and cut.isascii():
         return SafeText(cut)
@@ -38,9 +38,9 @@ def safe_text(text: str, *, limit: int = 500) -> SafeText:
 
 
 def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[SafeText, ...]:
-    """Foreign text as printable lines: at most `limit` characters and `lines` lines, `…` where something is missing.
+    """Return foreign text as printable lines: at most `limit` characters and `lines` lines, `…` for missing ones.
 
-    Line ends (LF, CRLF, CR) divide; tabs become spaces up to the next fourth column.
+    Line ends (LF, CRLF, CR) divide lines; tabs become spaces up to the next fourth column.
     """
     cut = text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
     parts = cut.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -55,9 +55,9 @@ _HIDING: Final = frozenset({"5", "6", "8", "05", "06", "08"})
 
 
 def safe_log_line(text: str, *, limit: int = 4_000, colour: bool = False) -> SafeText:
-    """A line of a log in its last state: what was written over is left out; of escape sequences only colours stay."""
+    """Return a log's line in its last state, without overwritten text; of escape sequences only colours stay."""
     last = next((part for part in reversed(text.split("\r")) if part), "")
-    # What is cut off is made visible as well: a half sequence colours nothing.
+    # The cut end is made visible as well: half a sequence colours nothing.
     parts = _SGR.split(last[:limit].expandtabs(_TAB_WIDTH))
     shown = [
         f"\x1b[{part}m"
@@ -71,14 +71,14 @@ def safe_log_line(text: str, *, limit: int = 4_000, colour: bool = False) -> Saf
 
 
 def json_escaped(document: str) -> str:
-    """Equivalent JSON, with the characters that a terminal obeys or hides as JSON escapes."""
+    """Return equivalent JSON with characters that a terminal acts on or hides as JSON escapes."""
     if document.replace("\n", "").isprintable():
         return document
     return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in document)
 
 
 def _escape(character: str) -> str:
-    # Beyond the first 65,536 characters JSON wants a pair of them.
+    # Beyond the first 65,536 characters JSON needs a surrogate pair.
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
@@ -106,7 +106,7 @@ _LONGEST: Final = 10_000
 
 
 def csv_cell(value: object) -> str:
-    """A CSV cell that neither a terminal nor a spreadsheet obeys."""
+    """Return a CSV cell that neither a terminal nor a spreadsheet acts on."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -118,5 +118,5 @@ def csv_cell(value: object) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun, in the plural unless there is one."""
+    """Return a count with its noun, in the singular for one."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

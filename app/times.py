@@ -1,4 +1,4 @@
-"""Times and durations as people write and read them: `7d`, a date with all of its day, RFC 3339, `4m ago`."""
+"""Times and durations as people write and read them: `7d`, a date, RFC 3339, `4m ago`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ MAX_DURATION: Final = timedelta(days=36_500)
 INSTANT: Final = timedelta(microseconds=1)
 """The smallest difference between two times."""
 DATED_AFTER: Final = timedelta(days=1)
-"""From this age on, a moment is shown instead of an age: half of a list would read `1d ago`."""
+"""From this age on a time is shown instead of an age: half of a list would read `1d ago`."""
 
 
 def parse_duration(text: str) -> timedelta:
@@ -31,7 +31,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
-    """The first and the last instant of a time, aware and in UTC.
+    """Return the first and the last instant of a time, aware and in UTC.
 
     `7d` and `-7d` are an instant before now, `now` is now, RFC 3339 is that instant, and a date is its day in UTC. A
     time without an offset is refused: it could mean any time zone.
@@ -48,7 +48,7 @@ def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
     moment = _absolute(text, cleaned)
     if not _DATE.fullmatch(cleaned):
         return moment, moment
-    # Not the next midnight minus an instant: the calendar's last day has none.
+    # Not the next midnight minus an instant: the calendar's last day has no next midnight.
     return moment, moment + (timedelta(days=1) - INSTANT)
 
 
@@ -91,7 +91,7 @@ def ago(then: datetime, now: datetime) -> str:
 
 
 def roughly_ago(then: datetime, now: datetime) -> str:
-    """As `ago`, but `just now` for a whole minute: a fact that is confirmed again and again needs no clock."""
+    """As `ago`, but `just now` for a whole minute: a fact that is confirmed repeatedly needs no clock."""
     return "just now" if 0 <= (now - then).total_seconds() < _UNIT_S["m"] else ago(then, now)
 
 
@@ -147,7 +147,7 @@ def day(at: datetime, now: datetime) -> str:
 
 
 def clocks_apart(ahead: timedelta) -> str:
-    """How the service's clock differs from ours, as a sentence."""
+    """Describe in a sentence how the service's clock differs from ours."""
     way = "ahead of" if ahead > timedelta(0) else "behind"
     return f"The service's clock is {span(abs(ahead).total_seconds())} {way} this machine's."
 

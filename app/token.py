@@ -11,7 +11,7 @@ from typing import Final, TextIO, final
 from storage.lazy_dataclass import dataclass
 
 _LONGEST: Final = 16_384
-"""Characters; longer ones do not fit into a header."""
+"""In characters; longer ones do not fit into a header."""
 _COMMAND_TIMEOUT_S: Final = 30.0
 _KEYRING_TIMEOUT_S: Final = 3.0
 """A locked keyring may wait for an invisible dialog."""
@@ -31,12 +31,12 @@ class TokenError(Exception):
 
 @final
 class Token:
-    """A bearer token that prints as nothing; `reveal` is for the one header that needs it."""
+    """A bearer token whose text is hidden; `reveal` is for the one header that needs it."""
 
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
-        """Keep a value that `checked` let through.
+        """Keep a value that passed `checked`.
 
         Raises:
             TokenError: The value cannot be a bearer token.
@@ -61,9 +61,9 @@ class EnvToken:
 
     variable: str = "RUNWARDEN_TOKEN"
     belongs_to: str | None = None
-    """The address of another service, which the environment pairs the variable with: the token is not used here."""
+    """The address of another service with which the environment pairs the variable: the token is not used here."""
     shared_with: str | None = None
-    """A profile of another service that would use the variable, too: the token is not used here."""
+    """Another service's profile that would also use the variable: the token is not used here."""
 
     @property
     def is_foreign(self) -> bool:
@@ -71,10 +71,10 @@ class EnvToken:
         return self.belongs_to is not None or self.shared_with is not None
 
     def refuse_foreign(self) -> None:
-        """Check that the token may be sent to this profile's service.
+        """Refuse a token that may be meant for another service.
 
         Raises:
-            TokenError: It may be meant for another one.
+            TokenError: It may be meant for another service.
         """
         if self.shared_with is not None:
             raise TokenError(
@@ -120,7 +120,7 @@ TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
 
 
 def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
-    """The token from its source; may block for as long as a command or a keyring takes.
+    """Read the token from its source; may block as long as a command or a keyring takes.
 
     A variable that was read is removed from `os.environ`, so that no child process inherits the token; to resolve
     twice, pass a copy made before.
@@ -161,7 +161,7 @@ def _from_file(path: Path) -> str:
         raise TokenError(
             f"The token file {path} cannot be read: {error.strerror}.", cure="Correct token_file."
         ) from error
-    # By the descriptor: what is checked is what is read, even if the path changes in between.
+    # By descriptor: the checked file is the one read, even if the path changes in between.
     try:
         _refuse_unsafe(path, os.fstat(descriptor))
         return os.read(descriptor, _LONGEST + 2).decode("ascii", errors="replace").strip()
@@ -180,7 +180,7 @@ def _refuse_unsafe(path: Path, found: os.stat_result) -> None:
 
 def _from_command(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
     shown = f"token_command {argv[0]!r}"
-    # Its error output would corrupt the drawn screen.
+    # Its error output would disturb the drawn screen.
     try:
         done = subprocess.run(
             argv,
@@ -204,7 +204,7 @@ def _from_command(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
 
 
 def _from_keyring(name: str) -> str:
-    # In a process of its own: a backend that hangs can be killed, and a crash stays its own.
+    # In a process of its own: a backend that hangs can be killed, and a crash does not spread.
     argv = [sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, name]
     try:
         done = subprocess.run(
@@ -227,7 +227,7 @@ def _checked(value: str) -> str:
         raise TokenError("The token is empty.", cure="Create one in the service's settings: API, Create API Token.")
     if len(value) > _LONGEST:
         raise TokenError("The token is too long to be one.", cure="Check where it is read from.")
-    # The text of an error about a bad header would hold the token: refuse it here, without it.
+    # The text of an error about a bad header would hold the token: raise one without it here.
     if not value.isascii() or not value.isprintable() or " " in value:
         raise TokenError(
             "The token holds blanks, line ends or characters that are not ASCII.",

@@ -1,8 +1,8 @@
-"""The version and the distribution's name, in one place: the build, `--version` and every cure read them here."""
+"""The version and the distribution's name, for the build, `--version` and all messages."""
 
 from typing import Final
 
 __version__ = "0.1.0"
 DISTRIBUTION: Final = "runwarden-console"
-"""What package registries call it; the name of the command is another distribution's there."""
+"""Its name in package registries; `runwarden` is another distribution there."""
 VERSION_LINE: Final = f"runwarden, version {__version__}"

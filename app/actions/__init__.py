@@ -1,4 +1,4 @@
-"""Acting once: every write is prepared in the ledger, sent at most one time, and settled or left to a person."""
+"""Acting once: every write is prepared in the ledger, sent at most once, and settled or left to the user."""
 
 from app.actions.actions import Actions
 from app.actions.refusals import (

@@ -56,7 +56,7 @@ StoreRuns = Callable[[Iterable[Run]], Coroutine[Any, Any, object]]
 
 
 class InFlight:
-    """The actions being sent, and those whose outcome is being recorded: none is lost because its caller went away."""
+    """Actions being sent or recorded: no outcome is lost because its caller was cancelled."""
 
     def __init__(self) -> None:
         self._sending: set[asyncio.Task[Any]] = set()
@@ -75,7 +75,7 @@ class InFlight:
             self._sending.discard(task)
 
     async def to_its_end(self, settling: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Carry on to the end, even if the task that waits for it is cancelled; then it is cancelled at that end."""
+        """Finish the work even if the waiting task is cancelled; that task is cancelled afterwards."""
         task = asyncio.create_task(settling)
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
@@ -88,7 +88,7 @@ class InFlight:
             raise
 
     async def close(self) -> None:
-        """Cancel what is being sent; return when every outcome is recorded."""
+        """Cancel what is being sent; return once every outcome is recorded."""
         for task in self._sending:
             task.cancel()
         while rest := (self._sending | self._settling) - {asyncio.current_task()}:
@@ -97,7 +97,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Sends each write at most once, and keeps the ledger true about it."""
+    """Sends each write at most once, and keeps the ledger's account of it true."""
 
     client: Client
     ledger: Ledger
@@ -105,17 +105,17 @@ class Actions:
     announce: Announce
     clock: Callable[[], datetime]
     actor: str
-    """Who asks, as the ledger names it."""
+    """The author in the ledger."""
     read_only: bool = False
     command_line: str = "runwarden"
-    """The beginning of a command on the same ledger, for advice."""
+    """The beginning of a command on the same ledger, for messages."""
     in_flight: InFlight = field(default_factory=InFlight)
 
     async def submit(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> Action:
-        """Carry out the request; the action's state says what became of it, and no API error is raised.
+        """Carry out the request; the action's state tells the outcome, and no API error is raised.
 
-        The same key sends once, in any process; where that is being done right now, its result is waited for. `again`:
-        a person knows that an organization was created for this address before, and wants another one.
+        A key sends once, in any process; if that is happening right now, this waits for its result. `again`: the user
+        knows that an organization was created for this address before, and wants another one.
 
         Raises:
             ActionRefusedError: Nothing was sent: read-only, invalid, blocked by an open action, done before, or the key
@@ -129,7 +129,7 @@ class Actions:
         """Check whether `submit` would send the request; nothing is sent or recorded.
 
         Raises:
-            ActionRefusedError: As `submit`, but without waiting for what another process sends.
+            ActionRefusedError: As `submit`, but without waiting for another process.
         """
         self.check(request)
         again = again or not isinstance(request, CreateOrganization)
@@ -137,7 +137,7 @@ class Actions:
             await self.ledger.check(kind=request.kind, subject=request.subject, key=key, again=again)
 
     async def send_again(self, action_id: str) -> Action:
-        """Send an action of unknown outcome once more; the caller has asked the person.
+        """Send an action of unknown outcome once more; the caller has asked the user.
 
         Raises:
             ActionRefusedError: Nothing was sent.
@@ -151,35 +151,35 @@ class Actions:
         return await self._carry_out(request, new_action_id(self.clock()), supersedes=old.action_id)
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
-        """Record what an unknown action made, as a person found out.
+        """Record the result of an unknown action, as the user found out.
 
         Raises:
-            ReadOnlyError: The ledger stays as it is.
+            ReadOnlyError: The ledger is unchanged.
         """
         await self._begin_resolving()
         return self._ring(await self.ledger.resolve_created(action_id, result_id))
 
     async def resolve_not_created(self, action_id: str) -> Action:
-        """Record that an unknown action had no effect, as a person found out.
+        """Record that an unknown action had no effect, as the user found out.
 
         Raises:
-            ReadOnlyError: The ledger stays as it is.
+            ReadOnlyError: The ledger is unchanged.
         """
         await self._begin_resolving()
         return self._ring(await self.ledger.resolve_not_created(action_id))
 
     async def undo_resolution(self, action_id: str) -> Action:
-        """Make the outcome unknown again, because a person resolved it by mistake.
+        """Make the outcome unknown again after a mistaken resolution.
 
         Raises:
-            ReadOnlyError: The ledger stays as it is.
+            ReadOnlyError: The ledger is unchanged.
             LedgerRefusedError: It was not resolved, or another action has taken its place.
         """
         await self._begin_resolving()
         return self._ring(await self.ledger.unresolve(action_id))
 
     async def adopt_orphans(self) -> None:
-        """Settle what processes that died left behind."""
+        """Settle the writes of dead processes."""
         for action in await self.ledger.adopt_orphans():
             self._ring(action)
 
@@ -192,7 +192,7 @@ class Actions:
             raise ReadOnlyError
 
     def check(self, request: WriteRequest) -> None:
-        """Check that the request may be sent by this process, and could succeed.
+        """Check that this process may send the request, and that it could succeed.
 
         Raises:
             ReadOnlyError, InvalidRequestError: It may not, or could not.
@@ -237,7 +237,7 @@ class Actions:
         return await self._send(request, action)
 
     async def _settled(self, action: Action) -> Action:
-        """The action once another process has settled it, or as it stands when the time of a request is over."""
+        """The action once another process has settled it, or its state when a request's time is over."""
         give_up_s = time.monotonic() + self.client.deadline_s
         while action.state in UNDER_WAY and time.monotonic() < give_up_s:
             await asyncio.sleep(LOOK_S)
@@ -253,13 +253,13 @@ class Actions:
         except ApiError as error:
             return await self._settle(commit, verdict_on(error))
         except StorageError as error:
-            # Only the ledger is asked for anything between here and the first byte.
+            # From here to the first byte only the ledger is used.
             return await self._settle(commit, NotDone(ActionError(error.kind, error.message)))
         except asyncio.CancelledError as cancelled:
             reason = ActionError("interrupted", "Interrupted before the answer came.")
             raise SendCancelledError(await self._settle(commit, Doubtful(reason))) from cancelled
         except Exception as error:
-            # A mistake of ours: what the ledger says was begun may have been done.
+            # A mistake of ours: an action that the ledger has as begun may have been carried out.
             log.exception("a write broke")
             reason = ActionError("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
             settled = await self._settle(commit, Doubtful(reason))
@@ -274,7 +274,7 @@ class Actions:
         return settled
 
     async def _keep(self, answer: Answer) -> None:
-        """Put the run into the cache. The ledger has its word: what fails from here on is a warning."""
+        """Store the run in the cache. The ledger is written already: any failure from here on is a warning."""
         if answer.run is None:
             return
         try:
@@ -290,7 +290,7 @@ class Actions:
         try:
             return self._ring(await self.in_flight.to_its_end(settlement.record()))
         except asyncio.CancelledError as cancelled:
-            # It was recorded all the same.
+            # The outcome is recorded all the same.
             raise SendCancelledError(settlement.settled) from cancelled
 
     async def _held(self, action_id: str) -> Action:
@@ -307,13 +307,13 @@ class Actions:
         try:
             self.announce(event)
         except Exception:
-            # A listener's mistake must not pass for the write's.
+            # A listener's failure must not pass for the write's.
             log.exception("a listener broke")
 
 
 @contextmanager
 def _refusing(command_line: str) -> Iterator[None]:
-    """Raise what the ledger refuses as a refusal to act."""
+    """Translate the ledger's refusals."""
     try:
         yield
     except SubjectBlockedError as blocked:

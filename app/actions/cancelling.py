@@ -1,4 +1,4 @@
-"""Cancelling: whether a cancellation of unknown outcome took effect is found out by looking at the run."""
+"""Cancellations of unknown outcome: the run itself shows whether they took effect."""
 
 from contextlib import suppress
 from dataclasses import field
@@ -16,15 +16,15 @@ from storage.records.results import RunTurns, Turn
 
 CANCELLED = "cancelled"
 LOOK_S: Final = 2.0
-"""How often it is looked at cancellations that are unknown."""
+"""How often unknown cancellations are checked."""
 REST_S: Final = 5.0
-"""How soon it is noticed that one is."""
+"""How soon a new one is noticed."""
 SELDOM: Final = timedelta(hours=1)
-"""The longest time between two questions about the same one."""
+"""The longest time between two checks of the same one."""
 
 
 async def look(actions: Actions, action: Action) -> Action:
-    """Record what became of a cancellation of unknown outcome, where the run's turn tells; return the action.
+    """Record the outcome of an unknown cancellation, if the run's turn shows it; return the action.
 
     Raises:
         ActionRefusedError, LedgerRefusedError: It cannot be recorded.
@@ -46,7 +46,7 @@ async def look(actions: Actions, action: Action) -> Action:
 
 
 def _turn_of(action: Action, told: RunTurns) -> Turn | None:
-    """The turn that was to be cancelled: the last one, unless that was started later."""
+    """The turn to cancel: the last one, unless that was started later."""
     sent_at = action.sending_at or action.created_at
     begun = [turn for turn in told.turns if turn.started_at is None or turn.started_at <= sent_at]
     turns = begun or told.turns
@@ -55,14 +55,14 @@ def _turn_of(action: Action, told: RunTurns) -> Turn | None:
 
 @dataclass(slots=True)
 class Cancellations:
-    """Looks in the background at the runs whose cancellation is unknown."""
+    """Checks in the background the runs with an unknown cancellation."""
 
     actions: Actions
     _next: dict[str, tuple[datetime, timedelta]] = field(default_factory=dict)
-    """By action: when its run is looked at again, and the pause after that."""
+    """By action: when its run is checked next, and the pause after that."""
 
     async def work(self) -> float:
-        """Look at the runs that are due; seconds until the next look."""
+        """Check the runs that are due; return the seconds until the next check."""
         now = self.actions.clock()
         unresolved = await self.actions.ledger.unresolved()
         for action in unresolved:

@@ -15,7 +15,7 @@ from storage.records import Action
 LARGEST: Final = 10_000_000
 """Bytes of a file."""
 SEPARATORS: Final = {";": "semicolons", "\t": "tabs"}
-"""What spreadsheets write instead of commas."""
+"""Separators that spreadsheets write instead of commas."""
 
 
 class ImportFileError(Exception):
@@ -32,23 +32,23 @@ class ImportRow:
     offer_code: str | None = None
     """None: the standard trial."""
     problems: tuple[Problem, ...] = ()
-    """What keeps it from being sent."""
+    """Why it cannot be sent."""
     is_twice: bool = False
     """Its only problem is that an earlier row has the same email."""
 
     @property
     def request(self) -> CreateOrganization:
-        """What it asks for."""
+        """The request for the row."""
         return CreateOrganization(self.email, self.offer_code)
 
     @property
     def subject(self) -> str:
-        """As the ledger names it."""
+        """The subject as named in the ledger."""
         return self.request.subject
 
 
 def read_rows(path: Path) -> tuple[ImportRow, ...]:
-    """The rows of a CSV file with a header that has `email` and, if wanted, `offer_code`; bad rows say what is wrong.
+    """Read the rows of a CSV file whose header has `email` and perhaps `offer_code`; bad rows name their problems.
 
     Raises:
         ImportFileError: It cannot be read, is not such a file, or has no rows.
@@ -57,7 +57,7 @@ def read_rows(path: Path) -> tuple[ImportRow, ...]:
 
 
 def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
-    """The rows of such a file's content; `origin` is its name in messages. Raises as `read_rows`."""
+    """Read the rows of such content; `origin` is its name in messages. Raises as `read_rows`."""
     text = _text(content, origin)
     if not text.strip():
         raise ImportFileError(f"{origin} is empty: it has to begin with a line of columns, such as email,offer_code.")
@@ -73,7 +73,7 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
 
 
 def _header(cells: list[str], origin: str) -> list[str]:
-    """The columns' names."""
+    """The names of the columns."""
     names = [_name(cell) for cell in cells]
     if "email" in names:
         return names
@@ -113,7 +113,7 @@ def _checked(rows: list[ImportRow]) -> Iterator[ImportRow]:
 
 def _content(path: Path) -> bytes:
     try:
-        # Only a regular file surely ends: a terminal or a pipe could be read for ever.
+        # Only a regular file is sure to end: a terminal or a pipe could be read for ever.
         if path.exists() and not path.is_file():
             raise ImportFileError(f"{path} is not a file: name a CSV file.")
         with path.open("rb") as file:
@@ -136,27 +136,28 @@ RowOutcome = Literal[
     "created", "already_created", "rejected", "unknown", "blocked", "not_sent", "not_tried", "to_create"
 ]
 GOES_ON_AFTER: Final = frozenset({"created", "already_created"})
-"""The import also continues after a row that was rejected for its own sake. After anything else the next row would most
-likely end the same way, and one unknown outcome must not become fifty."""
+"""The import continues after a row that was rejected for its own fault. After any other failure the next row would
+most likely fail too, and one unknown outcome must not become fifty.
+"""
 OWN_FAULT: Final = "rejected"
-"""The kind of error that says something of this row only."""
+"""The error kind that concerns this row only."""
 
 Submit = Callable[[CreateOrganization, str], Awaitable[Action]]
-"""Send a request under a key through the ledger, once for each key; what became of it."""
+"""Send a request under a key through the ledger, once for each key, and return the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of one row."""
+    """The outcome of one row."""
 
     row: ImportRow
     outcome: RowOutcome
     action: Action | None = None
-    """None: nothing was ever asked for this email."""
+    """None: nothing was ever sent for this email."""
 
     @property
     def ends_the_import(self) -> bool:
-        """Whether the next row would most likely end the same way."""
+        """Whether the next row would most likely fail the same way."""
         if self.outcome in GOES_ON_AFTER:
             return False
         error = self.action.error if self.action else None
@@ -165,12 +166,12 @@ class Imported:
 
 @dataclass(slots=True)
 class Import:
-    """Takes one row after the other, until continuing could do harm."""
+    """Handles one row after the other, until continuing could do harm."""
 
     ledger: Ledger
     submit: Submit
     most: int | None = None
-    """How many may be sent. None: any number."""
+    """How many may be sent. None: no limit."""
     sent: int = 0
     """How many were sent, with any outcome."""
     stopped_by: Imported | None = None
@@ -178,7 +179,7 @@ class Import:
 
     @property
     def is_spent(self) -> bool:
-        """Whether as many were sent as may be."""
+        """Whether the limit is reached."""
         return self.most is not None and self.sent >= self.most
 
     async def take(self, row: ImportRow) -> Imported:
@@ -200,7 +201,7 @@ class Import:
         return result
 
     async def _create(self, row: ImportRow, attempts: int) -> Imported:
-        # Two imports at the same moment count the same attempts, so they get the same key, and one of them sends.
+        # Two imports at the same moment count the same attempts and get the same key, so that one of them sends.
         key = f"orgs-import:{row.subject}:{attempts}"
         self.sent += 1
         try:

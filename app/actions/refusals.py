@@ -1,4 +1,4 @@
-"""Why a request is not sent: what is wrong with it, field by field, and what else refuses it before it is prepared."""
+"""Reasons not to send a request: problems of its fields, and refusals before it is prepared."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _REF_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One field that cannot be sent as it is."""
+    """A field that cannot be sent as it is."""
 
     field: str
     message: str
@@ -35,7 +35,7 @@ class Problem:
 
 
 def problems(request: WriteRequest) -> tuple[Problem, ...]:
-    """Everything that is wrong with the request; empty when it may be sent."""
+    """All problems of the request; empty: it may be sent."""
     return tuple(_problems(request))
 
 
@@ -78,7 +78,7 @@ def _branch(name: str | None) -> Iterator[Problem]:
 
 
 def branch_problem(name: str) -> str | None:
-    """Why git would refuse this as a branch's name; None when it would not."""
+    """Why git would refuse this branch name, or None."""
     if found := _REF_FORBIDDEN.search(name):
         return f"A branch cannot contain {found.group()!r}."
     if name.startswith(("/", "-", ".")) or name.endswith(("/", ".")):
@@ -178,7 +178,7 @@ class BlockedError(ActionRefusedError):
 
 
 class DuplicateError(ActionRefusedError):
-    """An organization was created for the address before: another one needs a knowing yes."""
+    """An organization was created for the address before: another one needs an explicit yes."""
 
     kind = "duplicate"
 
@@ -200,7 +200,7 @@ class AlreadyAskedError(ActionRefusedError):
 
 
 class DoubtfulIdError(ActionRefusedError):
-    """An id that a person typed does not look like what the action made; the person may know better."""
+    """An id that was typed does not look like this action's result; the user may know better."""
 
     kind = "doubtful_id"
 

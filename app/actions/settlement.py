@@ -1,4 +1,4 @@
-"""Recording what became of a write: tried for a while, and reported truthfully where the ledger cannot take it."""
+"""Recording a write's outcome: retried for a while, and reported truthfully if the ledger cannot take it."""
 
 import asyncio
 import time
@@ -13,10 +13,10 @@ from storage.ledger import Ledger, WrongStateError
 from storage.records import Action, ActionError
 
 RETRY_S: Final = 15.0
-"""How long a ledger that cannot be written is tried again; each try waits for other processes by itself."""
+"""How long writing the ledger is retried; each attempt also waits for other processes."""
 PAUSE_S: Final = 0.25
 NOT_RECORDED: Final = "not_recorded"
-"""The error's kind where the outcome is known and the ledger could not record it."""
+"""The error's kind when the outcome is known and could not be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ Verdict = Done | Refused | Doubtful | NotDone
 
 
 def verdict_on(error: ApiError) -> Verdict:
-    """What an API error says of a write's effect."""
+    """The effect of a write that failed with this API error."""
     code = error.error_code if isinstance(error, RefusedError) else None
     reason = ActionError(error.kind, error.message, getattr(error, "status", None), code)
     if error.may_have_been_executed:
@@ -79,15 +79,15 @@ class CommitPoint:
     _committing: "asyncio.Task[Action] | None" = None
 
     async def pass_by(self) -> None:
-        """Commit `sending`. If this raises, no byte leaves; once it has returned, bytes may have left."""
-        # Where the deadline ends the waiting, the commit goes on: only its end says what the ledger has.
+        """Commit `sending`. If this raises, no byte leaves; after it returns, bytes may have left."""
+        # If the deadline ends the wait, the commit continues: only its end shows what the ledger has.
         self._committing = asyncio.create_task(self.ledger.sending(self.action.action_id))
         self._committing.add_done_callback(lambda task: task.cancelled() or task.exception())
         self.action = self.ring(await asyncio.shield(self._committing))
 
     @property
     def was_committed(self) -> bool:
-        """Whether the ledger has it as `sending`; asked once a later write to the ledger has ended."""
+        """Whether the ledger has it as `sending`; asked after a later write to the ledger has ended."""
         task = self._committing
         return task is not None and task.done() and not task.cancelled() and task.exception() is None
 
@@ -102,20 +102,20 @@ class Settlement:
     command_line: str
     """The beginning of a command on the same ledger."""
     settled: Action = field(init=False)
-    """The action as it stands; what `record` returned, once it has."""
+    """The action's current state; what `record` returned, afterwards."""
 
     def __post_init__(self) -> None:
         """Begin with the action as it is."""
         self.settled = self.commit.action
 
     async def record(self) -> Action:
-        """Record the verdict. Where the ledger cannot take it, the action says so: its outcome stands as unknown."""
+        """Record the verdict. If the ledger cannot take it, the returned action is unknown and says so."""
         give_up_s = time.monotonic() + RETRY_S
         while True:
             try:
                 self.settled = await self._write()
             except WrongStateError as overtaken:
-                # An earlier try was kept after all, or another process took us for dead.
+                # An earlier attempt was stored after all, or another process took us for dead.
                 self.settled = overtaken.action
                 if overtaken.action.state == "unknown" and overtaken.action.resolution is None:
                     self.settled = self._unrecorded("Another process had given it up.")
@@ -142,7 +142,7 @@ class Settlement:
         return await ledger.unknown(action_id, verdict.error)
 
     def _unrecorded(self, why: str) -> Action:
-        """The action as the ledger will have it once this process has ended."""
+        """The action as the ledger will have it after this process ended."""
         action, verdict = self.commit.action, self.verdict
         if isinstance(verdict, Done):
             return self._unknown(f"The service confirmed {verdict.result_id}. {why}", f"--created {verdict.result_id}")

@@ -1,7 +1,7 @@
-"""What this process may ask of the service: one budget for all processes of a data folder, however many there are.
+"""The request budget: one for all processes of a data folder.
 
-Nothing is asked before a wait is over, requests are spaced where the service limits them, and while it seems down one
-request at a time finds out whether it is back.
+No request is sent before a wait is over, requests are spaced if the service limits them, and while it seems down,
+one request at a time probes it.
 """
 
 import asyncio
@@ -44,23 +44,23 @@ PATIENCE_S: Final = {
     Priority.HEALTH: 5.0,
     Priority.BACKFILL: 60.0,
 }
-"""How long a wait may be that a request waits out; after a longer one it fails at once, and a write is sent."""
+"""Waits up to this long are waited out; after a longer one a request fails at once, and a write is sent."""
 CLOCK_STEP_S: Final = 5.0
-"""A smaller difference between the clocks than this is noise, and not worth a write."""
+"""Smaller differences between the clocks are noise, and not worth a write."""
 HISTORY_GRACE_S: Final = 60.0
-"""History that was refused until some time asks again within so long after it."""
+"""Refused history is requested again within this time after the wait."""
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 
 
 class BudgetStore(Protocol):
-    """Where the state lives. Nothing here may fail: a budget that cannot be shared is this process's own."""
+    """Stores the state. Nothing here may fail: a budget that cannot be shared is this process's own."""
 
     async def current(self) -> BudgetState:
-        """The state, as it was at most a moment ago."""
+        """The state as of a moment ago."""
 
     async def change(self, change: Change) -> tuple[BudgetState, BudgetState]:
-        """Change the state as one step; before and after. The change is pure and may run on another thread."""
+        """Change the state in one step; return it before and after. The change is pure and may run in a thread."""
 
 
 @dataclass(slots=True)
@@ -81,45 +81,45 @@ class MemoryStore:
 
 @dataclass(slots=True)
 class Budget:
-    """Every request takes its turn here, and says how it went."""
+    """Every request takes its turn here and reports its outcome."""
 
     store: BudgetStore = field(default_factory=MemoryStore)
     now_s: Callable[[], float] = time.time
-    """Seconds since 1970: processes have no other clock in common."""
+    """Seconds since 1970: the only clock that processes share."""
     draw: Callable[[], float] = random.random
-    """Between 0 and 1: spreads what many do at once."""
+    """Between 0 and 1: spreads simultaneous requests."""
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
     """Requests so far."""
     _history_waits_until_s: float = 0.0
     """Until then polls leave history its share."""
     _state: BudgetState = field(default_factory=BudgetState)
-    """As it was seen last."""
+    """As seen last."""
     _succeeded: deque[float] = field(default_factory=lambda: deque(maxlen=1_000))
-    """When the last successes were."""
+    """Times of the last successes."""
     _ahead_s: deque[float] = field(default_factory=lambda: deque(maxlen=5))
     """How far the service's clock was ahead in the last answers."""
     _changes: set[asyncio.Task[None]] = field(default_factory=set)
-    """Under way; what is asked next waits for them."""
+    """Under way; the next request waits for them."""
 
     async def wait(self, priority: Priority = Priority.ACTIVE, requests: float = pace.POLL) -> Wait | None:
-        """Why so many requests would have to wait, and until when; None: they may be sent now."""
+        """Why this many requests would have to wait, and until when; None: they may be sent now."""
         await self.load()
         found = pace.wait_until(self._state, priority, self.now_s(), requests)
         return None if found is None else Wait(found[0], datetime.fromtimestamp(found[1], UTC))
 
     async def poll_rate(self) -> float | None:
-        """Requests per second that polls may send, so that history gets its share; None: no limit is known."""
+        """Requests per second for polls, so that history gets its share; None: no limit is known."""
         await self.load()
         share = 1 - pace.HISTORY_SHARE if self.now_s() < self._history_waits_until_s else 1.0
         return share * self._state.rate or None
 
     async def load(self) -> None:
-        """Take in what other processes have learned."""
+        """Read the state of other processes."""
         await self.settle()
         self._state = await self.store.current()
 
     async def ask(self, priority: Priority, request: Callable[[], Awaitable[T]]) -> T:
-        """Send a read once its turn has come. After a 429 it is sent again once, if the wait is short for its priority.
+        """Send a read in its turn. After a 429 it is sent once more, if the wait is short for its priority.
 
         Raises:
             RateLimitedError: The wait is longer; nothing more is sent.
@@ -139,7 +139,7 @@ class Budget:
 
     @asynccontextmanager
     async def turn(self, priority: Priority, until_s: float = 0.0) -> AsyncIterator[None]:
-        """One request; how it went is noted. It waits for its turn if that comes by then.
+        """Wait for the turn of one request, until `until_s` at most, and note its outcome.
 
         Raises:
             RateLimitedError: A wait is not over then; nothing was sent. Never for a write.
@@ -154,21 +154,21 @@ class Budget:
             self._note(priority, error, sent_s)
             raise
         except BaseException:
-            # Given up before its answer: another one may find out whether the service is back.
+            # Cancelled before its answer: another request may probe the service.
             self._later(pace.released, needed=probes)
             raise
         else:
             self._note(priority, None, sent_s)
 
     def hear(self, headers: Mapping[str, str], sent_s: float) -> None:
-        """Learn from the headers of an answer: a limit that is spent with it, and how far the clocks are apart."""
+        """Learn from an answer's headers: a limit that is spent, and the service's clock."""
         now_s = self.now_s()
         if wait_s := spent_for_s(headers):
             self._later(partial(pace.paused, now_s=now_s, wait_s=wait_s))
         if (ahead_s := clock_ahead_s(headers, sent_s, now_s)) is None:
             return
         self._ahead_s.append(ahead_s)
-        # One answer may have been under way for long, or come from a store on the way.
+        # One answer may have been under way for long, or come from a proxy's store.
         likely_s = sorted(self._ahead_s)[len(self._ahead_s) // 2]
         if abs(likely_s - self._state.clock_ahead_s) > CLOCK_STEP_S or not self._state.clock_heard:
             self._later(lambda state: replace(state, clock_ahead_s=likely_s, clock_heard=1.0))
@@ -180,11 +180,11 @@ class Budget:
 
     @property
     def heard_ahead(self) -> timedelta | None:
-        """How far the service's clock was ahead of ours by its last answer. None: it was not dated."""
+        """How far the service's clock was ahead of ours at its last answer. None: it had no date."""
         return timedelta(seconds=self._ahead_s[-1]) if self._ahead_s else None
 
     async def settle(self) -> None:
-        """Wait until all that was noted is in the shared state."""
+        """Wait until all notes are in the shared state."""
         while self._changes:
             await asyncio.gather(*self._changes)
 
@@ -199,7 +199,7 @@ class Budget:
         return free_s + (pace.ASIDE + self.draw()) * longest_s
 
     async def _admit(self, priority: Priority, until_s: float) -> bool:
-        """Wait for the turn; whether this request is the one that finds out."""
+        """Wait for the turn; return whether this request is the probe."""
         while True:
             await self.load()
             now_s, state, after = self.now_s(), self._state, self._state
@@ -220,7 +220,7 @@ class Budget:
     async def _take(self, priority: Priority, now_s: float) -> tuple[BudgetState, BudgetState]:
         taken = partial(pace.admitted, priority=priority, now_s=now_s)
         if priority is Priority.WRITE:
-            # A write waits for no database: what it takes is told later.
+            # A write waits for no database: its cost is noted later.
             self._later(taken, needed=False)
             return self._state, self._state
         before, self._state = await self.store.change(taken)
@@ -245,9 +245,9 @@ class Budget:
             self._later(partial(pace.failed, now_s=now_s, draw=self.draw()))
 
     def _passed(self, opens_s: float) -> pace.Passed:
-        """What was let through in the last minute; the limit opens again then."""
+        """What was let through in the last minute; the limit opens again at `opens_s`."""
         times = [at_s for at_s in self._succeeded if self.now_s() - pace.MEASURED_S <= at_s <= self.now_s()]
-        # The best of any number of the last ones: before them, less may have been asked than was allowed.
+        # The best of all sequences of the last ones: before them, less may have been requested than was allowed.
         speeds = (count / max(1.0, opens_s - at_s) for count, at_s in enumerate(reversed(times), 1))
         return pace.Passed(len(times), max(islice(speeds, pace.CHANCE, None), default=0.0))
 

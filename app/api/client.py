@@ -27,31 +27,31 @@ from storage.records.results import Change, LogChunk, RunTurns
 Answered = TypeVar("Answered")
 Query = Sequence[tuple[str, str]]
 FetchPage = Callable[[str | None], Awaitable[RunPage]]
-"""Given a page token, or None for the first page."""
+"""Takes a page token, or None for the first page."""
 
 
 BARREN: Final = 2
-"""Pages in a row without a run that was not met before. One may be: runs move while a list is read."""
+"""Pages in a row without a new run. One is normal: runs move while a list is read."""
 NAMELESS: Final = 20
-"""The same, where the last page has only entries without a usable id: whether they were met before is unknown."""
+"""The same, if the last page has only entries without a usable id: whether they are new is unknown."""
 
 REMEMBERED: Final = 1_000
 """Runs of a list whose order is remembered."""
 
 
 class EndCheck:
-    """Follows one walk along a list, and notices when it would never end, or has no steady order."""
+    """Follows one walk along a list, and detects that it would never end, or has no steady order."""
 
     def __init__(self) -> None:
         self._tokens: set[str] = set()
         self._met = IdSet()
         self._barren = 0
         self._places: dict[str, int] = {}
-        """Of the runs that were shown last, in their order."""
+        """The places of the runs shown last, in order."""
         self._shown = 0
 
     def meet(self, page: RunPage) -> RunPage:
-        """The page, with the runs that an earlier one had."""
+        """Mark the page's runs that an earlier page had."""
         ids = list(dict.fromkeys(run.run_id for run in page.runs))
         repeated = frozenset(run_id for run_id in ids if not self._met.add(run_id))
         if repeated:
@@ -64,14 +64,14 @@ class EndCheck:
         return page
 
     def _is_shuffled(self, ids: Sequence[str], repeated: Collection[str]) -> bool:
-        """Whether they came elsewhere than a list that grew has them: in their order, at an end of the page."""
+        """Whether repeated runs came elsewhere than in a list that grew: in order, at an end of the page."""
         again = [place for place, run_id in enumerate(ids) if run_id in repeated]
         before = [self._places.get(ids[place], -1) for place in again]
         is_at_an_end = again[0] == 0 or again[-1] == len(ids) - 1
         return not (is_at_an_end and before[0] >= 0 and _are_consecutive(again) and _are_consecutive(before))
 
     def step(self, page: RunPage) -> None:
-        """Take in the next page, as `meet` gave it back.
+        """Take the next page, as returned by `meet`.
 
         Raises:
             EndlessListError: A token came twice, an empty page promises another, or two pages brought only known runs.
@@ -91,7 +91,7 @@ class EndCheck:
 
 
 async def pages(fetch: FetchPage) -> AsyncIterator[RunPage]:
-    """Every page, until the service says that there is no more.
+    """Yield every page until the list ends.
 
     Raises:
         EndlessListError: The list would never end.
@@ -113,11 +113,11 @@ class IdSet:
 
     def __init__(self) -> None:
         self._hashes = array("Q", bytes(8 << 10))
-        """Open addressing; 0 is a free place. Two of a million ids are taken for one with a chance of 1 in 10^7."""
+        """Open addressing; 0 marks a free place. Two of a million ids count as one with a chance of 1 in 10^7."""
         self._count = 0
 
     def add(self, run_id: str) -> bool:
-        """Add an id; whether it is a new one."""
+        """Add an id; return whether it is new."""
         if not _put(self._hashes, hash(run_id) & _64_BITS or 1):
             return False
         self._count += 1
@@ -149,7 +149,7 @@ _DONE: Final = frozenset({200, 201, 202})
 
 
 class Client:
-    """One service with one token; connections are kept between reads. Made anywhere, used and closed on one loop."""
+    """One service with one token; connections are kept between reads. Used and closed on one loop."""
 
     def __init__(
         self, base_url: str, token: Token | TokenError | None, *, deadline_s: float = 20.0, budget: Budget | None = None
@@ -167,7 +167,7 @@ class Client:
         self.priority = Priority.ASKED
 
     def at(self, priority: Priority) -> Self:
-        """This client, its budget and its connections, for reads of another priority; closed with this one."""
+        """This client with another priority; it shares budget and connections, and is closed with this one."""
         other = copy(self)
         other.priority = priority
         return other
@@ -179,13 +179,13 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections; what the last answers taught is told to the other processes."""
+        """Close all connections; other processes are told what the last answers taught."""
         await self._transport.aclose()
         await self.budget.settle()
 
     @property
     def base_url(self) -> str:
-        """Where requests go; an address holds no credentials."""
+        """Where requests go; it holds no credentials."""
         return self._transport.base_url
 
     @property
@@ -195,7 +195,7 @@ class Client:
 
     @property
     def in_lab(self) -> bool:
-        """Whether the service says that it is a lab, where faults are scripted; False before its first answer."""
+        """Whether the service is a lab, where faults are scripted; False before its first answer."""
         return self._transport.in_lab
 
     async def list_runs(
@@ -225,7 +225,7 @@ class Client:
         return await self.budget.ask(self.priority, lambda: self._read("/external/runs", wire.run_page, query))
 
     async def health(self) -> HealthReport:
-        """The health of the connected code hosts; empty where the service knows of no installation (spec 4.5).
+        """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5).
 
         Raises:
             ApiError: See `app.api.errors`.
@@ -239,11 +239,11 @@ class Client:
     async def send(self, request: WriteRequest, *, before_first_byte: Commit, body_json: str | None = None) -> Answer:
         """Send a write once (spec 4.1, 4.3, 4.4, 4.6), by default with a body made from the request.
 
-        `before_first_byte` is awaited just before the first byte leaves; what it raises comes through as it is, and
-        nothing was sent.
+        `before_first_byte` is awaited just before the first byte leaves; its error is passed on, and nothing was
+        sent.
 
         Raises:
-            ApiError: `surely_not_sent` and `may_have_been_executed` say what is known of its effect.
+            ApiError: `surely_not_sent` and `may_have_been_executed` tell what is known of its effect.
         """
         body = as_json(request) if body_json is None else body_json
         try:
@@ -256,10 +256,10 @@ class Client:
         return wire.answer(request, reply.status, reply.body)
 
     async def run_detail(self, run_id: str) -> RunTurns:
-        """A run's turns, where the service tells them (docs/results.md).
+        """A run's turns, if the service offers them (docs/results.md).
 
         Raises:
-            NotOfferedError: It does not; asking again within a day is no use.
+            NotOfferedError: It does not; asking again within a day is useless.
             ApiError: See `app.api.errors`; `NotFoundError` means that there is no such run.
         """
         return results.run_turns(await self._result(lambda: results.turns_call(run_id)))
@@ -267,8 +267,7 @@ class Client:
     async def run_log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0) -> LogChunk:
         """A piece of a turn's log from an offset on, counted from the end if negative.
 
-        Where there is nothing after it yet, the answer waits up to `wait_s` (at most 30) for more. Raises as
-        `run_detail`.
+        Without new output, the answer waits up to `wait_s` (at most 30) for more. Raises as `run_detail`.
         """
         return results.log_chunk(await self._result(lambda: results.log_call(run_id, turn, offset, wait_s)), offset)
 
@@ -289,7 +288,7 @@ class Client:
 
 
 def _repository_filter(repository: Repository | None) -> dict[str, str]:
-    # The spec leaves the filter's shape open (2.9): the path where there is one, else the reference in its two parts.
+    # The spec leaves the filter's form open (2.9): the path if there is one, else the reference in its two parts.
     if repository is None:
         return {}
     if repository.path == repository.data_json:

@@ -31,7 +31,7 @@ class ApiError(Exception):
     def __init__(self, message: str, *, surely_not_sent: bool = False) -> None:
         super().__init__(message)
         self.message = message
-        """What happened, for a person; never holds the token."""
+        """What happened, for the user; never holds the token."""
         self.surely_not_sent = surely_not_sent
         """True: no byte of the request left this machine."""
 
@@ -51,7 +51,7 @@ class NotSendableError(ApiError):
 
 
 class NoTokenError(ApiError):
-    """There is no usable token, so nothing is asked; the message names the cure."""
+    """There is no usable token, so nothing is sent; the message names the cure."""
 
     kind = "token"
 
@@ -66,13 +66,13 @@ class UnreachableError(ApiError):
 
 
 class RequestTimeoutError(ApiError):
-    """The deadline passed before the whole answer was here."""
+    """The deadline passed before the answer was complete."""
 
     kind = "timed_out"
 
 
 class UnusableAnswerError(ApiError):
-    """An answer came that the spec does not allow: unreadable, too large, redirected."""
+    """The answer breaks the spec: unreadable, too large, or redirected."""
 
     kind = "unusable_answer"
 
@@ -82,7 +82,7 @@ class UnusableAnswerError(ApiError):
 
 
 class EndlessListError(UnusableAnswerError):
-    """A list goes on for ever: following it would bring nothing more."""
+    """A list goes on for ever: following it would bring nothing new."""
 
 
 class UnsteadyListError(UnusableAnswerError):
@@ -105,7 +105,7 @@ class RefusedError(ApiError):
 
     @property
     def may_have_been_executed(self) -> bool:
-        """False: the answer is a promise that nothing was done."""
+        """False: the answer promises that nothing was done."""
         return False
 
 
@@ -134,7 +134,7 @@ class NotOfferedError(RefusedError):
 
 
 class RejectedError(RefusedError):
-    """Any other 4xx that promises that nothing was done: the request itself was at fault."""
+    """Any other 4xx that promises that nothing was done: the request itself was wrong."""
 
     kind = "rejected"
 
@@ -146,7 +146,7 @@ class UncertainError(RefusedError):
 
     @property
     def may_have_been_executed(self) -> bool:
-        """True: it says something of the connection or the answer, nothing of the effect."""
+        """True: it concerns the connection or the answer, not the effect."""
         return True
 
 
@@ -160,7 +160,7 @@ class RateLimitedError(RefusedError):
     ) -> None:
         super().__init__(message, status=status, error_code=error_code)
         self.retry_after_s = retry_after_s
-        """Seconds to wait, from now. None: the service did not say."""
+        """Seconds to wait, from now. None: not stated."""
 
 
 class ServerFailedError(RefusedError):

@@ -1,4 +1,4 @@
-"""From a failed answer to its error: spec 2.8, 7 and 8."""
+"""Maps a failed answer to its error: spec 2.8, 7 and 8."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -24,8 +24,9 @@ _BY_STATUS: Final[Mapping[int, type[RefusedError]]] = {401: NotAuthorizedError, 
 CERTAIN: Final = frozenset(
     {400, 401, 402, 403, 404, 405, 407, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 426, 428, 429, 431, 451}
 )
-"""The 4xx that say, by the spec or by RFC 9110 and 6585, that the request was not carried out. Any other one may come
-after it was: 406 judges the answer only, 408 and 499 a connection, 424 a part, 425 an early copy of the request."""
+"""The 4xx that mean, by the spec or by RFC 9110 and 6585, that the request was not carried out. Any other one may come
+after it was: 406 judges the answer only, 408 and 499 a connection, 424 a part, 425 an early copy of the request.
+"""
 _TOO_MANY_REQUESTS: Final = 429
 _FIRST_SERVER_ERROR: Final = 500
 
@@ -38,10 +39,10 @@ class _FailureBody(BaseModel):
 
 
 def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None) -> RefusedError:
-    """The error of a 4xx or 5xx answer.
+    """Return the error of a 4xx or 5xx answer.
 
-    An unreadable body does not matter: the status alone decides what is known. The service's message is kept. A date
-    in `retry_after` is understood by the header Date in `sent_at`.
+    An unreadable body does not matter: the status alone decides. The service's message is kept. A date in
+    `retry_after` is relative to the header Date in `sent_at`.
     """
     said = _read(body)
     message = (said.message or _reason(status))[:_LONGEST_MESSAGE]

@@ -1,4 +1,4 @@
-"""What the headers of an answer say of time and of limits."""
+"""Times and limits in an answer's headers."""
 
 import re
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from typing import Final
 _LONGEST_WAIT_S: Final = 86_400.0
 """A day: after that, asking again costs less than a mistaken header."""
 _AN_INSTANT: Final = 1e9
-"""A larger reset is not seconds to wait, but an instant, in seconds since 1970."""
+"""A larger reset is an instant in seconds since 1970, not a wait."""
 _PREFIXES: Final = ("RateLimit-", "X-RateLimit-", "X-Rate-Limit-")
 
 
 def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
     """Seconds to wait, 0 to a day; None: the header cannot be read.
 
-    A date is counted from the answer's own Date where there is one: the two clocks may differ.
+    A date is relative to the answer's own Date if it has one: the two clocks may differ.
     """
     text = header.strip()
     if (seconds := _number(text)) is not None:
@@ -29,9 +29,9 @@ def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
 
 
 def spent_for_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds until requests are allowed again, where an answer says that it was the last one; None: it does not.
+    """Seconds until requests are allowed again, if this answer spent the limit; None: it did not.
 
-    The usual names are understood, with the reset in seconds or as an instant.
+    The usual header names are known, with the reset in seconds or as an instant.
     """
     for prefix in _PREFIXES:
         remaining, reset = (_number(headers.get(prefix + name, "")) for name in ("Remaining", "Reset"))
@@ -46,7 +46,7 @@ def spent_for_s(headers: Mapping[str, str]) -> float | None:
 
 
 def clock_ahead_s(headers: Mapping[str, str], sent_s: float, received_s: float) -> float | None:
-    """How many seconds the service's clock is ahead of ours; None: it does not say.
+    """How many seconds the service's clock is ahead of ours; None: not stated.
 
     The request was sent and its answer received at those moments, in seconds since 1970 by our clock.
     """

@@ -1,4 +1,4 @@
-"""The heartbeat: one GET to an address of the user's own, which tells nothing of the service and gets no token."""
+"""The heartbeat: one GET to the user's own address, without data of the service and without a token."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,13 +11,13 @@ DEADLINE_S: Final = 10.0
 
 
 async def beat(address: str) -> str | None:
-    """Ask for the address once. Returns what went wrong, without the address, which may be a secret; or None."""
+    """Request the address once. Return the failure, without the address, which may be a secret; or None."""
     try:
         parts = urlsplit(address)
         is_usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
         if not is_usable or not parts.hostname:
             return "The heartbeat's address must begin with https:// (http only on loopback)."
-        # A redirect would be another address than the one that was chosen: it is not followed, and is a failure.
+        # A redirect leads to another address than the configured one: it counts as a failure.
         async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE_S, follow_redirects=False) as client:
             answer = await client.get(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Masks the token in whatever a service answers, before anything else reads it."""
+"""Masks the token in all answers, before anything else reads them."""
 
 import json
 from functools import cached_property
@@ -41,7 +41,7 @@ class Mask:
         percent = "".join(f"%{byte:02X}" for byte in token.encode())
         quoted = quote(token, safe="")
         forms = (token, escaped, escaped.replace("/", "\\/"), codes, _upper(codes), percent, percent.lower(), quoted)
-        # A longer form first: it may hold a shorter one.
+        # Longer forms first: they may hold a shorter one.
         return tuple(sorted({*forms, quoted.lower() if quoted != token else quoted}, key=len, reverse=True))
 
     @cached_property

@@ -1,7 +1,7 @@
-"""How fast the service may be asked, learned from its answers: pure changes of a `BudgetState`.
+"""The pace of requests, learned from answers: pure changes of a `BudgetState`.
 
 No limit is assumed until the service answers 429. From then on requests are spaced (AIMD): a 429 lowers the rate by a
-part, or to what was let through since the limit opened last; successes raise it, quickly until the limit is near.
+part, or to what was let through since the limit last opened; successes raise it, quickly until the limit is near.
 """
 
 from dataclasses import replace
@@ -16,15 +16,15 @@ class Passed(NamedTuple):
 
     requests: int
     per_s: float
-    """How fast, at the best, counted to the end of the wait that the service states. 0: too few to say."""
+    """The best rate up to the end of the stated wait. 0: too few requests."""
 
 
 class Priority(IntEnum):
-    """What a request is for; the lower, the more urgent."""
+    """The purpose of a request; the lower, the more urgent."""
 
     WRITE = 0
     ASKED = 1
-    """A person waits for it."""
+    """A user waits for it."""
     ACTIVE = 2
     """The newest and the active runs."""
     HEALTH = 3
@@ -32,11 +32,11 @@ class Priority(IntEnum):
 
 
 BURST: Final = 8.0
-"""Requests that can be saved up while nothing is asked."""
+"""Requests that can be saved up in idle time."""
 POLL: Final = 4.0
-"""Requests of a steady poll of runs; history leaves as many to it."""
+"""Requests of a steady poll of runs; history leaves this many to it."""
 HISTORY_SHARE: Final = 0.25
-"""The part of the rate that polls leave to history while it waits."""
+"""The part of the rate that polls leave to waiting history."""
 DEBT: Final = {Priority.ASKED: 4.0, Priority.ACTIVE: 32.0, Priority.HEALTH: 1.0}
 """Requests that may be sent ahead of the rate: a poll that has begun goes on, and the next one waits for longer."""
 STEP: Final = 2e-6
@@ -64,7 +64,7 @@ DEEPEST: Final = 0.3
 RARE: Final = 1 / 150
 """Requests per second: what was let through at a rate below says too little."""
 SLOW_ONCE_S: Final = 1.0
-"""The time in which 429s lower the rate once."""
+"""In this time 429s lower the rate only once."""
 SAME_S: Final = 10.0
 """A 429 within this time of the one before belongs to the same burst."""
 CHANCE: Final = 8
@@ -81,7 +81,7 @@ FASTEST: Final = 50.0
 MEASURED_S: Final = 60.0
 """The time over which successes are counted to estimate a limit."""
 LONGEST_PAUSE_S: Final = 60.0
-"""The most that polls and history wait beyond what the service states."""
+"""The most that polls and history wait beyond the stated wait."""
 ASIDE: Final = 0.3
 """The part of it that each of them waits at the least."""
 FAILURES_TO_OPEN: Final = 5
@@ -95,18 +95,18 @@ CLOCK_SLACK_S: Final = 5.0
 
 
 def is_free(state: BudgetState, now_s: float) -> bool:
-    """Whether requests need no leave at all: no limit was met and nothing fails."""
+    """Whether requests need no permission: no limit was met and nothing fails."""
     return state.rate == 0 and state.failures < FAILURES_TO_OPEN and not _is_paused(state, now_s)
 
 
 def wait_until(
     state: BudgetState, priority: Priority, now_s: float, requests: float = 1
 ) -> tuple[WaitReason, float] | None:
-    """Why so many requests have to wait, and until when; None: they may be sent now."""
+    """Why this many requests have to wait, and until when; None: they may be sent now."""
     if _is_paused(state, now_s):
         return "rate_limit", state.paused_until_s
     if state.failures >= FAILURES_TO_OPEN and priority is not Priority.WRITE:
-        # A person may ask at once, as long as nothing else is finding out.
+        # A user's request goes at once, unless a probe is under way.
         from_s = now_s if priority is Priority.ASKED else state.probe_from_s
         until_s = max(from_s, _believable(state.probing_until_s, now_s, PROBE_TERM_S))
         if priority is Priority.BACKFILL:
@@ -120,7 +120,7 @@ def wait_until(
 
 
 def admitted(state: BudgetState, priority: Priority, now_s: float) -> BudgetState:
-    """Count one request that is about to be sent; unchanged if it has to wait."""
+    """Count one request about to be sent; unchanged if it has to wait."""
     if priority is not Priority.WRITE and wait_until(state, priority, now_s) is not None:
         return state
     if state.rate:
@@ -132,7 +132,7 @@ def admitted(state: BudgetState, priority: Priority, now_s: float) -> BudgetStat
 
 
 def paused(state: BudgetState, now_s: float, wait_s: float) -> BudgetState:
-    """Ask nothing for a time that the service stated."""
+    """Send nothing for a time that the service stated."""
     until_s = max(state.paused_until_s if _is_paused(state, now_s) else 0.0, now_s + wait_s)
     return replace(state, paused_at_s=now_s, paused_until_s=until_s, tokens=min(state.tokens, 0.0), tokens_at_s=until_s)
 
@@ -142,10 +142,10 @@ def limited(
 ) -> BudgetState:
     """Slow down after a 429 to a request sent at `sent_s`.
 
-    `wait_s` is what the service stated, `passed` what it let through before, `draw` a random number in 0..1.
+    `wait_s` is the stated wait, `passed` what was let through before it, `draw` a random number in 0..1.
     """
     if not state.rate or sent_s >= state.slowed_at_s + SLOW_ONCE_S or state.slowed_at_s > now_s + CLOCK_SLACK_S:
-        # Refusals that belong together are one reason to slow down, not many.
+        # Refusals that belong together lower the rate once.
         state = replace(_slowed(state, now_s + (wait_s or 0.0), passed), slowed_at_s=now_s)
     refusals = state.refusals + 1
     # Others of the organization wait for the same moment.
@@ -157,27 +157,27 @@ def limited(
 
 
 def answered(state: BudgetState, priority: Priority, now_s: float) -> BudgetState:
-    """The service is there, and let a request through."""
+    """The service answered, and let a request through."""
     if state.rate:
         state = _raised(_refilled(state, now_s), priority)
     return replace(state, failures=0.0, refusals=0.0, probing_until_s=0.0)
 
 
 def failed(state: BudgetState, now_s: float, draw: float) -> BudgetState:
-    """A request failed; after some in a row the service counts as down, and is asked ever more rarely."""
+    """A request failed; after several in a row the service counts as down, and is probed less and less often."""
     failures = state.failures + 1
     longest_s = min(LONGEST_PROBE_WAIT_S, 2.0 ** min(16.0, failures - FAILURES_TO_OPEN + 1))
     if state.rate:
-        # All will come back at once when it is there again: no faster than we asked before.
+        # All clients return at once when it is back: no faster than before.
         state = replace(_refilled(state, now_s), tokens=min(0.0, state.tokens))
         longest_s = max(longest_s, min(SLOWEST_PROBE_S, POLL / state.rate))
-    # What was let through while it was down says nothing of the limit.
+    # What passed while it was down tells nothing about the limit.
     state = replace(state, opened_at_s=now_s, successes=0.0)
     return replace(state, failures=failures, probe_from_s=now_s + draw * longest_s, probing_until_s=0.0)
 
 
 def released(state: BudgetState) -> BudgetState:
-    """A probe was given up before its answer."""
+    """A probe was cancelled before its answer."""
     return replace(state, probing_until_s=0.0)
 
 
@@ -193,7 +193,7 @@ def _believable(until_s: float, now_s: float, longest_s: float) -> float:
 def _needed(priority: Priority, requests: float) -> float:
     if priority is Priority.BACKFILL:
         return POLL + 1
-    # One request is part of something begun; more are the beginning.
+    # One request continues something; more begin it.
     return min(requests, BURST) if requests > 1 else 1 - DEBT.get(priority, 0.0)
 
 
@@ -205,28 +205,28 @@ def _refilled(state: BudgetState, now_s: float) -> BudgetState:
     if elapsed_s > FORGOTTEN_S:
         return replace(state, rate=0.0, tokens=0.0, tokens_at_s=now_s)
     tokens = min(BURST, state.tokens + elapsed_s * state.rate)
-    # While nothing is answered, nothing is learned.
+    # Without answers nothing is learned.
     step = 0.0 if state.failures else min(STEP, STEP_SHARE * state.rate**2)
     return replace(state, rate=state.rate + step * elapsed_s, tokens=tokens, tokens_at_s=max(now_s, at_s))
 
 
 def _slowed(state: BudgetState, opens_at_s: float, passed: Passed) -> BudgetState:
-    """The rate after a 429, by what was let through between the last opening of the limit and the next one.
+    """The rate after a 429, by what was let through between the last two openings of the limit.
 
-    Whatever the limiter's kind, that is what it grants: a window's requests, or what dripped into an empty bucket.
+    Whatever the limiter's kind, that is its grant: a window's requests, or what dripped into an empty bucket.
     """
     rate, is_searching = state.rate, not state.refused_rate
     if is_searching and passed.per_s:
         return replace(state, rate=CAREFUL * passed.per_s, refused_rate=passed.per_s, opened_at_s=opens_at_s)
     if not rate:
         return replace(state, rate=FIRST * (1 + passed.requests), opened_at_s=opens_at_s)
-    # Where nothing came through, it would have taken longer.
+    # If nothing passed, the rate is lower still.
     measured = max(0.5, state.successes) / max(1.0, opens_at_s - state.opened_at_s)
     lower = max(SLOWEST, min(DECREASE * rate, max(measured, DEEPEST * rate, RARE)))
     is_unknown = is_searching and (not state.successes or measured > BURSTY * rate)
     met = 0.0 if is_unknown else max(lower, min(rate, measured))
     if state.refused_rate >= SHARED and opens_at_s - state.slowed_at_s < SAME_S:
-        # The burst before it is refused on: what was measured between its refusals says nothing new.
+        # The earlier burst is still refused: a measurement between its refusals shows nothing new.
         met, lower = state.refused_rate, max(lower, DEEPEST * state.refused_rate)
     return replace(state, rate=lower, refused_rate=met, opened_at_s=opens_at_s)
 
@@ -236,7 +236,7 @@ def _raised(state: BudgetState, priority: Priority) -> BudgetState:
     state = replace(state, successes=state.successes + 1)
     rate, met = state.rate, state.refused_rate
     if state.tokens - (POLL if priority is Priority.BACKFILL else 0.0) >= POLL:
-        return state  # A rate that is not used up proves nothing of a higher one.
+        return state  # A rate that is not used up proves nothing about a higher one.
     if not met:
         part = SEARCHING
     elif rate >= NEAR * met and state.successes >= LONG_ROW * max(1.0, rate):

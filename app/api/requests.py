@@ -1,4 +1,4 @@
-"""The writes of the spec as frozen values, made by a form or a command, and their answers."""
+"""The spec's writes as frozen values, made by forms and commands, and their answers."""
 
 import json
 from dataclasses import field, replace
@@ -27,7 +27,7 @@ class StartRun:
     metadata: dict[str, Json] = field(default_factory=dict)
 
     def body(self) -> dict[str, Json]:
-        """The JSON body; optional fields are left out when they say nothing."""
+        """The JSON body; optional fields without a value are left out."""
         repository = {"platform": self.repository.platform, "data": json.loads(self.repository.data_json)}
         optional = _given(branch_name=self.branch_name, metadata=self.metadata)
         return {"instructions": self.instructions, "repository": repository, **optional}
@@ -47,11 +47,11 @@ class ContinueRun:
 
     @property
     def subject(self) -> str:
-        """The run continued: while one continuation's outcome is open, a second one waits."""
+        """The continued run: while one continuation's outcome is open, a second one waits."""
         return self.run_id
 
     def body(self) -> dict[str, Json]:
-        """The JSON body; optional fields are left out when they say nothing."""
+        """The JSON body; optional fields without a value are left out."""
         first = StartRun(self.instructions, self.repository, self.branch_name, self.metadata)
         return {**first.body(), "run_id": self.run_id}
 
@@ -79,7 +79,7 @@ class StartAgent:
         return f"/external/agents/{agent_segment(self.name)}/runs"
 
     def body(self) -> dict[str, Json]:
-        """The JSON body; optional fields are left out when they say nothing."""
+        """The JSON body; optional fields without a value are left out."""
         return {"repository": self.repository, **_given(branch_name=self.branch_name, inputs=self.inputs)}
 
 
@@ -113,7 +113,7 @@ class OnboardProject:
     """Empty: the call is idempotent."""
     project_path: str | None = None
     project_id: int | None = None
-    """Wins where both are given."""
+    """Wins if both are given."""
 
     def body(self) -> dict[str, Json]:
         """The JSON body."""
@@ -175,11 +175,11 @@ def agent_segment(name: str) -> str:
 
 
 MARK: Final = "{action}"
-"""In a branch's name or in metadata: the action's id, which no one else can have used."""
+"""In a branch name or in metadata: replaced by the action's id, which is unique."""
 
 
 def as_json(request: WriteRequest, action_id: str = MARK) -> str:
-    """The request's body as the JSON text that is kept and sent, with the action's id where the request asks for it."""
+    """The request's body as the JSON text to store and send, with the action's id where requested."""
     if isinstance(request, StartRun | ContinueRun):
         branch = request.branch_name and request.branch_name.replace(MARK, action_id)
         metadata = {name: _marked(value, action_id) for name, value in request.metadata.items()}
@@ -212,7 +212,7 @@ def request_of(action: Action) -> WriteRequest:
 
 
 def asked_of(action: Action) -> WriteRequest:
-    """The request as it was asked for: where the action carried its own id, the next one carries its own."""
+    """The request before the action's id was filled in, so that the next one gets its own."""
     request = request_of(action)
     if not isinstance(request, StartRun | ContinueRun):
         return request
@@ -245,7 +245,7 @@ class Answer:
 
     @property
     def result_id(self) -> str:
-        """The id of what was made: of the run, execution or organization; the project's path."""
+        """The id of the result: of the run, execution or organization; the project's path."""
         if self.run is not None:
             return self.run.run_id
         if self.execution is not None:

@@ -1,4 +1,4 @@
-"""The extension that tells what a run did (docs/results.md): its requests, and its answers as records."""
+"""The results extension (docs/results.md): its requests, and its answers as records."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from app.api.wire import WireModel, read_body, timestamp
 from storage.records.results import SEVERITIES, Change, LogChunk, ModelUsage, Posting, ReportedFinding, RunTurns, Turn
 
 _ABSENT: Final = frozenset({"run_not_found", "turn_not_found"})
-"""What a 404 of the extension says; any other one comes from a service that does not have it."""
+"""The extension's own 404 codes; any other 404 comes from a service without it."""
 _NOT_OFFERED: Final = frozenset({404, 405, 501})
 _LONGEST: Final = 1 << 62
 _COMMIT_LENGTHS: Final = frozenset({40, 64})
@@ -35,14 +35,14 @@ class _FindingBody(WireModel):
     suggestion: str = ""
 
     def record(self) -> ReportedFinding:
-        """The finding, without a severity that has no name here, and without a line that there cannot be."""
+        """The finding, without an unknown severity or an impossible line."""
         severity = next((one for one in SEVERITIES if one == self.severity), None)
         line = self.line if self.line is not None and self.line > 0 else None
         return ReportedFinding(self.path, line, self.title, severity, self.rule, self.message, self.suggestion)
 
 
 class _TurnBody(WireModel):
-    """Tolerant: a turn is shown with whatever of it can be read."""
+    """Tolerant: a turn is shown with all of its readable fields."""
 
     number: int
     instructions: str | None = None
@@ -61,7 +61,7 @@ class _TurnBody(WireModel):
     findings: list[_FindingBody] | None = None
 
     def record(self) -> Turn:
-        """The turn as the rest of the program knows it."""
+        """The turn as a record."""
         return Turn(
             number=self.number,
             state=self.state or "",
@@ -101,7 +101,7 @@ class _RunTurnsBody(WireModel):
 
 @contextmanager
 def offered() -> Iterator[None]:
-    """Tell a service without the extension from one that has no such run or turn.
+    """Distinguish a service without the extension from one without such a run or turn.
 
     Raises:
         NotOfferedError: The service does not have the extension.
@@ -132,16 +132,16 @@ def run_turns(reply: Reply) -> RunTurns:
 
 
 def log_call(run_id: str, turn: int, offset: int, wait_s: int) -> Call:
-    """The request for a piece of a log, which waits so long for more."""
+    """The request for a piece of a log; the answer may wait `wait_s` for more."""
     query = (("offset", str(offset)), ("wait", str(wait_s)))
     return Call("GET", f"{run_path(run_id)}/turns/{turn}/log", query, patience_s=float(wait_s))
 
 
 def log_chunk(reply: Reply, asked: int = -1) -> LogChunk:
-    """A piece of a log; `asked` is the offset that was asked for, counted from the end if negative.
+    """A piece of a log; `asked` is the requested offset, counted from the end if negative.
 
     Raises:
-        UnusableAnswerError: It does not say where it stands, or reading on from there would never end.
+        UnusableAnswerError: It does not tell its place, or reading on from there would never end.
     """
     offset, following, size = (_number(reply, name) for name in ("Offset", "Next", "Size"))
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
@@ -165,10 +165,10 @@ def diff_call(run_id: str, turn: int | None) -> Call:
 
 
 def change(reply: Reply, turn: int | None) -> Change:
-    """A change; its files are in its patch.
+    """A change with its files, read from its patch.
 
     Raises:
-        UnusableAnswerError: It is no patch: something else is at home at this path.
+        UnusableAnswerError: It is not a patch: something else answers at this path.
     """
     if not reply.headers.get("Content-Type", "").startswith("text/plain"):
         raise UnusableAnswerError("The service's answer is not a patch.", status=reply.status)
@@ -178,6 +178,6 @@ def change(reply: Reply, turn: int | None) -> Change:
 
 
 def _commit(text: str | None) -> str | None:
-    """A commit's whole id; anything else counts as none: it becomes an argument of git's."""
+    """A commit's full id; anything else counts as none: it becomes an argument of git's."""
     is_id = text is not None and len(text) in _COMMIT_LENGTHS and all(c in "0123456789abcdef" for c in text)
     return text if is_id else None

@@ -39,11 +39,11 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 _MOST_FAILURE_BYTES: Final = 64 * 1024
 _FIRST_BYTE: Final = "http11.send_request_headers.started"
 _KEEP_S: Final = 2.0
-"""Shorter than any server's patience: a connection that is reused has not just been closed over there."""
+"""Shorter than any server's patience: a reused connection has not just been closed by the server."""
 _CONNECTIONS: Final = 16
 _LAB: Final = "X-Runwarden-Lab"
 if find_spec("sniffio") is None:
-    # httpcore tries to import it several times a request, and each time Python would search the whole path.
+    # httpcore tries to import it several times a request, and Python would search the whole path each time.
     sys.modules["sniffio"] = None  # type: ignore[assignment]  # how Python marks what is not there
 
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
@@ -56,7 +56,7 @@ class Reply:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
-    """By name, in any case."""
+    """By name, ignoring case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class Call:
     body: str | None = None
     """JSON; None: no body."""
     expected: frozenset[int] = frozenset({200})
-    """The statuses of success."""
+    """Statuses that count as success."""
     patience_s: float = 0.0
     """How much longer than usual the answer may take, because the service was asked to wait."""
 
 
 @dataclass(slots=True)
 class _Passage:
-    """How far one request came; httpx awaits it as its trace."""
+    """The progress of one request; httpx awaits it as its trace."""
 
     before_first_byte: Commit | None
     begun: bool = False
@@ -94,7 +94,7 @@ class _Passage:
 
 
 class _StoppedError(Exception):
-    """`before_first_byte` raised; wrapped so that it cannot be taken for an error of the connection."""
+    """`before_first_byte` raised; wrapped so that it cannot pass for an error of the connection."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__()
@@ -103,16 +103,16 @@ class _StoppedError(Exception):
 
 @dataclass(slots=True)
 class Transport:
-    """Requests to one service with one token; redirects, proxies, cookies and compressed bodies do not exist here."""
+    """Requests to one service with one token, without redirects, proxies, cookies or compressed bodies."""
 
     base_url: str
     token: Token | TokenError | None
-    """None, or an error that says why there is none."""
+    """None, or an error with the reason."""
     deadline_s: float
     heard: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
-    """Told of each answer's headers, and when its request was sent: seconds since 1970."""
+    """Called with each answer's headers, and when its request was sent: seconds since 1970."""
     in_lab: bool = field(default=False, init=False)
-    """Whether the last answer said that it comes from a lab, where faults are scripted."""
+    """Whether the last answer came from a lab, where faults are scripted."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
     """One for reads, one for writes (True)."""
 
@@ -134,7 +134,7 @@ class Transport:
         """Send a request once and read its answer.
 
         Raises:
-            ApiError: There is no usable answer. What `before_first_byte` raises comes through as it is.
+            ApiError: There is no usable answer. An error of `before_first_byte` is passed on.
         """
         passage = _Passage(before_first_byte)
         token = self._token()
@@ -170,7 +170,7 @@ class Transport:
             target += "?" + urlencode(call.query, quote_via=quote, safe="")
         origin = httpx.URL(self.base_url)
         url = httpx.URL(self.base_url + target)
-        # The token goes to this one place: whatever a URL library makes of odd input, it is refused here.
+        # The token goes to this one place: whatever a URL library makes of odd input is refused here.
         wanted = origin.raw_path.rstrip(b"/") + target.encode()
         if (url.scheme, url.netloc, url.raw_path) != (origin.scheme, origin.netloc, wanted):
             raise ValueError("the address would not be the one that was asked for")
@@ -201,8 +201,8 @@ class Transport:
     async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
         if writes not in self._lanes:
             context = await asyncio.to_thread(_tls) if self.base_url.startswith("https:") else _no_tls()
-            # A write never goes over a used connection: one that the other side has just closed would leave its
-            # outcome unknown for nothing.
+            # A write never uses a kept connection: one that the server has just closed would leave its outcome unknown
+            # for nothing.
             limits = httpx.Limits(
                 max_connections=_CONNECTIONS,
                 max_keepalive_connections=0 if writes else _CONNECTIONS,
@@ -222,7 +222,7 @@ class Transport:
 
 @contextmanager
 def _logged(call: Call, request: httpx.Request) -> Iterator[None]:
-    """Say how a request went; neither its headers nor its body are ever part of a log."""
+    """Log a request's outcome; neither its headers nor its body are ever part of a log."""
     begun = time.monotonic()
     outcome = "was broken off"
     try:
@@ -240,7 +240,7 @@ async def _failure(response: httpx.Response, mask: Mask) -> ApiError:
     try:
         body = await _body(response, _MOST_FAILURE_BYTES, mask)
     except (UnusableAnswerError, httpx.HTTPError):
-        body = b""  # the status has arrived, and it says what matters
+        body = b""  # the status has arrived, and that matters
     return failure(
         response.status_code,
         body,
@@ -281,5 +281,5 @@ def _tls() -> ssl.SSLContext:
 
 
 def _no_tls() -> ssl.SSLContext:
-    # Not used on http; making httpx load its certificates for nothing would take a tenth of a second.
+    # Not used on http; loading httpx's certificates would take a tenth of a second.
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,4 +1,4 @@
-"""Backfill: the history that is missing, fetched newest first and in parallel; what came is never asked for again."""
+"""Backfill: missing history, fetched newest first and in parallel; fetched runs are never asked for again."""
 
 import asyncio
 import math
@@ -24,16 +24,16 @@ from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.backfill import BackfillProgress
 
 SLICE_S: Final = 20.0
-"""A job fills for so long at a time; then it looks whether it is still its turn."""
+"""A job fills for this long, then checks whether it should continue."""
 LOOK_S: Final = 2.0
 """How often a pause, or its end, is noticed."""
 REST_S: Final = 5.0
-"""Between two looks for something missing."""
+"""Between two checks for missing history."""
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 300.0
 """After a failure; it doubles from the first to the longest."""
 OLDER_RUNS: Final = 1_000
-"""How many runs further a person comes by asking once."""
+"""Runs fetched for one request of a user."""
 
 
 @dataclass(slots=True)
@@ -43,26 +43,26 @@ class _Effort:
     came: Callable[[int, float | None, Coverage | None, int], None]
     may_go_on: Callable[[], bool]
     room: float
-    """Runs until it has enough."""
+    """Runs until the limit."""
     parallel: float = PARALLEL
     _left: float | None = None
 
     def goes_on(self, coming: int = 0) -> bool:
-        """Whether to ask for more while so many runs are on their way."""
+        """Whether to ask for more while this many runs are on their way."""
         return self.room > coming and self.may_go_on()
 
     def moved(self, runs: int, coverage: Coverage | None, dropped: int) -> None:
-        """So many runs are held now that were not before; the coverage by now, where it changed; entries left out."""
+        """Count new runs; take the coverage if it changed, and the number of entries left out."""
         self.room -= runs
         self.came(runs, self._left, coverage, dropped)
 
     def estimate(self, runs_left: float | None) -> None:
-        """About so many runs are left; None: not known."""
+        """Estimate how many runs are left; None: not known."""
         self._left = None if runs_left is None else min(runs_left, self.room)
 
 
 class Backfill:
-    """Fetches what is missing of the history, as far as the configuration or a person asks."""
+    """Fetches missing history, as far as the configuration or a user asks."""
 
     def __init__(self, runs: RunSync, client: Client, announce: Announce, history: HistorySettings) -> None:
         self._runs = runs
@@ -75,7 +75,7 @@ class Backfill:
         self._is_paused = False
         self._turn = asyncio.Lock()
         self._asked_for = 0
-        """Fillings that a person waits for: the one in the background makes way."""
+        """Fillings that a user waits for: the background filling gives way."""
         self._wait_s = FIRST_WAIT_S
 
     @property
@@ -83,12 +83,12 @@ class Backfill:
         """Of this process."""
         return self.report.progress
 
-    # in the background
+    # In the background.
 
     async def work(self) -> float:
-        """Fill for a while; the seconds until it wants to go on. A failure is waited out, longer each time."""
+        """Fill for a while; return the seconds until the next time, longer after each failure."""
         if not (await self._cache.coverage()).ranges and not await self._cache.is_unread():
-            return LOOK_S  # The first refresh is not over: there is nothing to begin with.
+            return LOOK_S  # Before the first refresh has ended there is nothing to begin with.
         self._is_paused = await self._cache.backfill_paused()
         if self._is_paused:
             self.report.enter("paused")
@@ -103,12 +103,12 @@ class Backfill:
         return REST_S if done else LOOK_S if self._asked_for else 0.0
 
     async def run(self, *, for_s: float = math.inf, days: float | None = None, is_asked: bool = False) -> bool:
-        """Fill what is missing of the configured history, or of so many days; whether nothing is left of it.
+        """Fill what is missing of the configured history, or of this many days; return whether nothing is left.
 
-        `is_asked`: a person waits for it, so it does not mind a pause and asks with a person's priority.
+        `is_asked`: a user waits, so a pause is ignored and requests have the user's priority.
 
         Raises:
-            ApiError: A request failed; what came before it is kept.
+            ApiError: A request failed; runs before it are kept.
         """
         end_s = time.monotonic() + for_s
 
@@ -134,7 +134,7 @@ class Backfill:
         return is_done
 
     async def pause(self) -> None:
-        """Ask for nothing more until `resume`, in every process of this cache."""
+        """Ask for nothing more until `resume`, in every process with this cache."""
         self._is_paused = True
         await self._cache.pause_backfill(paused=True)
         self.report.enter("paused")
@@ -145,17 +145,17 @@ class Backfill:
         await self._cache.pause_backfill(paused=False)
         self.report.enter("idle")
 
-    # because a person asked
+    # A user asked.
 
     async def fetch_older(
         self, *, since: datetime | None = None, run_id: str | None = None, gap: CoverageGap | None = None
     ) -> None:
-        """Fetch runs that are missing: all since a time, or until one run is here; else the next thousand.
+        """Fetch missing runs: all since a time, or until one run is here; else the next thousand.
 
-        `gap`: only those of this gap. It may be cancelled at any time: what came is kept.
+        `gap`: only those of this gap. It may be cancelled at any time: fetched runs are kept.
 
         Raises:
-            ApiError: A request failed; what came before it is kept.
+            ApiError: A request failed; runs before it are kept.
         """
 
         async def missing() -> Sequence[CoverageGap]:
@@ -203,12 +203,12 @@ class Backfill:
             raise
 
     async def _floor(self, days: float | None) -> datetime | None:
-        """The creation down to which the history is wanted, by the service's own times."""
+        """The creation time down to which history is wanted, by the service's own times."""
         ranges = (await self._cache.coverage()).ranges
         newest = ranges[0].end if ranges else None
         if newest is None or days is not None:
             return None if newest is None or days is None else newest - timedelta(days=days)
-        # What was dropped to make room is not fetched again, unless a person asks for it.
+        # Runs that were dropped to make room are fetched again only for a user.
         dropped, floor = await self._cache.dropped_until(), newest - timedelta(days=self._history.days)
         return floor if dropped is None else max(floor, dropped + TICK)
 
@@ -216,7 +216,7 @@ class Backfill:
         coverage = await self._cache.coverage()
         if await self._cache.is_unread():
             if in_background and await self._cache.has_habit("endless", self._runs.clock()):
-                return ()  # It was walked as far as it goes.
+                return ()  # It was read to its end.
             return (CoverageGap(None, None),)  # The list goes on, and its times cannot be read.
         if floor is None:
             return coverage.gaps

@@ -1,4 +1,4 @@
-"""How far the backfill came: its speed and time left, announced here and kept for other processes."""
+"""The backfill's progress: its speed and time left, announced here and stored for other processes."""
 
 import asyncio
 import math
@@ -17,7 +17,7 @@ from storage.records.backfill import BackfillPhase, BackfillProgress
 ANNOUNCED_S: Final = 0.25
 """How often progress is announced while runs arrive."""
 SHARED_S: Final = 1.0
-"""How often other processes are told, and heard."""
+"""How often other processes are told and heard."""
 
 
 class BackfillReport:
@@ -33,11 +33,11 @@ class BackfillReport:
         self._announced_s = -math.inf
 
     def begin(self) -> None:
-        """Measure the speed from now on."""
+        """Start to measure the speed."""
         self._began = (time.monotonic(), self.progress.done_runs)
 
     def came(self, runs: int, left: float | None, coverage: Coverage | None, dropped: int) -> None:
-        """Report runs that are new; about how many are left, the coverage where it changed, and entries left out."""
+        """Report new runs, about how many are left, the coverage if it changed, and entries left out."""
         began_s, before = self._began
         done = self.progress.done_runs + runs
         speed = (done - before) / max(time.monotonic() - began_s, 1e-3)
@@ -57,7 +57,7 @@ class BackfillReport:
             self._announce(BackfillMoved(self.progress))
 
     def enter(self, phase: BackfillPhase, *, until: datetime | None = None, why: str = "") -> bool:
-        """Announce a phase, and until when and why it waits; whether the phase is another one than before."""
+        """Announce a phase, its end and its reason; return whether the phase is a new one."""
         before, entered = self.progress, replace(self.progress, phase=phase, until=until, why=why)
         if entered != before:
             self.progress = entered
@@ -65,12 +65,12 @@ class BackfillReport:
         return entered.phase != before.phase
 
     async def keep(self) -> None:
-        """Keep the progress where other processes see it."""
+        """Store the progress for other processes."""
         await self._cache.keep_progress(self.progress, self._clock())
 
     @asynccontextmanager
     async def shared(self, hear: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[None]:
-        """Keep the progress every second while the body runs, and hear what other processes ask for."""
+        """Store the progress every second while the body runs, and hear other processes' requests."""
 
         async def share() -> None:
             while True:

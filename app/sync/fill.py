@@ -1,4 +1,4 @@
-"""Two ways to fill gaps: parallel windows, where the service filters by creation, else one walk down the list."""
+"""Two ways to fill gaps: parallel windows if the service filters by creation, else one walk down the list."""
 
 import asyncio
 import time
@@ -26,18 +26,18 @@ from storage.records import Coverage, CoverageGap, Run, RunPage
 from storage.records.backfill import ListPlace
 
 PARALLEL: Final = 8
-"""Windows asked for at a time, unless the service limits it."""
+"""Windows requested at a time, unless the service limits it."""
 UNSTORED: Final = 4 * PARALLEL
-"""Pages that may wait to be stored; beyond that nothing more is asked for."""
+"""Pages waiting to be stored, beyond which nothing more is requested."""
 BATCH: Final = 16
-"""Pages stored at a time, where so many come soon enough."""
+"""Pages stored at a time, if that many arrive soon enough."""
 LATE_S: Final = 0.25
-"""A page is stored this soon after the last ones at the latest: what a crash costs."""
+"""A page is stored this soon after the last ones: what a crash costs."""
 WIDER: Final = timedelta(seconds=1)
-"""Added to both ends of what is asked for: a service may store times finer than it shows them."""
+"""Added to both ends of a request: a service may store finer times than it shows."""
 
 Missing = Callable[[], Awaitable[Sequence[CoverageGap]]]
-"""What is missing now, the newest gap first."""
+"""The gaps that are missing now, newest first."""
 
 
 class FilterDoubtError(Exception):
@@ -45,19 +45,19 @@ class FilterDoubtError(Exception):
 
 
 class Pace(Protocol):
-    """Decides how far a filling goes, and hears how far it came."""
+    """Decides how far a filling goes, and is told of its progress."""
 
     parallel: float
-    """Questions at a time; halved where the service refuses, and slowly raised again."""
+    """Requests at a time; halved after a refusal, and slowly raised again."""
 
     def goes_on(self, coming: int = 0) -> bool:
-        """Whether to ask for more while so many runs are on their way."""
+        """Whether to ask for more while this many runs are on their way."""
 
     def moved(self, runs: int, coverage: Coverage | None, dropped: int) -> None:
-        """So many runs are held now that were not before; the coverage by now, where it changed; entries left out."""
+        """Count new runs; take the coverage if it changed, and the number of entries left out."""
 
     def estimate(self, runs_left: float | None) -> None:
-        """About so many runs are left; None: not known."""
+        """Estimate how many runs are left; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +71,26 @@ class Answer:
 
 @dataclass(slots=True)
 class WindowFill:
-    """Fills gaps by parallel windows of time; every page is stored, and then what it completes is recorded."""
+    """Fills gaps by parallel windows of time; after every page is stored, its completed range is recorded."""
 
     reader: RunReader
     offset: timedelta
-    """How much later than it filters them the service shows its times."""
+    """How much later the service shows its times than it filters them."""
     pace: Pace
     longest: float = LONGEST
     """See `Windows`."""
     _arrived: list[tuple[Answer, Stretch | None]] = field(default_factory=list)
-    """In the order in which they came; not stored yet."""
+    """In order of arrival; not stored yet."""
     _unstored: int = 0
-    """Pages that came, those on their way into the cache included."""
+    """Pages that arrived and are not stored, including those being written."""
     _stored_s: float = 0.0
-    """Monotonic seconds: when pages were stored last."""
+    """Monotonic seconds of the last write."""
     _failure: ApiError | FilterDoubtError | None = None
     _odd: EndlessListError | UnsteadyListError | None = None
     """Of a window that was given up."""
 
     async def fill(self, gaps: Sequence[CoverageGap]) -> None:
-        """Ask until nothing is missing, the pace says stop or a request fails; what came is stored.
+        """Fetch until nothing is missing, the pace stops it or a request fails; arrived pages are stored.
 
         Raises:
             FilterDoubtError: The dates cannot be trusted.
@@ -121,7 +121,7 @@ class WindowFill:
             raise failure
 
     def _is_ripe(self, *, alone: bool) -> bool:
-        """Whether to store what arrived: many pages at a time cost less, but none waits for long."""
+        """Whether to store the arrived pages: many at a time cost less, but none waits for long."""
         is_late = time.monotonic() >= self._stored_s + LATE_S
         return bool(self._arrived) and (len(self._arrived) >= BATCH or is_late or alone)
 
@@ -153,7 +153,7 @@ class WindowFill:
             answer = task.result()
             complete = self._advanced(windows, window, answer.page)
         except RateLimitedError as error:
-            # So many at a time do not get their turn; a single one has to be told to wait.
+            # So many requests at a time do not all get a turn; a single one is told to wait.
             if self.pace.parallel <= 1:
                 self._failure = self._failure or error
             self.pace.parallel = max(1.0, self.pace.parallel / 2)
@@ -177,7 +177,7 @@ class WindowFill:
     async def _store(self) -> None:
         batch, self._arrived, self._stored_s = self._arrived, [], time.monotonic()
         runs = [run for answer, _ in batch for run in answer.page.runs]
-        # The oldest question counts for all: what was learnt elsewhere since then is newer.
+        # The oldest request counts for all: anything learnt elsewhere since then is newer.
         changes = await self.reader.store(runs, min(answer.asked_at for answer, _ in batch))
         coverage: Coverage | None = None
         for _, complete in batch:
@@ -188,7 +188,7 @@ class WindowFill:
 
 
 def _fits(runs: Sequence[Run], stretch: Stretch) -> bool:
-    """Whether most of the runs are of the time that was asked for."""
+    """Whether most of the runs are of the requested time."""
     first = None if stretch.start is None else stretch.start - 2 * WIDER
     last = stretch.end + 2 * WIDER
     odd = sum(
@@ -200,7 +200,7 @@ def _fits(runs: Sequence[Run], stretch: Stretch) -> bool:
 
 @dataclass(slots=True)
 class ListFill:
-    """Fills gaps by walks down the list, page by page; each goes on where an earlier one stopped."""
+    """Fills gaps by walks down the list, page by page; each continues where an earlier one stopped."""
 
     runs: RunSync
     reader: RunReader
@@ -209,12 +209,12 @@ class ListFill:
     _is_unsteady: bool = False
 
     async def fill(self) -> None:
-        """Walk until nothing is missing, the pace says stop, or walking again would bring no more.
+        """Walk until nothing is missing, the pace stops it, or another walk would bring no more.
 
         Raises:
             EndlessListError: The list goes on for ever.
-            UnsteadyListError: It may have left out runs that are missing still.
-            ApiError: A request failed; what came before it is kept.
+            UnsteadyListError: It may have left out missing runs.
+            ApiError: A request failed; runs before it are kept.
         """
         from_top: set[datetime | None] = set()
         while (gaps := await self.missing()) and self.pace.goes_on():
@@ -229,7 +229,7 @@ class ListFill:
             try:
                 await self._walk(place)
             except (RefusedError, EndlessListError) as error:
-                # Below a known creation an endless list has no more; without times a newer gap may be above.
+                # Below a known creation an endless list has no more; without times a newer gap may be above it.
                 is_bottom = isinstance(error, EndlessListError) and before is not None
                 if place is None or is_bottom or isinstance(error, _NOT_THE_TOKENS_FAULT):
                     raise
@@ -245,7 +245,7 @@ class ListFill:
             if not gaps or not self.pace.goes_on():
                 return
             if gaps[0].before != bottom and await self.reader.cache.place(gaps[0].before):
-                return  # Here began what is held; a walk that came further is known.
+                return  # Held runs begin here; a walk that came further is known.
         # The list ended: the place leads nowhere, and a list without times has no more to fetch.
         await self.reader.cache.keep_place(None, None)
         if (await self.reader.cache.coverage()).whole:
@@ -256,7 +256,7 @@ _NOT_THE_TOKENS_FAULT: Final = (NotAuthorizedError, ForbiddenError, RateLimitedE
 
 
 class _Descent:
-    """One walk down the list: what it completes, and where it stands."""
+    """One walk down the list: the range that it completes, and its place."""
 
     def __init__(self, runs: RunSync, walk: Walk, place: ListPlace | None) -> None:
         self._runs = runs
@@ -264,19 +264,19 @@ class _Descent:
         self._walk = walk
         self._place = place
         self._is_from_top = place is None
-        """It began at the newest run, and nothing slipped by."""
+        """It began at the newest run and missed none."""
         self._is_linked = place is None
-        """What was read before it and what it reads are one."""
+        """Its pages join those read before."""
         self._token = place.token if place else None
-        """Led to the page that comes next."""
+        """Leads to the next page."""
         self._total: int | None = None
 
     async def take(self, stored: StoredPage) -> tuple[datetime | None, Coverage | None]:
-        """Take in the next page; the creation down to which the walk is complete, and the coverage with it."""
+        """Take the next page; return the creation down to which the walk is complete, and the coverage."""
         page, place = stored.page, self._place
         shrank = self._total is not None and page.total_count is not None and page.total_count < self._total
         if shrank or page.is_shuffled:
-            # Runs slipped by, see `Walk.slipped`: this page says nothing of what is above it.
+            # Runs slipped by, see `Walk.slipped`: this page proves nothing about what is above it.
             self._walk, self._is_from_top, self._is_linked = Walk(self._walk.as_of, is_inside=True), False, False
         if place is not None:
             self._is_linked = any(run.run_id == place.run_id for run in page.runs)

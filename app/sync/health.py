@@ -12,7 +12,7 @@ from storage.records import HealthChange
 
 
 class HealthSync:
-    """Keeps the cache's health of the code hosts as the service has it."""
+    """Keeps the cached health of the code hosts up to date."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class HealthSync:
         self._polls = PollRecord("health", cache, announce, others_poll)
 
     async def refresh(self) -> tuple[HealthChange, ...]:
-        """Ask once.
+        """Poll once.
 
         Raises:
-            ApiError: The service could not be asked: nothing is known about the hosts, and nothing about them changes.
+            ApiError: The service could not be asked: the hosts' known state does not change.
         """
         try:
             report = await self._client.health()
@@ -46,5 +46,5 @@ class HealthSync:
         return changes
 
     async def record(self, error: ApiError | None) -> None:
-        """Record how a poll of health went, and ring the doorbell."""
+        """Record a poll of health, and ring the doorbell."""
         await self._polls.keep(self._clock(), error, in_lab=self._client.in_lab)

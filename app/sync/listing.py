@@ -1,4 +1,4 @@
-"""Listing runs from the service itself, with any filter; the pages it reads on the way fill the cache."""
+"""Lists of runs from the service itself, with any filter; the pages read on the way fill the cache."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from dataclasses import replace
@@ -18,31 +18,31 @@ from storage.records import Repository, Run, RunFilter, ServiceTraits
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What one page of a listing came to."""
+    """The result of one page of a listing."""
 
     runs: tuple[Run, ...]
     dropped: int
-    """Entries on it that had no usable id."""
+    """Its entries without a usable id."""
 
 
 class FilterIgnoredError(Exception):
-    """The service cannot apply the filter: it has no parameter for it, or shows other runs as well."""
+    """The service cannot apply the filter: it has no parameter for it, or also shows other runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Answers `runs list`: newest first, filtered by the service where it can and here where it cannot."""
+    """Answers `runs list`: newest first, filtered by the service if possible and here otherwise."""
 
     runs: RunSync
 
     async def pages(self, condition: RunFilter, *, limit: int | None) -> AsyncIterator[Listed]:
-        """Runs that pass the filter, page by page, at most `limit` of them (None: all); none comes twice.
+        """Runs that match the filter, page by page, at most `limit` of them (None: all); none comes twice.
 
         Raises:
-            ApiError: A request failed; what came before it is kept.
+            ApiError: A request failed; runs before it are kept.
         """
         query, most = await self._query(condition), self.runs.reader.page_size
-        # Where we filter here, most of a page may fall away: small pages would cost many requests.
+        # With a filter of ours most of a page may be dropped: small pages would cost many requests.
         size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count = 0
@@ -60,13 +60,13 @@ class Listing:
                 return  # What follows is older.
 
     async def older(self, condition: RunFilter, before: datetime | None) -> AsyncGenerator[int, None]:
-        """Fetch the runs that pass, page by page, with the filter as the service has it; nothing is completed by it.
+        """Fetch matching runs, page by page, with the service's filter; this completes no range.
 
-        Yields after each page how many of its runs pass and were not held. Those created after `before` are held.
+        Yields after each page how many of its runs match and were not held. Those created after `before` are held.
 
         Raises:
             FilterIgnoredError: Only the whole list has them.
-            ApiError: A request failed; what came before it is kept.
+            ApiError: A request failed; runs before it are kept.
         """
         bounds = [bound for bound in (condition.until, before) if bound is not None]
         wanted = replace(condition, until=min(bounds, default=None))
@@ -84,11 +84,11 @@ class Listing:
                     break  # What follows is older.
 
     async def _query(self, condition: RunFilter) -> RunQuery:
-        """The part of the filter that the API has parameters for (spec 4.2); no run that passes it is left out."""
+        """The part of the filter that the API has parameters for (spec 4.2); it excludes no matching run."""
         since, until = condition.since, condition.until
         traits = await self.runs.service_traits() if since or until else ServiceTraits()
         if traits.date_filter not in {"created", "updated"}:
-            since = until = None  # Nothing says what the service would leave out.
+            since = until = None  # The service might leave out any of them.
         if traits.date_filter == "updated":
             until = None  # A run of that time may have changed since.
         return RunQuery(
@@ -100,7 +100,7 @@ class Listing:
 
 
 WIDER: Final = timedelta(seconds=1)
-"""Whole seconds may be shown where finer times are filtered."""
+"""The service may show whole seconds and filter finer times."""
 
 
 async def _obeying(reader: RunReader, query: RunQuery) -> AsyncIterator[StoredPage]:
@@ -119,7 +119,7 @@ async def _obeying(reader: RunReader, query: RunQuery) -> AsyncIterator[StoredPa
 
 
 def _obeys(runs: Sequence[Run], query: RunQuery) -> bool:
-    """Whether most of the runs pass what the service was asked to filter by; one may have changed just now."""
+    """Whether most of the runs match the service's filter; one may have changed just now."""
     others = sum(
         (query.status is not None and run.status != query.status)
         or (query.repository is not None and run.repository.label != query.repository.label)
@@ -145,7 +145,7 @@ def _only_repository(labels: tuple[str, ...]) -> Repository | None:
 
 
 def _is_all(query: RunQuery, condition: RunFilter) -> bool:
-    """Whether the service filters by everything; dates are asked for more widely, and filtered here."""
+    """Whether the service applies the whole filter; dates are requested more widely, and filtered here."""
     asked = RunFilter(
         statuses=(query.status,) if query.status else (),
         repositories=condition.repositories if query.repository else (),
@@ -154,7 +154,7 @@ def _is_all(query: RunQuery, condition: RunFilter) -> bool:
 
 
 def matches(run: Run, condition: RunFilter, final_statuses: Collection[str]) -> bool:
-    """Whether the run passes every condition; the same answer as the cache's SQL gives."""
+    """Whether the run matches the whole filter; the same answer as the cache's SQL gives."""
     is_right = condition.lets_status_through(run.status, final_statuses)
     return is_right and _places(run, condition) and _dates(run, condition) and _words(run, condition)
 
@@ -170,7 +170,7 @@ def _places(run: Run, condition: RunFilter) -> bool:
 
 
 def _any(text: str, patterns: tuple[str, ...]) -> bool:
-    # Only `*` is special: a branch may well hold `[` or `?`.
+    # Only `*` is special: a branch may well contain `[` or `?`.
     return any(fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
 
 

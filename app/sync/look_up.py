@@ -1,7 +1,7 @@
-"""Looking for runs that no list showed. A run counts as absent only where the same question finds one that is there.
+"""Looks for runs that no list showed. A run counts as absent only if the same request finds one that is there.
 
-A service may filter dates by creation, by the last change or not at all, store them finer than it shows them, and show
-them as local times without an offset (spec 4.2 leaves all of that open).
+A service may filter dates by creation, by the last change or not at all, store finer times than it shows, and show
+local times without an offset (spec 4.2 leaves all of that open).
 """
 
 from collections import deque
@@ -25,24 +25,24 @@ QUARTER: Final = timedelta(minutes=15)
 FURTHEST: Final = 14 * 4
 """The largest offset from UTC in quarters of an hour."""
 APART: Final = timedelta(seconds=5)
-"""Creation and last change of a run this far apart tell which of them is filtered."""
+"""Creation and last change of a run this far apart tell which of them the service filters."""
 LONGEST: Final = timedelta(days=7)
-"""A run at work that is older may have been continued, or be shown with an odd time of creation."""
+"""An older active run may have been continued, or have an odd creation time."""
 WINDOW_PAGES: Final = 5
 WALK_PAGES: Final = 10
-"""Pages read for one question; what they do not settle stays unknown."""
+"""Pages read for one request; what they leave open stays unknown."""
 BLIND_TRIES: Final = 3
-"""Runs looked for while nothing is known of the date filter."""
+"""Runs looked for while the date filter is unknown."""
 LOOK_UPS: Final = 25
-"""Runs asked for one by one at a time; the others have to wait."""
+"""Runs requested one by one at a time; the others have to wait."""
 TOGETHER: Final = 4
-"""So many runs are looked for in one window first."""
+"""From this number on runs are looked for in one window first."""
 RECENT: Final = timedelta(minutes=10)
-"""What changed between two looks no further apart is shown as that recent."""
+"""A change between two looks no further apart has a time at most this old."""
 CHANGES: Final = 3
-"""So many say together that times are shown otherwise than before."""
+"""So many changes together show that times have moved."""
 REST: Final = timedelta(hours=1)
-"""Until a service whose dates could not be made out is examined again."""
+"""Until a service with an unclear date filter is examined again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,22 @@ class Span:
 
     @classmethod
     def around(cls, shown: datetime, offset: timedelta) -> "Span":
-        """What a shown time may stand for: whole seconds may be shown where microseconds are stored."""
+        """The times that a shown time may mean: a service may show whole seconds and store microseconds."""
         at = (shown - offset).replace(microsecond=0)
         return cls(at - SECOND, at + 2 * SECOND)
 
     def holds(self, shown: datetime | None, offset: timedelta) -> bool:
-        """Whether a shown time lies in it; one that cannot be read may."""
+        """Whether a shown time lies in it; an unreadable one may."""
         return shown is None or self.start <= shown - offset <= (self.end or shown - offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What an answer showed."""
+    """The content of an answer."""
 
     runs: tuple[Run, ...]
     ended: bool
-    """It was read to its end, every entry of it."""
+    """It was read to its end, with every entry."""
 
     def has(self, run: Run) -> bool:
         """Whether the run was shown."""
@@ -82,18 +82,18 @@ class LookUp:
 
     reader: RunReader
     _examine_at: datetime | None = None
-    """Not before then, where the last examination did not settle on one filter."""
+    """The earliest next examination, after one without a clear result."""
     _possible: tuple[DateFilter, ...] = ()
-    """What the last one left open."""
+    """The filters that the last examination left open."""
     _looked_at: datetime | None = None
     """When `check_offset` was called last."""
     _lags: deque[timedelta] = field(default_factory=lambda: deque(maxlen=5))
-    """How far the last changes were shown from when they were seen."""
+    """How far the shown times of the last changes are from when they were observed."""
     _doubted_at: datetime | None = None
-    """When they said last that times are shown otherwise than before."""
+    """When they last showed that times have moved."""
 
     async def traits(self) -> ServiceTraits:
-        """The service's habits; where they are not known, a few requests may find them out.
+        """The service's habits; if they are not known, a few requests may find them out.
 
         Raises:
             ApiError: The service could not be asked.
@@ -102,7 +102,7 @@ class LookUp:
         return await self.reader.cache.traits()
 
     async def check_offset(self, changed: Sequence[Run], shown: Sequence[Run], ahead: timedelta | None) -> None:
-        """Find out the service's habits again where runs that changed just now show times of long ago, or to come.
+        """Examine the service's habits again if runs that just changed show times of long ago, or in the future.
 
         Local times without an offset move when summer time begins and ends. `ahead`: the service's clock, by `Date`.
 
@@ -123,7 +123,7 @@ class LookUp:
             await self._examine(shown, traits.display_offset)
 
     async def find(self, runs: Sequence[Run], controls: Sequence[Run] | None) -> Mapping[str, Verdict]:
-        """Look for these runs; `controls` are others that the service showed just now (None: they are asked for).
+        """Look for these runs; `controls` are others that the service has just shown (None: they are requested).
 
         Raises:
             ApiError: The service could not be asked; what was found before is stored.
@@ -146,7 +146,7 @@ class LookUp:
         return (await self._walk(None, [], 1)).runs
 
     async def _filters(self, controls: Sequence[Run] | None) -> tuple[tuple[DateFilter, ...], bool]:
-        """What the date filter may be (empty: it cannot be made out), and whether that was found out just now."""
+        """The possible date filters (empty: none fits), and whether that was found out just now."""
         known, now = await self.reader.cache.traits(), self.reader.clock()
         if known.date_filter != "unknown":
             return (known.date_filter,), False
@@ -160,7 +160,7 @@ class LookUp:
     async def _search(
         self, runs: Sequence[Run], filters: tuple[DateFilter, ...], offset: timedelta
     ) -> dict[str, Verdict]:
-        """Absent: not found by any of the filters that the service may have. Of many, some may be left out."""
+        """Runs that none of the possible filters finds are absent. Of many runs, some may be left out."""
         verdicts: dict[str, Verdict] = {run.run_id: "absent" if filters else "unknown" for run in runs}
         if "created" in filters:
             verdicts |= dict.fromkeys((run.run_id for run in runs if not _is_plausible(run)), "unknown")
@@ -182,7 +182,7 @@ class LookUp:
         return verdicts
 
     async def _together(self, verdicts: dict[str, Verdict], runs: Sequence[Run], offset: timedelta) -> Sequence[Run]:
-        """Look for the runs in one window over all of them; those that are left to be asked for one by one."""
+        """Look for the runs in one window over all of them; return those to request one by one."""
         times = [run.created_at for run in runs if run.created_at is not None and _is_plausible(run)]
         if len(times) < TOGETHER:
             return runs
@@ -217,7 +217,7 @@ class LookUp:
         return await self._walk(Span.around(run.created_at, offset), [run], WINDOW_PAGES)
 
     async def _walk(self, span: Span | None, wanted: Sequence[Run], most: int) -> Sight:
-        """Read pages until all that is wanted was shown."""
+        """Read pages until all wanted runs were shown."""
         shown: list[Run] = []
         is_complete = True
         missing = {run.run_id for run in wanted}
@@ -235,7 +235,7 @@ class LookUp:
         return Sight(tuple(shown), ended=False)
 
     async def _examine(self, shown: Sequence[Run], offset: timedelta) -> tuple[DateFilter, ...]:
-        """Find out what the date filter may be; empty: it cannot be made out."""
+        """Find out the possible date filters; empty: none fits."""
         controls = _controls(shown)
         found = await self._fits_all(controls, offset)
         if not found and controls and (offset := await self._offset(controls[-1])):
@@ -246,7 +246,7 @@ class LookUp:
         return found
 
     async def _fits_all(self, controls: Sequence[Run], offset: timedelta) -> tuple[DateFilter, ...]:
-        """The filters that the answers about two runs fit: one may be shown with an odd time."""
+        """The filters that fit the answers about two runs: one may have an odd time."""
         asked: DateFilter
         for asked in ("created", "updated"):
             answers = [await self._fits(control, asked, offset) for control in controls[:2]]
@@ -255,7 +255,7 @@ class LookUp:
         return ()
 
     async def _fits(self, control: Run, asked: DateFilter, offset: timedelta) -> tuple[DateFilter, ...]:
-        """Ask for a run that is there by one of its times; the filters that the answer fits, none if it lacks it."""
+        """Request an existing run by one of its times; the filters that fit the answer, none if it lacks the run."""
         shown = control.created_at if asked == "created" else control.updated_at
         if shown is None:
             return ()
@@ -270,7 +270,7 @@ class LookUp:
         return tuple(name for name, does_fit in fits.items() if does_fit) or ("ignored",)
 
     async def _offset(self, control: Run) -> timedelta:
-        """How much later than it filters them the service shows its times, by bisection."""
+        """How much later the service shows its times than it filters them, by bisection."""
         low, high = -FURTHEST, FURTHEST
         while low < high:
             middle = (low + high + 1) // 2
@@ -285,7 +285,7 @@ class LookUp:
 
 
 def _is_far(span: Span | None, shown: Sequence[Run], last: Sequence[Run], most: int) -> bool:
-    """Whether the start of the span is more pages away than this, by the density of the last one of those shown."""
+    """Whether the start of the span is more than `most` pages away, by the density of the last shown page."""
     if span is None or span.end is None:
         return False
     # Lengths, not times: they may be shown as local ones.
@@ -298,14 +298,14 @@ def _length(runs: Sequence[Run]) -> timedelta:
 
 
 def _is_plausible(run: Run) -> bool:
-    """Whether the run can be asked for by its creation: then its last change follows that, and not by weeks."""
+    """Whether the run can be requested by its creation: its last change follows that, and not by weeks."""
     if run.created_at is None or run.updated_at is None:
         return False
     return -APART <= run.updated_at - run.created_at <= LONGEST
 
 
 def _controls(shown: Sequence[Run]) -> Sequence[Run]:
-    """Runs to ask for, the one that says most first: its two times are apart, and it is final, old and not odd."""
+    """Runs to request, the most telling first: its two times are apart, and it is final, old and not odd."""
 
     def worth(place: int) -> tuple[bool, bool, int]:
         run = plausible[place]

@@ -1,4 +1,4 @@
-"""Polls: how often the service is asked, and how the cache remembers what came of it."""
+"""The interval of polls, and the record of their outcomes."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -29,15 +29,15 @@ CANNOT_POLL: Final = (
     UnreachableError,
     RequestTimeoutError,
 )
-"""Failures that another process may not have: its token, address or network can be another one."""
+"""Failures that another process may not have: its token, address or network can differ."""
 
 CEILING: Final = 16
 """The slowest cadence, as a multiple of the configured one."""
 RECOVERY: Final = 2.0
-"""How much of the base interval a success takes off a slowed cadence."""
+"""The part of the base interval that a success takes off a slowed cadence."""
 
 SPREAD: Final = 0.2
-"""How far a stretched interval is shortened or lengthened at random, as a part of it."""
+"""The random part by which a stretched interval is shortened or lengthened."""
 
 
 @dataclass(slots=True)
@@ -55,13 +55,13 @@ class Cadence:
         self.interval_s = self.base_s
 
     def succeeded(self, now_s: float, stretch: float = 1.0) -> None:
-        """Take the cadence back towards its base, step by step; `stretch` times that where requests are rationed."""
+        """Move the cadence towards its base, step by step; `stretch` multiplies it while requests are rationed."""
         self.interval_s = max(self.base_s, self.interval_s - RECOVERY * self.base_s)
         stretched_s = self.base_s * stretch * (1 + SPREAD * (2 * self.jitter() - 1)) if stretch > 1 else 0.0
         self.due_at_s = now_s + max(self.interval_s, stretched_s)
 
     def failed(self, now_s: float) -> None:
-        """Double the interval, up to the ceiling; the wait is a random one, from the base to the interval."""
+        """Double the interval, up to the ceiling; the wait is random, from the base to the interval."""
         self.interval_s = min(self.base_s * CEILING, self.interval_s * 2)
         self.due_at_s = now_s + self.base_s + self.jitter() * (self.interval_s - self.base_s)
 
@@ -85,7 +85,7 @@ async def alone() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PollRecord:
-    """Records how the polls of one subject went, and rings the doorbell."""
+    """Records the polls of one subject, and rings the doorbell."""
 
     subject: Subject
     cache: Cache
@@ -95,7 +95,7 @@ class PollRecord:
     async def keep(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
         """Record a poll that ended with this error, or with none.
 
-        What may be wrong with this process only does not count for the link while another process polls.
+        A failure that may concern only this process does not count for the link while another process polls.
         """
         how = PollOutcome(
             self.subject,

@@ -1,4 +1,4 @@
-"""Reading runs from the service: what is read is stored, under the time at which it was asked for."""
+"""Reading runs from the service: they are stored under the time of their request."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from datetime import datetime
@@ -16,7 +16,7 @@ _NAMED: Final = frozenset({*ACTIVE_STATUSES, *FINAL_STATUSES})
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """What the list has parameters for (spec 4.2); the dates are inclusive."""
+    """The list's parameters (spec 4.2); the dates are inclusive."""
 
     status: str | None = None
     repository: Repository | None = None
@@ -26,12 +26,12 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoredPage:
-    """A page of runs, as it was stored."""
+    """A page of runs that was stored."""
 
     page: RunPage
     changes: RunChanges
     asked_at: datetime
-    """By our clock: when the request for it began."""
+    """When its request began, by our clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class RunReader:
     page_size: int
 
     async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
-        """Store runs from any answer of the service, and ring the doorbell if they changed anything.
+        """Store runs from any answer, and ring the doorbell if they changed anything.
 
         `asked_at` is when the request began, by our clock. None: just now.
         """
         changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock())
-        # A turn that begins again says nothing about the status that the last one ended with.
+        # A turn that begins again proves nothing about the status that ended the last one.
         if left := [t.old for t in changes.transitions if t.old and t.old not in _NAMED and t.new != "queued"]:
             await self.cache.learn_left(left)
         if changes:
@@ -60,11 +60,11 @@ class RunReader:
     async def read(
         self, query: RunQuery | None = None, *, size: int | None = None, token: str | None = None
     ) -> AsyncGenerator[StoredPage, None]:
-        """Each page of a list, from the token on, stored before it is handed on.
+        """Yield each page of a list, from the token on, after storing it.
 
         Raises:
             EndlessListError: The list goes on for ever.
-            ApiError: A request failed; what came before it is stored.
+            ApiError: A request failed; pages before it are stored.
         """
         asked = query or RunQuery()
         asked_at = self.clock()

@@ -1,4 +1,4 @@
-"""Re-reading: the recent past, page by page and slowly, for late changes and deletions that no poll shows."""
+"""Re-reading the recent past, page by page and slowly, for late changes and deletions that no poll shows."""
 
 import time
 from contextlib import aclosing
@@ -20,14 +20,14 @@ from storage.records import RunFilter, RunPage
 from storage.records.backfill import RereadPlace
 
 TICK_S: Final = 60.0
-"""Between two pages; less, where a pass would take longer than a day."""
+"""Between two pages; less if a pass would take longer than a day."""
 PASS_S: Final = 86_400.0
 SHORTEST_S: Final = 2.0
 
 
 @dataclass(slots=True)
 class Reread:
-    """Reads the runs of the last days again, newest first, from the first to the last and from the start again."""
+    """Reads the runs of the last days again, newest first, and then starts over."""
 
     runs: RunSync
     client: Client
@@ -38,7 +38,7 @@ class Reread:
     _tick_s: float = TICK_S
     _check: EndCheck = field(default_factory=EndCheck)
     _is_shuffled: bool = False
-    """The pages of this pass have no steady order: some runs may not have been shown."""
+    """The pages of this pass have no steady order: some runs may be missing."""
     _checked: str | None = None
     """The token of the page that was checked last."""
 
@@ -47,7 +47,7 @@ class Reread:
         self._due_s = time.monotonic() + TICK_S
 
     async def work(self) -> float:
-        """Read a page again if it is time; the seconds until the next one. A failure is left to the next time."""
+        """Read a page if it is time; return the seconds until the next one. Failures are left to the next time."""
         if self.history.reread_days and time.monotonic() >= self._due_s:
             wait_s: float | None = None
             try:
@@ -55,7 +55,7 @@ class Reread:
             except RateLimitedError as error:
                 wait_s = error.retry_after_s
             except ApiError:
-                pass  # The polls tell of it.
+                pass  # The polls report it.
             self._due_s = time.monotonic() + max(self._tick_s, wait_s or 0.0)
         return max(0.0, self._due_s - time.monotonic()) if self.history.reread_days else TICK_S
 
@@ -63,13 +63,13 @@ class Reread:
         """Read all of the recent past again, at once.
 
         Raises:
-            ApiError: A request failed; what came before it is kept.
+            ApiError: A request failed; runs before it are kept.
         """
         while not await self.step():
             pass
 
     async def step(self) -> bool:
-        """Read one page again and look for the runs that it should have shown; whether that was the last of a pass.
+        """Read one page again and look for runs that it should have shown; return whether it ended a pass.
 
         Raises:
             ApiError: A request failed.
@@ -78,10 +78,10 @@ class Reread:
         by_date = traits.date_filter == "created"
         place = await self.runs.cache.reread() or await self._begin(None)
         if place.floor is not None and (dropped := await self.runs.cache.dropped_until()) is not None:
-            # What made room for newer runs is not fetched again.
+            # Runs that were dropped to make room are not fetched again.
             place = replace(place, floor=max(place.floor, dropped + 2 * WIDER))
         stored = await self._page(place, traits.display_offset if by_date else None)
-        if stored is None:  # Its token is refused: what it read is confirmed, and the rest has to wait.
+        if stored is None:  # Its token is refused: the part that was read is confirmed, the rest has to wait.
             await self._begin(place)
             return True
         ended = stored.page.next_token is None or self._is_endless(place, stored.page)
@@ -95,13 +95,13 @@ class Reread:
                 await self.runs.cache.keep_pass(place.floor, place.began_at)
             await self._begin(place)
             return True
-        # With dates, a new question is safe from pages that shift; it has to ask for something new.
+        # With dates, a new request is safe from pages that shift, as long as it asks for something new.
         token = None if by_date and down_to != place.down_to else stored.page.next_token
         await self.runs.cache.keep_reread(replace(place, down_to=down_to, token=token))
         return False
 
     def _is_endless(self, place: RereadPlace, page: RunPage) -> bool:
-        """Whether the pages of the question would never end."""
+        """Whether the request's pages would never end."""
         if place.token is None:
             self._check = EndCheck()
         elif place.token == self._checked:
@@ -116,7 +116,7 @@ class Reread:
         return False
 
     async def _begin(self, last: RereadPlace | None) -> RereadPlace:
-        """A new pass, from the newest run down."""
+        """Start a new pass at the newest run."""
         self._is_shuffled = False
         ranges = (await self.runs.cache.coverage()).ranges
         newest, days = ranges[0].end if ranges else None, timedelta(days=self.history.reread_days)
@@ -129,7 +129,7 @@ class Reread:
         return place
 
     async def _page(self, place: RereadPlace, offset: timedelta | None) -> StoredPage | None:
-        """The next page, asked for with dates where their offset is given. None: its token is refused."""
+        """The next page, requested with dates if their offset is given. None: its token is refused."""
         query = RunQuery()
         if offset is not None and place.floor is not None:
             until = None if place.down_to is None else place.down_to - offset + WIDER
@@ -145,7 +145,7 @@ class Reread:
     async def _look_for_missing(
         self, place: RereadPlace, page: RunPage, down_to: datetime | None, *, ended: bool, by_date: bool
     ) -> bool:
-        """Look for the runs that this page should have shown; whether there may be more of them."""
+        """Look for runs that this page should have shown; return whether there may be more of them."""
         if not ended and down_to is None:
             return False
         since = down_to if not ended else place.floor if by_date else None

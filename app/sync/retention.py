@@ -1,4 +1,4 @@
-"""Retention: what the cache keeps, by age and by size."""
+"""Retention: bounds the cache by age and by size."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Retention:
     clock: Callable[[], datetime]
 
     async def work(self) -> float:
-        """Drop what is too old, then what is too much; seconds until it is worth another look."""
+        """Drop runs that are too old or too many; return the seconds until the next check."""
         kept = await self.ledger.run_ids()
         dropped = 0
         if self.history.keep_days:
@@ -38,7 +38,7 @@ class Retention:
             some = await self.cache.drop_oldest(None, kept)
             dropped += some
             if not some:
-                break  # All that is left is active, followed or in the ledger.
+                break  # Only active and followed runs and those in the ledger are left.
             await asyncio.sleep(0)
         if dropped:
             self.announce(RunsChanged(RunChanges()))

@@ -1,4 +1,4 @@
-"""Runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
+"""Polling runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,53 +20,53 @@ from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, CoverageRange, Run, RunChanges, ServiceTraits
 
 HEAD_RUNS: Final = 20
-"""Runs that the head shows at least; one page, unless pages are small."""
+"""Runs that the head shows at least."""
 ENDS_BY_NAME: Final = frozenset(
     {
         *("aborted", "canceled", "cancelled", "done", "error", "errored", "expired", "finished", "killed", "rejected"),
         *("skipped", "succeeded", "success", "terminated", "timed_out", "timeout"),
     }
 )
-"""Statuses that say themselves that they are final, unless runs are seen leaving them."""
+"""Final by name, unless runs are seen leaving them."""
 OTHERS: Final = 3
-"""Runs of another status that prove that a filter is ignored; fewer may have moved just now."""
+"""Runs of another status that prove that a filter is ignored; fewer may have changed just now."""
 PRESENT_PAGES: Final = 5
-"""Pages at most of the runs that a service creates now, where older ones are shown before them."""
+"""Pages of the newest runs that are read where older ones are listed before them."""
 LONGEST_PAUSE: Final = 64
-"""Refreshes between two look-ups of a run about which the service gives no answer that proves anything."""
+"""Refreshes between two look-ups of a run whose answers prove nothing."""
 SETTLED: Final = timedelta(hours=24)
-"""A status none of whose runs changed for so long, by the service's time, is final."""
+"""A status none of whose runs changed for this long, by the service's time, is final."""
 
 
 @dataclass(slots=True)
 class Showing:
-    """What one refresh was shown."""
+    """The answers of one refresh."""
 
     runs: dict[str, Run] = field(default_factory=dict)
-    """The head page's."""
+    """Those of the head page."""
     seen: set[str] = field(default_factory=set)
     """Ids, from the head and the sweeps."""
     changes: list[RunChanges] = field(default_factory=list)
     unswept: set[str] = field(default_factory=set)
-    """Statuses of which not every run was shown."""
+    """Statuses of which not all runs were shown."""
     is_whole: bool = False
     """One page showed the whole list, and every entry could be read."""
     dropped: int = 0
     """Entries of the head that had no usable id; those of the sweeps may be the same ones."""
 
     def take(self, stored: StoredPage) -> None:
-        """Take in a page."""
+        """Take a page."""
         self.seen |= {run.run_id for run in stored.page.runs}
         self.changes.append(stored.changes)
 
     def newest_change(self) -> datetime | None:
-        """The time by the service's clock, or somewhat before it. None: the head's times cannot be read."""
+        """The time by the service's clock, or somewhat earlier. None: the head's times cannot be read."""
         changes = nlargest(ENDS, (run.updated_at for run in self.runs.values() if run.updated_at is not None))
         return median_low(changes) if changes else None
 
 
 class RunSync:
-    """Keeps the cache's runs as the service has them."""
+    """Keeps the cached runs up to date."""
 
     def __init__(
         self,
@@ -84,23 +84,23 @@ class RunSync:
         self._announce = announce
         self.clock = clock
         self.reader = RunReader(client, cache, announce, clock, page_size)
-        """Reads any list of runs into the cache."""
+        """Stores any list of runs."""
         self._look_up = LookUp(self.reader)
         self._polls = PollRecord("runs", cache, announce, others_poll)
         self._first_runs = first_runs
-        """How far the very first refresh reaches back, in runs."""
+        """Runs that the very first refresh reads."""
         self._refreshes = 0
         self._pauses: dict[str, tuple[int, int]] = {}
-        """By run: the refresh from which on it is looked up again, and how many the pause was long."""
+        """By run: the refresh that looks it up again, and the length of that pause."""
 
         self._looked_up: dict[str, int] = {}
-        """By run: the refresh that last looked for it."""
+        """By run: the refresh that looked for it last."""
 
     async def refresh(self) -> RunChanges:
-        """Head, active sweeps, then a look-up for each active run that neither showed.
+        """Read the head, sweep active statuses, then look up each active run that neither showed.
 
         Raises:
-            ApiError: A request failed. What came before it is kept, and the cache remembers the failure.
+            ApiError: A request failed. Runs before it are kept, and the cache remembers the failure.
         """
         try:
             shown = await self._refresh()
@@ -111,11 +111,11 @@ class RunSync:
         return _combined(shown.changes)
 
     async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
-        """Record how a poll of runs went, and ring the doorbell."""
+        """Record a poll of runs, and ring the doorbell."""
         await self._polls.keep(self.clock(), error, in_lab=self._client.in_lab, dropped=dropped)
 
     async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
-        """Store runs from any answer of the service, see `RunReader.store`."""
+        """Store runs from any answer, see `RunReader.store`."""
         return await self.reader.store(runs, asked_at)
 
     async def judge_stuck(self) -> None:
@@ -129,7 +129,7 @@ class RunSync:
         return await self._look_up.traits()
 
     async def look_up(self, run: Run) -> Verdict:
-        """Ask for one run; one that is certainly absent becomes `lost`, one that is not found stays as it is.
+        """Look up one run; one that is certainly absent becomes `lost`, one that is not found stays as it is.
 
         Raises:
             ApiError: The service could not be asked.
@@ -142,9 +142,9 @@ class RunSync:
     async def look_for(
         self, missing: Sequence[Run], shown: Sequence[Run], *, is_certain: bool
     ) -> Mapping[str, Verdict]:
-        """Look for runs that a list did not show beside those that it did; those certainly absent become `lost`.
+        """Look for runs missing in a list; those certainly absent become `lost`.
 
-        `is_certain`: the list showed everything there is.
+        `shown` are runs in that list. `is_certain`: it showed all runs.
 
         Raises:
             ApiError: The service could not be asked.
@@ -174,7 +174,7 @@ class RunSync:
         return shown
 
     async def _head(self, shown: Showing) -> None:
-        """Read the newest page; the very first time, so many pages that the screen has something to show."""
+        """Read the newest page; the very first time, enough pages to fill the screen."""
         is_first = await self._is_first()
         walk, most = await self.begin_walk(), self._first_runs if is_first else HEAD_RUNS
         with suppress(EndlessListError):
@@ -195,13 +195,13 @@ class RunSync:
         return not (await self.cache.coverage()).ranges and await self.cache.anchored(()) is None
 
     async def begin_walk(self) -> Walk:
-        """A walk from the newest run downwards, that begins now."""
+        """Begin a walk from the newest run downwards."""
         return Walk(self.clock(), next(iter((await self.cache.coverage()).ranges), None))
 
     async def claim(self, walk: Walk, stored: StoredPage) -> bool:
-        """Take the walk's next page in and record what it completed; whether it met what was complete before.
+        """Take the walk's next page and record the completed range; return whether it met what was complete before.
 
-        Where it did not meet it, a gap stays for the backfill. Where it met another history, all is fetched again.
+        If it did not, a gap stays for the backfill. If it met another history, everything is fetched again.
         """
         walk.step(stored)
         if walk.refutes_known():
@@ -226,7 +226,7 @@ class RunSync:
             await self.cache.drop_anchor()
         elif found is None:
             await self.cache.mark_unread(is_unread=True)
-            # Without times a place below says nothing of what is missing above it: begin at the newest run.
+            # Without times, a place below proves nothing about what is missing above it: begin at the newest run.
             await self.cache.keep_place(None, None)
         return joined
 
@@ -234,12 +234,12 @@ class RunSync:
         ahead = self._client.budget.heard_ahead
         if ahead is None:
             return False
-        # What came during the walk may be newer than all that its first page showed.
+        # Runs that arrived during the walk may be newer than all of its first page.
         shown = newest(walk.pages[0].page.runs, walk.as_of + ahead) if len(walk.pages) == 1 else None
         return await self.cache.note_clock(ahead, walk.as_of, shown)
 
     async def _read_present(self, shown: Showing) -> None:
-        """Read the runs that a service whose clock was set back creates now, below the head."""
+        """Read the newest runs of a service whose clock was set back: they are below the head."""
         ahead = self._client.budget.heard_ahead
         if ahead is None or (await self.cache.traits()).date_filter == "ignored":
             return
@@ -251,14 +251,14 @@ class RunSync:
                 break
 
     async def _held(self, walk: Walk, *, by_time: bool) -> Container[str]:
-        """Those of its runs that lie where nothing was missing before."""
+        """The walk's runs in ranges that were complete."""
         known = walk.known
         if by_time and known is not None and known.end is not None:
             return {run.run_id for run in walk.shown() if known.holds(run.created_at)}
         return await self.cache.anchored([run.run_id for run in walk.shown()]) or ()
 
     async def _sweeps(self, shown: Showing) -> None:
-        """Read every run of the active statuses, and one page of each that the spec does not name."""
+        """Read all runs of the active statuses, and one page of each status that the spec does not name."""
         service_now = shown.newest_change()
         ignores_status = await self.cache.has_habit("ignores_status", self.clock())
         for status in await self.cache.unsettled_statuses():
@@ -267,7 +267,7 @@ class RunSync:
         others = await self.cache.unsettled_statuses()
         for status in (*ACTIVE_STATUSES, *others):
             if not status:
-                # No filter can ask for runs without a status.
+                # No filter can request runs without a status.
                 shown.unswept.add(status)
             elif not ignores_status:
                 ignores_status = not await self._sweep(status, shown)
@@ -277,7 +277,7 @@ class RunSync:
             shown.unswept |= set(others)
 
     async def _sweep(self, status: str, shown: Showing) -> bool:
-        """Read the runs of a status; whether the service filters by it."""
+        """Read the runs of a status; return whether the service filters by it."""
         try:
             return await self._sweep_pages(status, shown)
         except RejectedError:
@@ -293,7 +293,7 @@ class RunSync:
                 shown.take(stored)
                 others = [run for run in stored.page.runs if run.status != status]
                 if 2 * len(others) > len(stored.page.runs):
-                    # Its further pages are history, not active runs.
+                    # Further pages are history, not active runs.
                     if status not in ACTIVE_STATUSES:
                         shown.unswept.add(status)
                     elif len(others) >= OTHERS:
@@ -301,7 +301,7 @@ class RunSync:
                         return False
                     return True
                 if status not in ACTIVE_STATUSES and stored.page.next_token is not None:
-                    # More runs than are ever at work at a time: it takes a sign that they move to think otherwise.
+                    # More runs than are ever active at a time: only a sign that they move proves otherwise.
                     await self._learn_final(status)
                     shown.unswept.add(status)
                     return True
@@ -333,7 +333,7 @@ class RunSync:
 
 
 def _joined(found: CoverageRange, newest: CoverageRange) -> CoverageRange:
-    """The one range that a walk and the range that it met make."""
+    """The range of a walk joined with the range that it met."""
     start = None if found.start is None or newest.start is None else min(found.start, newest.start)
     ends = [end for end in (found.end, newest.start, newest.end) if end is not None]
     return CoverageRange(start, max(ends, default=None))

@@ -1,4 +1,4 @@
-"""A walk through the list, from its newest run downwards: what it may claim of the history, and no more."""
+"""A walk through the list, from its newest run downwards, and the history that it may claim."""
 
 import json
 from bisect import bisect_right
@@ -18,24 +18,24 @@ from storage.records import CoverageRange, Run
 
 TICK: Final = timedelta(microseconds=1)
 ENDS: Final = 9
-"""Runs at an end of a walk that say together how far it reaches: a few odd times among them change nothing."""
+"""Runs at an end of a walk that together tell its reach: a few odd times do not matter."""
 ODD_SHARE: Final = 0.1
 """Runs that may be out of order before the order itself is in doubt."""
 RECENT: Final = 100
-"""Runs whose order is looked at."""
+"""Runs whose order is checked."""
 FAR: Final = timedelta(days=7)
-"""A single time so far ahead says something of its run, not of the service's clock."""
+"""A single time this far ahead concerns its run, not the service's clock."""
 KEPT: Final = 3
-"""Pages of a walk that are kept."""
+"""Pages of a walk that are held."""
 IN_A_ROW: Final = 3
-"""So many known and unchanged runs in a row: what follows is known as well."""
+"""After this many known and unchanged runs in a row, the following ones are known as well."""
 
 
 def reach(runs: Sequence[Run]) -> datetime | None:
     """The creation, inclusive, down to which a list that goes on after these runs has certainly shown every run.
 
     The spec says "newest first", by creation or by the last change. No run changes before it is created: in the order
-    of changes, every run that was created after the last change shown was shown. None: the times say nothing.
+    of changes, every run created after the last shown change was shown. None: the times prove nothing.
     """
     created = [run.created_at for run in runs if run.created_at is not None]
     updated = [run.updated_at for run in runs if run.updated_at is not None]
@@ -45,13 +45,13 @@ def reach(runs: Sequence[Run]) -> datetime | None:
 
 
 def top(runs: Sequence[Run]) -> datetime | None:
-    """The creation up to which the first page of a list shows every run. None: too few of its times can be read."""
+    """The creation up to which a list's first page shows every run. None: too few of its times can be read."""
     created = [run.created_at for run in runs if run.created_at is not None]
     return median_low(nlargest(ENDS, created)) if len(created) > 1 else None
 
 
 def newest(runs: Sequence[Run], present: datetime) -> datetime | None:
-    """The latest time that the first page of a list shows, by the times that name their offset. None: none does.
+    """The latest time on a list's first page, among times that name their offset. None: there is none.
 
     Of times far beyond the service's present, only one that most of the newest runs reach counts.
     """
@@ -86,27 +86,28 @@ class Walk:
     as_of: datetime
     """By our clock: when the first page was asked for."""
     known: CoverageRange | None = None
-    """The newest range that was complete before it began."""
+    """The newest complete range before it began."""
     pages: list[StoredPage] = field(default_factory=list)
-    """Those it read; of a long walk the last few."""
+    """Pages that it read; of a long walk the last few."""
     ended: bool = False
-    """The service said that there is no further page."""
+    """The service sent no further page."""
     runs: int = 0
     token: str | None = None
     """The next page."""
     slipped: bool = False
-    """Runs may be on none of its pages: runs were deleted on the way, and with tokens that count places those after
-    them slipped to the page before; or the order is not steady."""
+    """Runs may be on none of its pages: runs were deleted on the way, which moves later ones to an earlier page if
+    tokens count places; or the order is not steady.
+    """
     is_behind: bool = False
     """The service's clock was set back: new runs may be listed below what was claimed."""
     is_inside: bool = False
-    """It began in the middle of the list, and says nothing of other runs of its first one's instant."""
+    """It began in the middle of the list, and proves nothing about other runs of its first one's instant."""
     _total: int | None = None
     _top: datetime | None = None
     _recent: deque[Run] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def step(self, stored: StoredPage) -> None:
-        """Take in the next page."""
+        """Take the next page."""
         page = stored.page
         shrank = self._total is not None and page.total_count is not None and page.total_count < self._total
         self.slipped, self._total = self.slipped or shrank or page.is_shuffled, page.total_count
@@ -120,7 +121,7 @@ class Walk:
         self.token, self.ended = page.next_token, page.next_token is None
 
     def range(self) -> CoverageRange | None:
-        """What is complete. None: nothing can be said by times."""
+        """The complete range. None: the times prove nothing."""
         if self.ended:
             return CoverageRange(None, self._top)
         start = reach(self._recent)
@@ -129,7 +130,7 @@ class Walk:
         return CoverageRange(start, self._top)
 
     def meets(self, held: Container[str]) -> bool:
-        """Whether enough runs in a row are among those held, and came unchanged."""
+        """Whether enough runs in a row are held and unchanged."""
         changed: set[str] = set()
         for each in (stored.changes for stored in self.pages):
             changed |= {*each.new, *each.updated, *(moved.run_id for moved in each.transitions)}
@@ -141,7 +142,7 @@ class Walk:
         return False
 
     def refutes_known(self) -> bool:
-        """Whether most runs of the last page were not held, where none was missing: it is another history."""
+        """Whether most runs of the last page were not held where none was missing: the history is another one."""
         stored, known = self.pages[-1], self.known
         if known is None:
             return False
@@ -150,5 +151,5 @@ class Walk:
         return missed >= IN_A_ROW and 2 * missed > len(stored.page.runs)
 
     def shown(self) -> Iterator[Run]:
-        """The runs of the pages that are kept, in their order."""
+        """The runs of the held pages, in order."""
         return chain.from_iterable(stored.page.runs for stored in self.pages)

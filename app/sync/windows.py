@@ -1,4 +1,4 @@
-"""Windows over what is missing: disjoint, newest first, split where a worker is idle; together they miss nothing."""
+"""Windows over missing history: disjoint, newest first, split for idle workers; together they miss nothing."""
 
 import math
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunPage
 
 LONGEST: Final = 20
-"""Pages that a window keeps when it is split: of a long gap, the newest part is filled first."""
+"""Pages that a window keeps when it is split: the newest part of a long gap is filled first."""
 SHORTEST: Final = 2
-"""Pages below which splitting a window would save nothing."""
+"""Windows shorter than this number of pages are not split."""
 FURTHEST: Final = timedelta(days=3_650)
 """A window that is split keeps no more, however few runs there are."""
 DENSE: Final = timedelta(seconds=20)
@@ -35,24 +35,24 @@ class Stretch:
 
 @dataclass(slots=True, eq=False)
 class Window:
-    """A stretch of creations, both ends inclusive, that one worker at a time asks for, from its end down."""
+    """A stretch of creations, both ends inclusive, that one worker at a time requests from its end down."""
 
     start: datetime | None
     """None: from the very first run."""
     end: datetime
-    """Falls page by page."""
+    """Moves down page by page."""
     is_busy: bool = False
     spacing: timedelta | None = None
     """Time between two of its runs, by its last page. None: not known."""
     token: str | None = None
-    """The next page of the stretch `asked`. None: ask for what is left."""
+    """The next page of the stretch `asked`. None: request the rest."""
     asked: Stretch | None = None
     barren: int = 0
-    """Pages in a row after which no more was complete than before."""
+    """Pages in a row that completed nothing."""
     check: EndCheck = field(default_factory=EndCheck)
     """Of the pages of `asked`."""
     is_shuffled: bool = False
-    """Those pages have no steady order: they complete nothing."""
+    """Those pages have no steady order and complete nothing."""
 
     def pages_left(self, size: int) -> float:
         """Pages to its start, by the density of its last page. Infinite: not known."""
@@ -61,7 +61,7 @@ class Window:
         return (self.end - self.start) / (max(self.spacing, TICK) * size)
 
     def ask(self) -> tuple[Stretch, str | None]:
-        """What to ask for next: a stretch, and the token of its next page."""
+        """The next request: a stretch, and the token of its next page."""
         if self.token is None or self.asked is None:
             self.asked, self.token = Stretch(self.start, self.end), None
             self.check, self.is_shuffled = EndCheck(), False
@@ -69,7 +69,7 @@ class Window:
 
 
 class Windows:
-    """The windows over some gaps, as they are taken, advanced and split."""
+    """The windows over some gaps: taken, advanced and split."""
 
     def __init__(self, gaps: Iterable[CoverageGap], *, page_size: int, longest: float = LONGEST) -> None:
         """Begin with a window for each gap, the newest gap first; one that is split keeps `longest` pages."""
@@ -85,19 +85,19 @@ class Windows:
 
     @property
     def open(self) -> tuple[Window, ...]:
-        """What is missing still, newest first."""
+        """The missing stretches, newest first."""
         return tuple(self._open)
 
     @property
     def runs_left(self) -> float | None:
-        """About how many runs are missing still. None: not known."""
+        """About how many runs are missing. None: not known."""
         if self._spacing is None or any(window.start is None for window in self._open):
             return None
         spans = ((window.end - window.start, window.spacing) for window in self._open if window.start is not None)
         return sum(span / max(spacing or self._spacing, TICK) for span, spacing in spans)
 
     def take(self) -> Window | None:
-        """The newest window that waits, else a part of the longest one; None: other workers have it all in hand."""
+        """The newest waiting window, else a part of the longest one; None: all are taken."""
         window = next((each for each in self._open if not each.is_busy), None) or self._split()
         if window is not None:
             window.is_busy = True
@@ -134,7 +134,7 @@ class Windows:
         span = window.end - bottom + TICK
         window.end, window.barren = bottom - TICK, 0
         window.spacing = self._spacing = span / max(1, len(page.runs))
-        # A new question is safe from pages that shift, but costs the overlap again.
+        # A new request is safe from pages that shift, but costs the overlap again.
         window.token = page.next_token if span < DENSE else None
         return Stretch(bottom, whole.end)
 
@@ -143,7 +143,7 @@ class Windows:
         window.token = token
         if window.barren < BARREN or window.start is None or window.end - window.start < DENSE:
             return
-        # Pages in no order: only the last one completes anything. Halves have fewer.
+        # Pages without order: only the last one completes anything. Halves have fewer.
         window.barren, window.token = 0, None
         middle = window.start + (window.end - window.start) / 2
         self._cut(window, middle)
@@ -158,7 +158,7 @@ class Windows:
 
     def _cut(self, window: Window, below: datetime) -> Window:
         """Cut off the part up to `below`, inclusive, as a window of its own."""
-        # Its density is its own affair: below the very first run there would be no end of empty windows.
+        # Its density is unknown: below the very first run there would be no end of empty windows.
         rest = Window(window.start, below)
         window.start = below + TICK
         self._open.insert(self._open.index(window) + 1, rest)
