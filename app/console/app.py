@@ -1,19 +1,15 @@
 """The console as a Textual app: it opens the engine after the first frame and handles the screens' requests."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingsMap, BindingType
-from textual.message import Message
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.worker import Worker, WorkerFailed
 
-from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.base_app import BaseApp
 from app.console.base_screen import OVERVIEW, TABS
@@ -24,7 +20,6 @@ from app.console.screens import screens_of
 from app.console.session import Session
 from app.console.terminal.terminal import Terminal, title_of
 from app.console.themes import begin_with_theme
-from storage.errors import StorageError
 from widgets.follow import FollowStrip
 from widgets.frame.bars import TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
@@ -35,11 +30,7 @@ if TYPE_CHECKING:
     from app.console.follow.following import Following
     from app.console.profiles.engines import ProfileEngines
     from app.console.terminal.last_frame import KeepFrame
-    from app.events import Event
     from storage.cache.first_paint import FirstPaint
-
-WRITING: Final = frozenset({"send", "import"})
-"""Groups of workers that write to the service: if one is cancelled, the outcome of its write is unknown."""
 
 
 def _commands() -> "type[Provider]":
@@ -69,6 +60,8 @@ class RunwardenApp(BaseApp[None]):
         Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
     ]
 
+    session: Session
+    """The profile on show."""
     keep_frame: "KeepFrame | None" = None
     """Keeps the last frame for the next start. None: there is no terminal."""
 
@@ -102,7 +95,12 @@ class RunwardenApp(BaseApp[None]):
         self._has_unknown = False
         self._keep_frame_now: Callable[[], None] = lambda: None
         self._begin_with(profile, first, open_engine)
-        self._take_settings()
+        begin_with_theme(self, settings)
+        self._has_own_keys = bool(settings.keys) or any(command.key for command in settings.commands)
+        if self._has_own_keys:
+            from app.console.keys.keymap import use_own_keys
+
+            use_own_keys(self, settings)
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._open_engine = open_engine
@@ -121,15 +119,6 @@ class RunwardenApp(BaseApp[None]):
         for name in self._tab_screens.keys() - {self.DEFAULT_MODE}:
             self.add_mode(name, self._tab_screens[name])
 
-    def _take_settings(self) -> None:
-        begin_with_theme(self, self.settings)
-        if self.settings.keys:
-            self.set_keymap(self.settings.keys)
-        if any(command.key for command in self.settings.commands):
-            from app.console.keys.own_commands import own_bindings
-
-            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own_bindings(self.settings.commands))])
-
     def on_mount(self) -> None:
         """Paint what is cached, then open the engine."""
         from app.console.terminal.process import restore_on_signals
@@ -138,26 +127,17 @@ class RunwardenApp(BaseApp[None]):
         self.terminal.remember_modes(self._modes_before)
         # After a suspend the terminal shows nothing of the frame, although nothing has changed.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
-        if self.settings.keys or any(command.key for command in self.settings.commands):
-            self.run_worker(self._check_keys)
+        if self._has_own_keys:
+            from app.console.keys.keymap import tell_problems
+
+            self.run_worker(partial(tell_problems, self.session))
         if self.keep_frame is not None:
             from app.console.terminal.last_frame import keep_frames
 
             self._keep_frame_now = keep_frames(self, self.keep_frame, lambda: self.session.profile.name)
-        self._listen()
+        self.session.vitals.changed.subscribe(self, self._vitals_changed)
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.call_after_refresh(lambda: self.run_worker(self._open))
-
-    def _listen(self) -> None:
-        self.session.engine_changed.subscribe(self, self._engine_changed)
-        self.session.vitals_changed.subscribe(self, self._vitals_changed)
-
-    async def _check_keys(self) -> None:
-        from app.console.keys.keymap import problems
-
-        # In a thread: it imports every screen.
-        for problem in await asyncio.to_thread(problems, self.settings.keys, self.settings.commands):
-            self.session.notify(problem, severity="warning")
 
     # Requests of the screens
 
@@ -184,8 +164,9 @@ class RunwardenApp(BaseApp[None]):
         await self.action_tab("activity", UNKNOWN_PLACE)
 
     @on(SwitchProfile)
-    def _switch_to(self, message: SwitchProfile) -> None:
-        self.switch_profile(message.name)
+    def _switch_profile(self, message: SwitchProfile) -> None:
+        if self.profiles is not None:
+            self.profiles.begin(self.session, message.name)
 
     @on(FollowStrip.ListRequested)
     def action_followed(self) -> None:
@@ -218,19 +199,8 @@ class RunwardenApp(BaseApp[None]):
         if self.profiles is None or not self.profiles.is_possible:
             self.session.notify("There is one profile. Another one is a [profiles.NAME] in the configuration.")
         else:
-            self.push_screen(ProfileSwitcher(self.session, self.profiles.engines), self.switch_profile)
-
-    def switch_profile(self, name: str | None) -> None:
-        """Show another profile; None, or the one on show: nothing happens."""
-        session = self.session
-        if name is None or name == session.profile.name or self.profiles is None:
-            return
-        if any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
-            session.notify("Something is being sent. Switch when its outcome is known.", severity="warning")
-        elif not session.is_settled or self.current_mode == BETWEEN:
-            session.notify(session.not_open)
-        else:
-            self.run_worker(partial(self.profiles.switch, session, name), group="switch")
+            begin = partial(self.profiles.begin, self.session)
+            self.push_screen(ProfileSwitcher(self.session, self.profiles.engines), begin)
 
     def action_command_palette(self) -> None:
         """Open the palette."""
@@ -289,55 +259,33 @@ class RunwardenApp(BaseApp[None]):
         from app.console.follow.following import Following
 
         self.following = Following(engine, session, self.run_worker, self.bell, self.terminal.write)
+        session.engine_changed.subscribe(self, self.following.engine_changed)
         self.following.look()
 
     def _leave(self) -> None:
         self.following = None
         self.navigation.forget()
+        self.session.vitals.changed.unsubscribe(self)  # What is still being read says nothing of the next one.
         self.session.leave()
 
     def _take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._begin_with(profile, first, open_engine)
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
-        self._listen()
-        self._vitals_changed(self.session.vitals)
+        self.session.vitals.changed.subscribe(self, self._vitals_changed)
+        self._vitals_changed(self.session.vitals.now)
         self.run_worker(self._open)
-
-    def _engine_changed(self, event: "Event") -> None:
-        if self.following is not None:
-            self.following.engine_changed(event)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""
-        return bool(self.session.vitals.unknown) if action == "unknown" else super().check_action(action, parameters)
+        if action == "unknown":
+            return bool(self.session.vitals.now.unknown)
+        return super().check_action(action, parameters)
 
     def _vitals_changed(self, vitals: Vitals) -> None:
         self.terminal.say_title(title_of(vitals))
         if bool(vitals.unknown) != self._has_unknown:
             self._has_unknown = bool(vitals.unknown)
             self.screen.refresh_bindings()
-
-    # The one boundary for keys, workers and whatever else Textual would end the console for. Screens, sheets and
-    # forms have it around their own messages, whose loop would have ended by then.
-
-    async def _dispatch_message(self, message: Message) -> None:
-        await self.session.guard(super()._dispatch_message, message)
-
-    async def run_action(self, *arguments: Any, **options: Any) -> bool:
-        """Run a key's or a click's action; a failure of our own files or of a request becomes a notice."""
-        return await self.session.guard(super().run_action, *arguments, **options) is not False
-
-    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Run this coroutine function in the background, within the same boundary."""
-        return super().run_worker(partial(self.session.guard, work), *arguments, **options)
-
-    def _handle_exception(self, error: Exception) -> None:
-        cause = error.error if isinstance(error, WorkerFailed) else error
-        if isinstance(cause, StorageError | ApiError):
-            self.session.failed(cause)
-        # A screen that is being removed fails on missing widgets: at the end that is of no interest to the user.
-        elif self.is_running and not self._exit:
-            super()._handle_exception(error)
 
     def get_default_screen(self) -> Screen[Any]:
         """The Runs screen; a mode before it is mounted, it would have Textual parse every style sheet three times."""

@@ -6,22 +6,28 @@ arrive together: of `/dark` only the first would reach the screen, and the rest 
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rich.segment import Segments
 from textual import events
 from textual.app import App
+from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
+from app.api.errors import ApiError
+from storage.errors import StorageError
 from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
     from textual.dom import DOMNode
     from textual.widget import Widget
+
+    from app.console.session import Session
 
 Result = TypeVar("Result")
 
@@ -34,6 +40,10 @@ OPENING: Final = frozenset({"form", "pick"})
 """Groups of workers that end by opening a sheet; the next key belongs to that sheet."""
 _ROUNDS: Final = 2
 """The first round answers the key itself, the second the messages that it caused."""
+
+
+async def _unguarded(work: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+    return await work(*arguments, **options)
 
 
 @dataclass(eq=False, slots=True)
@@ -51,6 +61,9 @@ class Turn:
 
 class BaseApp(App[Result]):
     """An app that answers one key after the other, and whose crash prints no values."""
+
+    session: "Session | None" = None
+    """Reports failures of our own files and of requests. None: each of them ends the app."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -148,6 +161,33 @@ class BaseApp(App[Result]):
         if not self._screen_stack:
             return self
         return self.focused or self.screen
+
+    # The one boundary for keys, workers and whatever else Textual would end the console for. Screens, sheets and
+    # forms have it around their own messages, whose loop would have ended by then.
+
+    @property
+    def _guard(self) -> Callable[..., Awaitable[Any]]:
+        return _unguarded if self.session is None else self.session.guard
+
+    async def _dispatch_message(self, message: Message) -> None:
+        await self._guard(super()._dispatch_message, message)
+
+    async def run_action(self, *arguments: Any, **options: Any) -> bool:
+        """Run a key's or a click's action; a failure of our own files or of a request becomes a notice."""
+        return await self._guard(super().run_action, *arguments, **options) is not False
+
+    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
+        """Run this coroutine function in the background, within the same boundary."""
+        # Bound now: after a switch of profiles, the session before still answers for what it began.
+        return super().run_worker(partial(self._guard, work), *arguments, **options)
+
+    def _handle_exception(self, error: Exception) -> None:
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if self.session is not None and isinstance(cause, StorageError | ApiError):
+            self.session.failed(cause)
+        # A screen that is being removed fails on missing widgets: at the end that is of no interest to the user.
+        elif self.is_running and not self._exit:
+            super()._handle_exception(error)
 
     def _prune(self, *nodes: "Widget", parent: "DOMNode | None" = None) -> "AwaitRemove":
         # Workers end with their screen: Textual removes its widgets first, and a late result would not find them.

@@ -69,7 +69,7 @@ class BaseScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Compose header, tabs, body and keys."""
         session = self.session
-        yield HeaderBar(session.vitals, session.patience, session.healthy_words, session.clock)
+        yield HeaderBar(session.vitals.now, session.vitals.timing, session.healthy_words, session.clock)
         yield TabBar(TABS, self.TAB)
         yield from self.compose_body()
         yield FollowStrip()
@@ -85,13 +85,13 @@ class BaseScreen(Screen[None]):
         """Subscribe to the session, the keys and the clock."""
         session = self.session
         session.engine_changed.subscribe(self, self.engine_changed)
-        session.vitals_changed.subscribe(self, self._show_vitals)
+        session.vitals.changed.subscribe(self, self._show_vitals)
         session.pins_changed.subscribe(self, lambda _: self._show_followed())
         session.batches.changed.subscribe(self, lambda _: self._show_followed())
         session.tour.changed.subscribe(self, lambda _: self._show_tour())
         self.bindings_updated_signal.subscribe(self, self._show_keys)
         self.set_interval(TICK_S, self._tick)
-        self._show_vitals(session.vitals)
+        self._show_vitals(session.vitals.now)
         self._show_followed()
         self._show_tour()
 
@@ -143,17 +143,17 @@ class BaseScreen(Screen[None]):
 
     def trouble(self) -> Notice | None:
         """The banner's notice, or None."""
-        return self.session.trouble()
+        return self.session.vitals.trouble
 
     def show_trouble(self) -> None:
         """Update the banner."""
         # A screen may report the link in its own words; our own files concern every screen.
-        self.query_one(Banner).show(self.session.storage_trouble or self.trouble() or self.session.standing)
+        self.query_one(Banner).show(self.session.vitals.storage_trouble or self.trouble() or self.session.standing)
 
     @property
     def as_of(self) -> datetime | None:
         """When the service last answered, if it no longer does; None: the rows are live."""
-        return self.session.as_of
+        return self.session.vitals.as_of
 
     # An error that reaches Textual ends the message loop of its node, and then the console. So the boundary is around
     # the messages and the workers of a screen. The app runs keys within the same boundary.

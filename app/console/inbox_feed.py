@@ -11,13 +11,13 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from textual.signal import Signal
+
     from app.automations.inbox import Inbox
     from app.engine import Engine
     from app.events import Event
     from app.rules.rule import Rule
     from storage.records.inbox import InboxItem
-
-    Publish = Callable[[tuple[InboxItem, ...]], None]
 
 AT_MOST_EVERY: Final = timedelta(seconds=2)
 AT_LEAST_EVERY: Final = timedelta(minutes=1)
@@ -30,11 +30,13 @@ class InboxFeed:
     def __init__(
         self,
         engine: "Callable[[], Engine | None]",
-        automations: "Callable[[], Sequence[Rule]]",
+        automations: "Sequence[Rule]",
         start: Start,
-        publish: "Publish",
+        changed: "Signal[tuple[InboxItem, ...]]",
+        count: "Callable[[int], None]",
     ) -> None:
-        """Start empty; `publish` is given the items after each reading."""
+        """Start empty; after each reading `count` is given the number of items, then `changed` is published."""
+        self.changed = changed
         self._automations = automations
         self.items: tuple[InboxItem, ...] | None = None
         """None: not read yet."""
@@ -43,7 +45,7 @@ class InboxFeed:
         self.inbox: Inbox | None = None
         """None: the engine is not open yet."""
         self._engine = engine
-        self._publish = publish
+        self._count = count
         self._read_at: datetime | None = None
         self._is_stale = False
         """Whether something changed since the last reading."""
@@ -58,6 +60,11 @@ class InboxFeed:
     def ask(self) -> None:
         """Read the items again."""
         self._reader.ask()
+
+    def take_automations(self, automations: "Sequence[Rule]") -> None:
+        """Use these rules from now on: they were just written into the configuration."""
+        self._automations = tuple(automations)
+        self.ask()
 
     def engine_changed(self, event: "Event") -> None:
         """Read the items again if this event may have changed them; the session counts new runs first."""
@@ -86,8 +93,9 @@ class InboxFeed:
             await asyncio.to_thread(import_module, "app.automations.inbox")
             from app.automations.inbox import Inbox
 
-            self.inbox = Inbox.of(engine, self._automations)
+            self.inbox = Inbox.of(engine, lambda: self._automations)
         self._read_at, self._is_stale = engine.clock(), False
         self.can_undo = await self.inbox.can_undo()
         self.items = await self.inbox.items()
-        self._publish(self.items)
+        self._count(len(self.items))
+        self.changed.publish(self.items)

@@ -1,6 +1,7 @@
 """The parts that the app holds, each by itself: no app is needed to test them."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from app.api.errors import UnreachableError
 from app.console.profiles.switching import BETWEEN, ProfileSwitching
 from app.console.session import STILL_OPENING, Session
 from app.console.terminal.terminal import GIVE_TITLE_BACK, KEEP_TITLE, Terminal
+from app.console.vitals_feed import VitalsFeed
 from storage.errors import DiskFailedError
 from tests.console.scenes import SceneClock, settings_for
 
@@ -33,10 +35,16 @@ class Driver:
 
 
 class Modes:
-    """An app's modes; it notes what happens to them."""
+    """An app's modes; it notes what happens to them, and does no work of its own."""
 
     def __init__(self, happened: list[str]) -> None:
         self.happened = happened
+        self.workers: list[Any] = []
+        self.works: list[Any] = []
+
+    def run_worker(self, work: Any, *, group: str) -> None:
+        del group
+        self.works.append(work)
 
     def add_mode(self, mode: str, base_screen: Any) -> None:
         del base_screen
@@ -100,12 +108,12 @@ async def test_a_failure_becomes_a_notice_of_the_session(session: Session, toast
 
     await session.guard(fail, UnreachableError("No connection."))
     assert toasts == ["No connection."]
-    assert session.storage_trouble is None
+    assert session.vitals.storage_trouble is None
 
     await session.guard(fail, DiskFailedError("The disk is full.", path=Path("cache.sqlite3")))
-    assert session.storage_trouble is not None
+    assert session.vitals.storage_trouble is not None
     assert "The disk is full." in session.not_open
-    assert session.vitals.files_fail
+    assert session.vitals.now.files_fail
 
     with pytest.raises(ZeroDivisionError):
         await session.guard(fail, ZeroDivisionError())
@@ -118,8 +126,52 @@ def test_a_session_that_is_not_open_says_so(session: Session) -> None:
     session.poll_soon()
 
 
-async def test_screens_go_before_the_engine_they_read_with(session: Session) -> None:
-    """And the other profile is shown only once the one before is closed."""
+async def test_our_own_files_that_fail_during_a_reading_are_not_forgotten_with_it(session: Session) -> None:
+    """The reading began before: it neither takes the failure back nor the mark in the header."""
+
+    async def answer(value: Any) -> Any:
+        return value
+
+    def links() -> Any:
+        session.vitals.storage_failed("The disk is full.")
+        return answer(())
+
+    def none(*_: Any) -> Any:
+        return answer(0)
+
+    engine: Any = SimpleNamespace(
+        cache=SimpleNamespace(
+            links=links,
+            run_clock_ahead=lambda: answer(timedelta(0)),
+            status_counts=lambda _: answer({}),
+            count=none,
+            health=none,
+        ),
+        client=SimpleNamespace(budget=SimpleNamespace(clock_ahead=timedelta(0))),
+        polling=SimpleNamespace(next_poll=none),
+    )
+    works: list[Any] = []
+    now = session.vitals.now
+    vitals = VitalsFeed(
+        now,
+        session.vitals.timing,
+        lambda: engine,
+        SceneClock(),
+        works.append,
+        session.vitals.changed,
+        moved=list,
+        warn=str,
+    )
+    session.vitals = vitals
+    vitals.ask()
+    await works[0]()
+
+    assert vitals.storage_trouble is not None
+    assert vitals.now.files_fail
+
+
+async def test_screens_go_before_the_engine_they_read_with(session: Session, toasts: list[str]) -> None:
+    """And the other profile is shown only once the one before is closed; no other switch begins on the way."""
     happened: list[str] = []
     other = replace(session.profile, name="other")
 
@@ -127,14 +179,19 @@ async def test_screens_go_before_the_engine_they_read_with(session: Session) -> 
         happened.append(f"close {name}")
 
     engines: Any = SimpleNamespace(profiles=(session.profile, other), profile=lambda _: other, let_go=let_go)
+    modes = Modes(happened)
     switching = ProfileSwitching(
-        engines,
-        Modes(happened),
-        lambda: happened.append("leave"),
-        lambda profile, *_: happened.append(f"take up {profile.name}"),
+        engines, modes, lambda: happened.append("leave"), lambda profile, *_: happened.append(f"take up {profile.name}")
     )
     assert switching.is_possible
-    await switching.switch(session, "other")
+    switching.begin(session, "other")
+    assert (modes.works, toasts) == ([], [STILL_OPENING])
+
+    session.engine = engines
+    for name in (None, session.profile.name, "other", "other"):
+        switching.begin(session, name)
+    assert len(modes.works) == 1, "one switch at a time"
+    await modes.works[0]()
 
     assert happened[:2] == [f"add {BETWEEN}", f"switch {BETWEEN}"]
     assert all(each.startswith("remove ") for each in happened[2:-5])

@@ -192,7 +192,7 @@ class ActivityScreen(BaseScreen):
 
     @property
     def _nothing(self) -> Notice:
-        if self.session.storage_trouble:
+        if self.session.vitals.storage_trouble:
             return UNREADABLE
         return READING if self._loader.found is None else nothing(self._loader.query, self._loader.held)
 

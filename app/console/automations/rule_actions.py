@@ -113,7 +113,7 @@ class RuleActions:
         Raises:
             StorageError: The state cannot be read.
         """
-        self._session.take_automations(self._file.settings.automations)
+        self._session.inbox.take_automations(self._file.settings.automations)
         self._changed()
         bot = process_of(await self._state.lease_owner(LEASE, self._session.clock()))
         if bot is None:

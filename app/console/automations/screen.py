@@ -201,7 +201,7 @@ class AutomationsScreen(RulesScreen):
         self._explain()
 
     def _explain(self) -> None:
-        self._table.say(UNREADABLE if self.session.storage_trouble is not None else self._empty)
+        self._table.say(UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty)
 
     def show_found(self, found: Automations | None) -> None:
         """Show the rules, or the reason for an empty table."""

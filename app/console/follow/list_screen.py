@@ -127,4 +127,4 @@ class FollowList(Sheet[str | None]):
         now, width = self._session.clock(), max(40, self._list.size.width - 4)
         if isinstance(item, BatchView):
             return item.line(width)
-        return follow_line(item, now, self._session.as_of or now, width)
+        return follow_line(item, now, self._session.vitals.as_of or now, width)

@@ -107,7 +107,7 @@ class HealthScreen(BaseScreen):
         """Update the banner; while our own files fail, no row waits for an answer."""
         super().show_trouble()
         was_answered = any(link.last_ok_at is not None for link in (self._view or HealthView()).links)
-        self.set_class(self.session.storage_trouble is not None and not was_answered, "-unreadable")
+        self.set_class(self.session.vitals.storage_trouble is not None and not was_answered, "-unreadable")
 
     def action_refresh(self) -> None:
         """Poll the service now."""
@@ -188,7 +188,7 @@ class HealthScreen(BaseScreen):
         session = self.session
         rows = [
             *(self._host_facts(view, now) or [no_hosts(view.links)]),
-            link_row(view.links, view.link_past, session.patience, now, session.vitals.wait),
+            link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait),
             token_row(view.links, now),
         ]
         yield Block((((summary(view.hosts, view.links, session.healthy_words, now), "quiet"),),))
@@ -199,7 +199,7 @@ class HealthScreen(BaseScreen):
         yield from titled("Polls", [*poll_blocks(view.polls, now, width)], "The service was not asked yet.")
 
     def _host_facts(self, view: HealthView, now: datetime) -> list[HostFacts]:
-        is_stale, words = self.session.vitals.health_is_stale, self.session.healthy_words
+        is_stale, words = self.session.vitals.now.health_is_stale, self.session.healthy_words
         return [
             host_row(
                 host,

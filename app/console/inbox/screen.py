@@ -106,7 +106,7 @@ class InboxScreen(BaseScreen):
 
     def on_mount(self) -> None:
         """Show the items."""
-        self.session.inbox_changed.subscribe(self, lambda _: self._show())
+        self.session.inbox.changed.subscribe(self, lambda _: self._show())
         self._table.focus()
         self._show()
         self.session.inbox.ask()
@@ -265,11 +265,11 @@ class InboxScreen(BaseScreen):
 
     @property
     def _nothing(self) -> Notice:
-        if self.session.storage_trouble:
+        if self.session.vitals.storage_trouble:
             return UNREADABLE
         if self.session.inbox.items is None:
             return READING
-        return NOTHING if self.session.vitals.known else NOT_ASKED
+        return NOTHING if self.session.vitals.now.known else NOT_ASKED
 
     def _chosen(self) -> tuple[InboxItem, ...]:
         """The marked items, or the one under the cursor, unless it only moved there."""

@@ -293,11 +293,11 @@ class InsightsScreen(BaseScreen):
             self._list.focus()
 
     def _nothing(self, view: InsightsView) -> Notice:
-        if self.session.storage_trouble:
+        if self.session.vitals.storage_trouble:
             return UNREADABLE
         if self._was_answered:
             return nothing(self._span, view)
-        return link_notice(self.session.vitals.runs_link, self._engine.clock()) or ASKING
+        return link_notice(self.session.vitals.now.runs_link, self._engine.clock()) or ASKING
 
     def _say_extent(self, view: InsightsView) -> None:
         said = extent(view) if view.runs or self._was_answered else ""
@@ -305,7 +305,7 @@ class InsightsScreen(BaseScreen):
 
     @property
     def _was_answered(self) -> bool:
-        link = self.session.vitals.runs_link
+        link = self.session.vitals.now.runs_link
         return link is not None and link.last_ok_at is not None
 
     def _say(self, notice: Notice) -> None:

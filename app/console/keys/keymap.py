@@ -1,18 +1,21 @@
 """The key map: actions with their keys, and mistakes in the user's own `[keys]`."""
 
+import asyncio
 import importlib
 import pkgutil
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from textual.binding import Binding
+from textual.app import App
+from textual.binding import Binding, BindingsMap
 from textual.dom import DOMNode
 from textual.keys import ASCII_KEY_NAMES, KEY_ALIASES, Keys, _character_to_key
 from textual.screen import ModalScreen
 
-from app.config import Command
+from app.config import Command, Settings
+from app.console.session import Session
 
 _ROOTS: Final = ("app.console", "widgets")
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
@@ -42,6 +45,22 @@ def catalog() -> tuple[KeyFact, ...]:
         if binding.id is not None:
             found.setdefault(binding.id, []).append((owner, binding))
     return tuple(_fact(name, pairs) for name, pairs in sorted(found.items()))
+
+
+def use_own_keys(app: App[Any], settings: Settings) -> None:
+    """Bind what the user chose: `[keys]` in place of the console's own, and the keys of `[[commands]]`."""
+    from app.console.keys.own_commands import own_bindings
+
+    app.set_keymap(settings.keys)
+    own = BindingsMap(own_bindings(settings.commands))
+    app._bindings = BindingsMap.merge([app._bindings, own])  # noqa: SLF001 — `App.bind` gives a binding no id
+
+
+async def tell_problems(session: Session) -> None:
+    """Say what is wrong with the user's keys."""
+    # In a thread: it imports every screen.
+    for problem in await asyncio.to_thread(problems, session.settings.keys, session.settings.commands):
+        session.notify(problem, severity="warning")
 
 
 def problems(keys: Mapping[str, str], commands: Sequence[Command] = ()) -> tuple[str, ...]:

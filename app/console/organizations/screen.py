@@ -244,7 +244,7 @@ class OrganizationsScreen(BaseScreen):
 
     @property
     def _nothing(self) -> Notice:
-        if self.session.storage_trouble:
+        if self.session.vitals.storage_trouble:
             return UNREADABLE
         if self._attempts is None:
             return READING

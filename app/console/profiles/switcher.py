@@ -74,7 +74,7 @@ class ProfileSwitcher(PickerScreen[str]):
             lambda: {each.name: _as_seen(session.settings, each, session.clock()) for each in self._profiles}
         )
         self._facts = tuple(
-            replace(each, vitals=session.vitals) if each.is_current else replace(each, note=notes[each.name])
+            replace(each, vitals=session.vitals.now) if each.is_current else replace(each, note=notes[each.name])
             for each in self._facts
         )
         self._find(self.query_one(LineInput).value.strip())

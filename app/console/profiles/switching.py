@@ -1,12 +1,14 @@
 """Switching profiles in one console: screens and engine are closed and opened for the other profile."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Static
+from textual.worker import Worker
 
 from app.config import Profile
 from app.console.base_screen import OVERVIEW, TABS
@@ -22,12 +24,21 @@ if TYPE_CHECKING:
 
 BETWEEN: Final = "between"
 """The mode while there are no tabs."""
+WRITING: Final = frozenset({"send", "import"})
+"""Groups of workers that write to the service: one that is cancelled leaves its outcome unknown."""
 OpenEngine = Callable[[], Awaitable["Engine"]]
 TakeUp = Callable[[Profile, "FirstPaint | None", OpenEngine], None]
 
 
 class Modes(Protocol):
-    """The app's modes, a screen each."""
+    """The app's modes, a screen each, and its workers."""
+
+    @property
+    def workers(self) -> Iterable[Worker[Any]]:
+        """What is under way."""
+
+    def run_worker(self, work: Callable[[], Awaitable[None]], *, group: str) -> object:
+        """Run a coroutine function in the background."""
 
     def add_mode(self, mode: str, base_screen: Callable[[], Screen[Any]]) -> None:
         """Add a mode."""
@@ -62,14 +73,32 @@ class ProfileSwitching:
         self._modes = modes
         self._leave = leave
         self._take_up = take_up
+        self._is_under_way = False
 
     @property
     def is_possible(self) -> bool:
         """Whether there is another profile."""
         return len(self.engines.profiles) > 1
 
-    async def switch(self, session: Session, name: str) -> None:
-        """Close the session's profile and show another; a write on its way is settled first."""
+    def begin(self, session: Session, name: str | None) -> None:
+        """Switch to another profile; None, or the profile on show: do nothing."""
+        if name is None or name == session.profile.name:
+            return
+        if any(worker.group in WRITING and not worker.is_finished for worker in self._modes.workers):
+            session.notify("Something is being sent. Switch when its outcome is known.", severity="warning")
+        elif self._is_under_way or not session.is_settled:
+            session.notify(session.not_open)
+        else:
+            self._is_under_way = True
+            self._modes.run_worker(partial(self._switch, session, name), group="switch")
+
+    async def _switch(self, session: Session, name: str) -> None:
+        try:
+            await self._replace(session, name)
+        finally:
+            self._is_under_way = False
+
+    async def _replace(self, session: Session, name: str) -> None:
         profile = self.engines.profile(name)
         self._modes.add_mode(BETWEEN, lambda: BetweenScreen(name))
         await self._modes.switch_mode(BETWEEN)

@@ -116,7 +116,7 @@ class ConversationPart(Part):
         if view is None:
             return [Content.styled(f"{safe_text(subject.run_id)} is not in the cache.", facts.QUIET)]
         now = self.session.run_now()
-        as_of = self.session.as_of or now
+        as_of = self.session.vitals.as_of or now
         turns = () if subject.turns is None else with_what_was_sent(subject.turns.turns, view.turns)
         lines: list[Content] = []
         if turns:

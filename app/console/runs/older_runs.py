@@ -240,14 +240,14 @@ class OlderRuns:
         is_limited = not self.extent.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
         # While the link fails, even young rows are old.
-        fresh_from = now if session.as_of else now - timedelta(seconds=session.patience.late_after_s)
+        fresh_from = now if session.vitals.as_of else now - timedelta(seconds=session.vitals.timing.late_after_s)
         history = timedelta(days=session.settings.history.days)
         return ExtentLine(self.extent, now, fresh_from, self.progress, history, is_limited, has_counts)
 
     def nothing_here(self) -> Notice:
         """The reason for an empty table."""
         session, query = self._session, self._query()
-        empty, link = None if query.is_changed else query.view.empty, session.vitals.runs_link
+        empty, link = None if query.is_changed else query.view.empty, session.vitals.now.runs_link
         looked, read_only = self._looked(), session.profile.read_only
         return nothing_to_show(empty, self.extent, link, session.clock(), looked=looked, read_only=read_only)
 

@@ -346,4 +346,4 @@ class RunsScreen(BaseScreen):
         extent = self.older_runs.extent
         has_none = extent is not None and not extent.held
         self.query_one("#runs").set_class(has_none and not self.table.count, "-empty")
-        self.table.say(UNREADABLE if self.session.storage_trouble else self.older_runs.nothing_here())
+        self.table.say(UNREADABLE if self.session.vitals.storage_trouble else self.older_runs.nothing_here())

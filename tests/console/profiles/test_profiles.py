@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from app.config import LEDGER_FILE, Settings, data_folder
 from app.console.app import RunwardenApp
+from app.console.messages import SwitchProfile
 from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.profiles.switcher import ProfileSwitcher
@@ -66,7 +67,7 @@ async def test_keys_between_two_profiles_wait_for_the_rooms(
 
     async with fleet_staged() as scene:
         monkeypatch.setattr(ProfileEngines, "let_go", slow)
-        scene.app.switch_profile("acme-staging")
+        scene.app.post_message(SwitchProfile("acme-staging"))
         await scene.pilot.pause()
         for key in ("1", "2", "0"):
             await scene.pilot.press(key)
@@ -204,7 +205,7 @@ async def test_the_profile_stays_while_something_is_sent(fleet_staged: FleetStag
     async with fleet_staged() as scene:
         outcome = asyncio.Event()
         scene.app.screen.run_worker(outcome.wait, group="import")
-        scene.app.switch_profile("acme-staging")
+        scene.app.post_message(SwitchProfile("acme-staging"))
         await scene.pilot.pause()
 
         assert "Something is being sent." in said(scene)
@@ -212,7 +213,7 @@ async def test_the_profile_stays_while_something_is_sent(fleet_staged: FleetStag
 
         outcome.set()
         await scene.settle()
-        scene.app.switch_profile("acme-staging")
+        scene.app.post_message(SwitchProfile("acme-staging"))
         await scene.shows("acme-staging ▾")
 
 
