@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 
-async def until(fact: Callable[[], bool], deadline_s: float = 60) -> None:
+async def until(fact: Callable[[], bool], deadline_s: float = 300) -> None:
     """Wait until a fact holds, on the running loop."""
     async with asyncio.timeout(deadline_s):
         while not fact():

@@ -32,7 +32,7 @@ async def at_work(settings: Settings) -> AsyncIterator[tuple[Bot, Said]]:
 
 async def looked(bot: Bot) -> None:
     """Wait until its rules have looked: what comes from now on is news."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         # No event tells.
         while (state := (await bot.state.rule_states()).get("r")) is None or state.is_new:
             await asyncio.sleep(0.01)
@@ -85,7 +85,7 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
 
 
 async def is_well_in_time(bot: Bot) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not await bot.is_well():
             await asyncio.sleep(0.01)
 

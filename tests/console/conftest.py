@@ -33,7 +33,7 @@ WIDE = (140, 40)
 SMALL = (80, 24)
 MESSAGE = "disk I/O error. Look at the disk"
 """What a disk that fails is said to do."""
-DEADLINE_S = 60.0
+DEADLINE_S = 300.0
 """For what is certain to come; only a fault waits so long."""
 
 

@@ -40,7 +40,7 @@ class Listener:
         self._rang.set()
 
     async def heard(self, wanted: Callable[[Event], bool]) -> Event:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while True:
                 self._rang.clear()
                 for event in self.events:

@@ -88,7 +88,7 @@ def test_a_git_host_that_hangs_leaves_no_process(server: FaultServer, hasty_prob
     assert verdict.status == "unreachable"
     assert re.search("(longer than|no answer within) 1 s", str(verdict.reason))
     # Well before the code host itself gives up.
-    eventually(lambda: not naming(server.origin), "the helper of git has ended", 45)
+    eventually(lambda: not naming(server.origin), "the helper of git has ended", 240)
 
 
 def test_nothing_to_ask_is_said(probes: HealthProbes) -> None:

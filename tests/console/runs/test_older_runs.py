@@ -40,7 +40,7 @@ async def pressed(scene: Scene, *keys: str, shows: str) -> None:
     """Presses keys that start what does not end, and waits for what they lead to."""
     for key in keys:
         await scene.pilot.press(key)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while shows not in scene.text:
             await asyncio.sleep(0.01)
 
