@@ -23,7 +23,7 @@ _ETC: Final = (
 )
 _RESOLVER: Final = Path("/etc/resolv.conf")
 _DOORS: Final = "/run/runwarden"
-_PROBE_S: Final = 10
+_PROBE_S: Final = 60
 _STARTER: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
 """bubblewrap would answer 1 for a command that it cannot start; the shell answers 126 or 127, and names it."""
 PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent

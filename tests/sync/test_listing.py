@@ -35,7 +35,7 @@ def test_rows_are_printed_before_the_next_page_comes(desk: Desk) -> None:
 
     lines = [process.stdout.readline() for _ in range(100)]
     is_read.set()
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=300)
 
     ids = [json.loads(line)["run_id"] for line in (*lines, *rest.splitlines())]
     assert ids == sorted(desk.peer.runs, reverse=True)

@@ -138,7 +138,7 @@ def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_requ
 
     forge.after = kill
     run_id = api.start("write it down")
-    eventually(lambda: len(getattr(forge, what)) == 1, "it is made", 60)
+    eventually(lambda: len(getattr(forge, what)) == 1, "it is made")
     api.service.ended()
     api.service.restart()
     eventually(lambda: posted(api, run_id), "the results are posted")
