@@ -46,27 +46,39 @@ def keys_of(scene: Scene) -> list[tuple[Any, Binding]]:
     return own + [(body, each) for kind in kinds for each in Binding.make_bindings(vars(kind).get("BINDINGS", ()))]
 
 
-@pytest.mark.parametrize("part", PARTS)
-async def test_no_key_of_a_part_ends_the_console(run_on_show: OnShow, disk: Disk, part: str) -> None:
-    """Whatever is read or kept fails, once the part has shown what it has; afterwards it shows that again."""
+async def test_a_part_that_cannot_be_read_says_so_and_no_key_of_it_ends_the_console(
+    run_on_show: OnShow, disk: Disk
+) -> None:
+    """Not that it is being read; entered again, it is read. Then whatever is read or kept fails, at every key."""
     results = FailingResults()
     async with run_on_show(results) as scene:
-        await scene.press(part)
-        await scene.shows(PARTS[part])
-        screen = scene.app.screen
-        for node, binding in keys_of(scene):
-            results.fails = disk.fails = True
-            await scene.app.run_action(binding.action, node)
-            await scene.pilot.pause()
+        for part, words in PARTS.items():
+            if part != "f6":
+                results.fails = True
+                await scene.press(part)
+                await scene.shows("It could not be read.")
+                assert "Reading the" not in scene.text
+            results.fails = False
+            await scene.press("f6", part)
+            await scene.shows(words)
+            await press_all(scene, results, disk, part)
+            await scene.press(part)
+            await scene.shows(words)
 
-            assert scene.app.is_running, f"{binding.key} of {part} ended the console"
-            results.fails = disk.fails = False
-            while scene.app.screen is not screen:
-                scene.app.pop_screen()
-            if binding.action.startswith(LEAVING):
-                await scene.pilot.press(part)
-        await scene.press(part)
-        await scene.shows(PARTS[part])
+
+async def press_all(scene: Scene, results: FailingResults, disk: Disk, part: str) -> None:
+    screen = scene.app.screen
+    for node, binding in keys_of(scene):
+        results.fails = disk.fails = True
+        await scene.app.run_action(binding.action, node)
+        await scene.pilot.pause()
+
+        assert scene.app.is_running, f"{binding.key} of {part} ended the console"
+        results.fails = disk.fails = False
+        while scene.app.screen is not screen:
+            scene.app.pop_screen()
+        if binding.action.startswith(LEAVING):
+            await scene.pilot.press(part)
 
 
 async def test_a_mirror_that_cannot_be_kept_is_said(staged: Staged, tmp_path: Path) -> None:
@@ -115,32 +127,14 @@ async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> Non
         assert view.changed(view.file or 0).path == "src/sign_in.py"
 
 
-@pytest.mark.parametrize(
-    ("downs", "said"), [(2, "Nothing was changed so far."), (3, "Nothing was changed.")], ids=["working", "ended"]
-)
-async def test_a_working_run_has_changed_nothing_so_far(
-    staged: Staged, monkeypatch: Any, downs: int, said: str
-) -> None:
+async def test_a_working_run_has_changed_nothing_so_far(staged: Staged, monkeypatch: Any) -> None:
     """It may yet; what has ended changed nothing."""
     monkeypatch.setattr("app.console.run.screen.Results", lambda *_: ScriptedResults(change_=change_of(b"")))
     async with staged((140, 40)) as scene:
-        await scene.press(*["j"] * downs, "enter", "f4")
-        await scene.shows(said)
-
-
-@pytest.mark.parametrize("key", ["f3", "f4", "f5"])
-async def test_a_part_that_cannot_be_read_says_so_in_its_place(run_on_show: OnShow, key: str) -> None:
-    """Not that it is being read; entered again, it is read."""
-    results = FailingResults()
-    async with run_on_show(results) as scene:
-        results.fails = True
-        await scene.press(key)
-        await scene.shows("It could not be read.")
-        assert "Reading the" not in scene.text
-
-        results.fails = False
-        await scene.press("f6", key)
-        await scene.shows(PARTS[key])
+        await scene.press("j", "j", "enter", "f4")
+        await scene.shows("Nothing was changed so far.")
+        await scene.press("escape", "j", "enter", "f4")
+        await scene.shows("Nothing was changed.")
 
 
 async def test_the_end_of_the_log_is_the_end_of_the_run(run_on_show: OnShow) -> None:

@@ -13,6 +13,7 @@ from app.console.run.changes import FileItem
 from app.console.run.conversation import ReplyBox
 from storage.errors import DiskFullError
 from storage.records.results import ChangedFile, ModelUsage, Posting, RunTurns
+from tests.console.conftest import SMALL, WIDE
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
 from tests.waiting import until
 from widgets.diff.view import DiffView
@@ -55,10 +56,15 @@ async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -
 
 
 async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnShow) -> None:
-    """`c` goes to the box, ctrl+s to the form's preview; what was typed stays until the service has it."""
+    """`c` goes to the box, ctrl+s to the form's preview; what was typed stays until the service has it.
+
+    An empty one is not sent: it is said, and the box stays.
+    """
     async with run_on_show(ScriptedResults()) as scene:
         await scene.press("f4", "c")
         assert isinstance(scene.app.focused, ReplyBox)
+        await scene.press("ctrl+s")
+        assert "type what it should do next" in " ".join(scene.toasts)
         await scene.press(*"Now", "ctrl+s")
 
         assert isinstance(scene.app.screen, ContinueRunForm)
@@ -73,65 +79,39 @@ async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnSh
         assert scene.app.screen.query_one(ReplyBox).text == "Now"
 
 
-async def test_an_empty_reply_is_not_sent(run_on_show: OnShow) -> None:
-    """It is said, and the box stays."""
-    async with run_on_show(ScriptedResults()) as scene:
-        await scene.press("c", "ctrl+s")
-
-        assert "type what it should do next" in " ".join(scene.toasts)
-
-
-async def test_a_finding_leads_to_its_line_in_the_changes(run_on_show: OnShow) -> None:
-    """With enter, and with a double click."""
-    async with run_on_show(ScriptedResults()) as scene:
+async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
+    """By key and by mouse: a finding to its line, a file to its diff and back, `>` and `<` to a turn's own results."""
+    results = ScriptedResults()
+    async with run_on_show(results) as scene:
         await scene.press("f3")
         await scene.shows("2 findings · from git")
         await scene.press("enter")
-
         view = scene.app.screen.query_one(DiffView)
         await until(lambda: view.line == 8)
         assert "since merge base with main" in scene.text
 
-
-async def test_the_files_and_the_diff_go_together(run_on_show: OnShow) -> None:
-    """A file that is picked is shown; the file under the diff's cursor is the one in the list."""
-    async with run_on_show(ScriptedResults()) as scene:
-        await scene.press("f4")
-        await scene.shows("src/sign_in.py")
         await scene.press("}", "}", "}")
-        view = scene.app.screen.query_one(DiffView)
         assert view.changed(view.file or 0).path == "reviews/run_1.md"
-
         await scene.press("shift+tab", "k", "k")
         assert view.changed(view.file or 0).path == "docs/new name.md"
         await scene.press("enter")
         assert scene.app.focused is view
 
-
-async def test_another_turn_has_its_own_change_and_log(run_on_show: OnShow) -> None:
-    """`>` goes from the whole run to its first turn, `<` back."""
-    results = ScriptedResults()
-    async with run_on_show(results) as scene:
-        await scene.press("f4", "G")
+        await scene.press("f2")
+        bar = scene.app.screen.query_one(RunBar)
+        line = scene.lines[bar.region.y]
+        await scene.pilot.click(bar, offset=(line.index("Changes"), 0))
+        await scene.shows("src/sign_in.py")
         results.change_ = change_of(PATCH[: PATCH.index(b"diff --git a/docs")])
-        await scene.press("greater_than_sign")
+        await scene.pilot.click(bar, offset=(line.index("▸"), 0))
+        await scene.shows("turn 1 of 2")
         assert results.asked[-1] == ("change", 1)
+        await scene.press("less_than_sign", "G", "greater_than_sign")
         assert "turn 1 of 2" in scene.text
         await scene.press("f5")
         assert results.asked[-1][:2] == ("log", 1)
         await scene.press("f4", "less_than_sign")
         assert results.asked[-1] == ("change", None)
-
-
-async def test_the_mouse_alone_reaches_every_part_and_turn(run_on_show: OnShow) -> None:
-    """By clicks on the line above them."""
-    async with run_on_show(ScriptedResults()) as scene:
-        bar = scene.app.screen.query_one(RunBar)
-        line = scene.lines[bar.region.y]
-        await scene.pilot.click(bar, offset=(line.index("Changes"), 0))
-        await scene.shows("src/sign_in.py")
-        await scene.pilot.click(bar, offset=(line.index("▸"), 0))
-        await scene.shows("turn 1 of 2")
 
 
 async def test_a_change_is_applied_where_a_person_says(run_on_show: OnShow, tmp_path: Path) -> None:
@@ -149,8 +129,11 @@ async def test_a_change_is_applied_where_a_person_says(run_on_show: OnShow, tmp_
         assert scene.app.screen.query_one(DiffView).display
 
 
-async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow) -> None:
-    """Through the ledger; a run that has ended is neither cancelled nor followed."""
+async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the ledger; a run that has ended is neither cancelled nor followed.
+
+    A cancellation that our files prevent says so in its sheet: it can be tried again, or left.
+    """
     async with run_on_show(ScriptedResults()) as scene:
         offered = {each.binding.action for each in scene.app.screen.active_bindings.values() if each.enabled}
         assert not {"run('cancel')", "run('follow')"} & offered
@@ -158,6 +141,12 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow) -> N
         assert "follow" in scene.lines[-1]
         await scene.press("X")
         assert "Its agent is ended" in " ".join(scene.text.split())
+        with monkeypatch.context() as patch:
+            full = DiskFullError("The disk is full.", path=Path("x"))
+            patch.setattr(Actions, "submit", AsyncMock(side_effect=full))
+            await scene.press("enter")
+            await scene.shows("The disk is full.")
+            assert "Working…" not in scene.text
         assert not await scene.engine.ledger.actions(limit=1)
         await scene.press("enter")
         while not (found := await scene.engine.ledger.actions(limit=9)):
@@ -166,29 +155,19 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow) -> N
         assert [action.kind for action in found] == ["run.cancel"]
 
 
-async def test_a_cancellation_that_our_files_prevent_says_so_in_its_sheet(
-    run_on_show: OnShow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It can be tried again, or left."""
-    monkeypatch.setattr(Actions, "submit", AsyncMock(side_effect=DiskFullError("The disk is full.", path=Path("x"))))
-    async with run_on_show(ScriptedResults()) as scene:
-        await scene.press("escape", "g", "enter", "X", "enter")
-        await scene.shows("The disk is full.")
-        assert "Working…" not in scene.text
-
-
-@pytest.mark.parametrize("size", [(80, 24), (140, 40), (200, 60)])
-async def test_every_part_fits_every_screen(run_on_show: OnShow, size: tuple[int, int]) -> None:
+async def test_every_part_fits_every_screen(run_on_show: OnShow) -> None:
     """And nothing hostile in it is raw."""
     hostile = b"\x1b[2J\x1b]52;c;eA==\x07 [/nope]\n" + b"B" * 100_000
     patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-" + hostile.replace(b"\n", b"\n+") + b"\n"
     turns = RunTurns("run", (two_turns()[0],), "git", "by \x1b[2J time")
     results = ScriptedResults(turns_=turns, change_=change_of(patch, base_name="a\x1b[2J\nb"), log_=hostile)
-    async with run_on_show(results, size) as scene:
-        for key in PARTS:
-            await scene.press(key)
-            assert "".join(scene.lines).isprintable(), key
-            assert all(len(line) <= size[0] for line in scene.lines)
+    async with run_on_show(results, SMALL) as scene:
+        for width, height in (SMALL, WIDE):
+            await scene.pilot.resize_terminal(width, height)
+            for key in PARTS:
+                await scene.press(key)
+                assert "".join(scene.lines).isprintable(), key
+                assert all(len(line) <= width for line in scene.lines)
 
 
 def test_a_file_of_the_list_has_its_counts_and_a_bar() -> None:
