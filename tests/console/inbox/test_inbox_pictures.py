@@ -8,48 +8,43 @@ from syrupy.assertion import SnapshotAssertion
 from storage.errors import DatabaseDamagedError
 from storage.state import State
 from storage.state.opening import DAMAGE_CURE
-from tests.console.conftest import SMALL, WIDE, Staged
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.inbox.conftest import HOSTILE, fail, inbox, keys
 from tests.run_board import Board
 from widgets.inbox import InboxTable
 
-SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
+
+async def seen(scene: Scene, picture: SnapshotAssertion, what: str = "") -> None:
+    """As it was accepted at both sizes; the scene begins small."""
+    for name, size in (("80x24", SMALL), ("140x40", WIDE)):
+        await scene.pilot.resize_terminal(*size)
+        await scene.settle()
+        assert scene.app.export_screenshot() == picture(name=f"{what}{name}")
 
 
-@SIZES
-async def test_picture_of_a_full_one(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
-    """With two marked."""
-    async with inbox(staged, size) as scene:
+async def test_picture_of_a_full_one_and_of_an_empty_one(staged: Staged, picture: SnapshotAssertion) -> None:
+    """With two marked, and after everything was dealt with."""
+    async with inbox(staged, SMALL) as scene:
         await scene.press("j", "space", "space")
-        assert scene.app.export_screenshot() == picture
-
-
-@SIZES
-async def test_picture_of_an_empty_one(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
-    """After everything was dealt with."""
-    async with inbox(staged, size) as scene:
+        await seen(scene, picture, "full-")
         await scene.press("asterisk", "e")
         assert keys(scene) == []
-        assert scene.app.export_screenshot() == picture
+        await seen(scene, picture, "empty-")
 
 
-@SIZES
-async def test_picture_of_a_hostile_name(
-    staged: Staged, picture: SnapshotAssertion, board: Board, size: tuple[int, int]
-) -> None:
+async def test_picture_of_a_hostile_name(staged: Staged, picture: SnapshotAssertion, board: Board) -> None:
     """What a terminal would obey keeps to its own cells."""
-    async with inbox(staged, size, automated=False) as scene:
+    async with inbox(staged, SMALL, automated=False) as scene:
         data = {"platform": "github", "data": {"owner": "acme\x1b[2J", "repo": "re\u200bpo[b]"}}
         why = "\x1b[31mdied[/red]" * 20
         await fail(scene, board, "run_new", branch_name=HOSTILE, repository=data, failure_reason=why)
         scene.app.screen.query_one(InboxTable).seek(next(key for key in keys(scene) if "\x1b" in key))
         await scene.settle()
-        assert scene.app.export_screenshot() == picture
+        await seen(scene, picture)
 
 
-@SIZES
 async def test_picture_of_a_broken_state(
-    staged: Staged, picture: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+    staged: Staged, picture: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits is shown; that nothing can be put away is said, and no key does."""
 
@@ -58,8 +53,8 @@ async def test_picture_of_a_broken_state(
         raise DatabaseDamagedError(f"{path} is not a database. {DAMAGE_CURE}", path=path)
 
     monkeypatch.setattr(State, "open", fail)
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         await scene.press("7", "e")
         assert keys(scene)
         assert scene.toasts[-1] == "Nothing can be put away: see below."
-        assert scene.app.export_screenshot() == picture
+        await seen(scene, picture)

@@ -20,8 +20,12 @@ from widgets.inbox import InboxTable
 from widgets.line_table import LineTable
 
 
-async def test_what_waits_is_counted_everywhere_and_looking_changes_nothing(staged: Staged) -> None:
-    """By severity, then age; the tab and the header count it, before it is entered and after."""
+async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(staged: Staged) -> None:
+    """By severity, then age; the tab and the header count it, before it is entered and after, and looking is all.
+
+    A click on the header's number leads to it; from there a host to Health, a write to Activity, a rule to
+    Automations.
+    """
     async with inbox(staged) as scene:
         found = keys(scene)
 
@@ -36,6 +40,23 @@ async def test_what_waits_is_counted_everywhere_and_looking_changes_nothing(stag
             assert f"7 Inbox {len(found)}" in scene.lines[1]
         await scene.press(*"jjjjj", "d", "d", "r")
         assert keys(scene) == found
+        await scene.press("1")
+        await scene.pilot.click(HeaderBar, offset=(scene.lines[0].index("⚑"), 0))
+        await scene.settle()
+        assert scene.app.current_mode == "inbox"
+
+        for kind, mode in (("host", "health"), ("action", "activity"), ("approval", "automations")):
+            key = next(key for key in found if key.startswith(kind))
+            await scene.press("7")
+            scene.app.screen.query_one(InboxTable).seek(key)
+            await scene.press("enter")
+            assert scene.app.current_mode == mode
+            if mode == "health":
+                assert "▌ gitlab" in scene.text
+            if mode == "activity":
+                held = scene.app.screen.query_one(LineTable).item
+                assert held is not None
+                assert held.key == key.partition(":")[2]
 
 
 async def test_done_stays_away_until_something_new_and_says_that_it_is_back(staged: Staged, board: Board) -> None:
@@ -57,18 +78,18 @@ async def test_done_stays_away_until_something_new_and_says_that_it_is_back(stag
         assert "again, after it was dealt with" in " ".join(scene.text.split())
 
 
-@pytest.mark.parametrize("way", [("e",), ("m",), ("h", "2"), ("h", "down", "enter")], ids=" ".join)
-async def test_several_are_put_away_and_taken_back(staged: Staged, way: tuple[str, ...]) -> None:
+async def test_several_are_put_away_and_taken_back(staged: Staged) -> None:
     """What is marked goes at once and comes back at once; u goes on to what was done before that."""
     async with inbox(staged) as scene:
         before = keys(scene)
-        await scene.press("e", "space", "space", *way)
-        assert keys(scene) == before[3:]
-        await scene.press("u")
-        assert keys(scene) == before[1:]
-        await scene.press("u")
-        assert keys(scene) == before
-        assert scene.app.screen.check_action("undo", ()) is False
+        for way in ("e", "m", "h 2", "h down enter"):
+            await scene.press("home", "e", "space", "space", *way.split())
+            assert keys(scene) == before[3:], way
+            await scene.press("u")
+            assert keys(scene) == before[1:], way
+            await scene.press("u")
+            assert keys(scene) == before, way
+            assert scene.app.screen.check_action("undo", ()) is False
 
 
 async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Board) -> None:
@@ -89,13 +110,27 @@ async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Boar
         assert (scene.app.session.inbox.items or ())[0].back == "put off until now"
 
 
-async def test_no_key_acts_on_what_only_came_under_the_cursor(staged: Staged) -> None:
-    """Another console took the item away: the first key says so, and the next one is meant."""
+async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
+    """What one does, the other notices by the state's file; a lease that is renewed is no news.
+
+    No key acts on what only came under the cursor by it: the first one says so, and the next one is meant.
+    """
     async with inbox(staged) as scene:
-        before = keys(scene)
-        settings = scene.engine.settings
-        async with engine_on(settings, scene.clock) as other:
+        before, bell = keys(scene), ForeignWrites(state_of(scene))
+        async with engine_on(scene.engine.settings, scene.clock) as other:
+            assert not await bell.noticed()
+            await other.polling.lease.acquire("poller", "them", 15.0)
+            assert not await bell.noticed()
             theirs = Inbox.of(other)
+            await theirs.mute((await theirs.items())[:2])
+            assert await bell.noticed()
+            await scene.ring(StateChangedElsewhere())
+
+            assert keys(scene) == before[2:]
+            await scene.press("u")
+            assert keys(scene) == before
+
+            await scene.press("home")
             await theirs.done((await theirs.items())[:1])
         await scene.ring(StateChangedElsewhere())
         assert here(scene) == before[1]
@@ -105,41 +140,6 @@ async def test_no_key_acts_on_what_only_came_under_the_cursor(staged: Staged) ->
         assert scene.toasts[-1].startswith("Gone: ")
         await scene.press("e")
         assert keys(scene) == before[2:]
-
-
-async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
-    """What one does, the other notices by the state's file; a lease that is renewed is no news."""
-    async with inbox(staged) as scene:
-        before, bell = keys(scene), ForeignWrites(state_of(scene))
-        async with engine_on(scene.engine.settings, scene.clock) as other:
-            assert not await bell.noticed()
-            await other.polling.lease.acquire("poller", "them", 15.0)
-            assert not await bell.noticed()
-            theirs = Inbox.of(other)
-            await theirs.mute((await theirs.items())[:2])
-        assert await bell.noticed()
-        await scene.ring(StateChangedElsewhere())
-
-        assert keys(scene) == before[2:]
-        await scene.press("u")
-        assert keys(scene) == before
-
-
-@pytest.mark.parametrize(("kind", "mode"), [("host", "health"), ("action", "activity"), ("approval", "automations")])
-async def test_enter_leads_to_what_it_is_about(staged: Staged, kind: str, mode: str) -> None:
-    """A host to Health, a write to Activity, a rule to Automations; where nothing else is to be seen."""
-    async with inbox(staged) as scene:
-        key = next(key for key in keys(scene) if key.startswith(kind))
-        scene.app.screen.query_one(InboxTable).seek(key)
-        await scene.press("enter")
-
-        assert scene.app.current_mode == mode
-        if mode == "health":
-            assert "▌ gitlab" in scene.text
-        if mode == "activity":
-            held = scene.app.screen.query_one(LineTable).item
-            assert held is not None
-            assert held.key == key.partition(":")[2]
 
 
 async def test_enter_opens_the_run_or_asks_which(staged: Staged, board: Board) -> None:
@@ -159,17 +159,6 @@ async def test_enter_opens_the_run_or_asks_which(staged: Staged, board: Board) -
         await scene.press("backspace", "enter", "end", "enter")
         assert "status:failed repo:acme/web since:" in scene.text
         assert "2 of 61" in scene.text
-
-
-async def test_the_header_leads_to_it(staged: Staged) -> None:
-    """By a click on its number."""
-    async with inbox(staged) as scene:
-        await scene.press("1")
-        x = scene.lines[0].index("⚑")
-        await scene.pilot.click(HeaderBar, offset=(x, 0))
-        await scene.settle()
-
-        assert scene.app.current_mode == "inbox"
 
 
 async def test_a_cause_is_one_item(staged: Staged, board: Board) -> None:
