@@ -18,5 +18,10 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", _picture("\n")).replace("\t", " ")
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, in the singular for one."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def _picture(mark: str) -> str:
     return chr(_PICTURES + ord(mark)) if ord(mark) < ord(" ") else "\N{REPLACEMENT CHARACTER}"

@@ -20,6 +20,7 @@ from service.store import agents, hosts, repositories, runs
 from service.store.agents import DEFAULT_NAME
 from service.store.repositories import Repository
 from service.store.runs import Run, TurnRequest
+from service.text import plural
 
 router = APIRouter()
 _INSTRUCTIONS: Final = "Do what you are configured for."
@@ -135,7 +136,7 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
     if runs.has_more_active(connection, request.organization_id, limit):
         raise bad_request(
             "too_many_active_runs",
-            f"the organization has {limit} runs that are queued or working; wait until some have ended, or cancel some",
+            f"the organization has {plural(limit, 'run')} queued or working; wait until one has ended, or cancel one",
         )
 
 

@@ -19,6 +19,7 @@ from service.store import audit, workers
 from service.store.database import Database
 from service.store.migrations import migrate, stamp, version
 from service.store.schema import VERSION, metadata, organizations
+from service.text import plural
 from service.worker_process import held
 
 _RUNNING = "a service runs on {0}; stop it before it is restored"
@@ -102,7 +103,7 @@ class Restore:
                     raise
                 # What a back-up is for.
                 return f"a database that cannot be read ({error.orig})"
-        return f"{number} organizations" if number else None
+        return plural(number, "organization") if number else None
 
     def _stage_files(self) -> int:
         """Write logs and diffs beside the present ones; return how many."""

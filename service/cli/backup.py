@@ -7,6 +7,7 @@ import click
 from service.cli.output import AdminContext, admin_command, operator
 from service.clock import now_micros, rfc3339
 from service.setup import SetupError
+from service.text import plural
 
 _MIB = 1 << 20
 
@@ -62,8 +63,10 @@ def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
     }
     lines = [
         f"restored as of {document['made_at']}",
-        f"  {made.organizations} organizations, {made.runs} runs, {made.files} logs and diffs",
-        f"  {made.queued} turns had not ended, and are executed again" if made.queued else "  every turn had ended",
+        f"  {plural(made.organizations, 'organization')}, {plural(made.runs, 'run')}, logs and diffs: {made.files}",
+        f"  executed again: {plural(made.queued, 'turn')} that had not ended"
+        if made.queued
+        else "  every turn had ended",
         "  tokens revoked, organizations deactivated and runs deleted since are back: do it again where it matters",
     ]
     admin.show(document, lines)

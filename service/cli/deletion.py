@@ -9,6 +9,7 @@ from service.clock import now_micros
 from service.setup import SetupError, find_organization
 from service.store import deletions, repositories, runs, turns
 from service.store.database import Database
+from service.text import plural
 
 _WAIT_S: Final = 60.0
 """For a worker to let go of a turn that is deleted."""
@@ -66,9 +67,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
         change.target = change.organization_id = found.id
         active = deletions.active_runs(change.connection, found.id)
         if active and not force:
-            raise SetupError(
-                f"{active} runs of {found.slug} have not ended; wait for them, or cancel them with --force"
-            )
+            raise SetupError(f"{found.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
         left = deletions.branches_of(change.connection, found.id)
         known = repositories.of(change.connection, found.id)
         deletions.begin_organization(change.connection, found.id, now_micros())
@@ -95,7 +94,7 @@ def _conclude(
         },
     }
     lines = [line]
-    lines += [f"  {held} turns are still held by a worker; it removes the rest once they have ended"] if held else []
+    lines += [f"  a worker still holds {plural(held, 'turn')} and removes the rest afterwards"] if held else []
     lines += [f"  stays on the code host: branch {branch} of {platform}:{path}" for platform, path, branch in branches]
     lines += [f"  stays on the code host: webhook of {platform}:{path}" for platform, path in webhooks]
     admin.show(document, lines)

@@ -12,6 +12,7 @@ from service.setup import SetupError, checked_email, find_organization
 from service.store import invitations
 from service.store.database import Database
 from service.store.invitations import Invitation
+from service.text import plural
 
 
 @click.group("invitation")
@@ -84,7 +85,7 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
                     f"there is no mail to retry for {invitation_id!r}; "
                     "list them with: runwarden service invitation list"
                 )
-            change.target, change.detail = invitation_id, f"{len(made_due)} mails"
+            change.target, change.detail = invitation_id, plural(len(made_due), "mail")
         _conclude(admin, [sender.claim_and_deliver(one) for one in made_due])
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from service.agents.options import ChangeLimits
 from service.execution.git import Git, GitError
+from service.text import plural
 
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # With its own word on submodules, git reads no `.gitmodules`: that is the repository's, and may be made to fail.
@@ -114,7 +115,7 @@ def refusal(limits: ChangeLimits, names: Sequence[str], patch_bytes: int) -> str
     if guarded is not None:
         why = f"it touches {guarded[0]}, which is protected by {guarded[1]!r} (change.protected)"
     elif len(names) > limits.files:
-        why = f"it touches {len(names)} files, more than {limits.files} (change.files)"
+        why = f"it touches {plural(len(names), 'file')}, more than {limits.files} (change.files)"
     elif patch_bytes > limits.bytes:
         why = f"its patch has {patch_bytes} bytes, more than {limits.bytes} (change.bytes)"
     else:

@@ -19,6 +19,7 @@ from service.findings.document import MOST, SEVERITIES, Finding, FindingsError, 
 from service.store import turn_files
 from service.store.database import Database
 from service.store.turns import Turn
+from service.text import plural
 
 FOLDER: Final = ".runwarden"
 FILES: Final = (f"{FOLDER}/findings.json", f"{FOLDER}/findings.sarif")
@@ -103,7 +104,7 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
     different = list(dict.fromkeys(found))
     kept = _within_limits(different, tree)
     if left_out := len(different) - len(kept):
-        remarks.append(f"{left_out} findings are left out: at most {MOST} are kept, and {_LARGEST_KEPT} bytes of them")
+        remarks.append(f"{plural(left_out, 'finding')} left out: at most {MOST} and {_LARGEST_KEPT} bytes are kept")
     return Collected(kept, tuple(remarks))
 
 

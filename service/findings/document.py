@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from service.text import one_line, printable
+from service.text import one_line, plural, printable
 
 MOST: Final = 200
 """Findings that are kept of a turn."""
@@ -136,7 +136,7 @@ def checked(written: Iterable[Any], remarks: list[str]) -> Iterator[Finding]:
             if refused <= _REMARKS:
                 remarks.append(f"finding {number} is left out: {_reason(error)}")
     if refused > _REMARKS:
-        remarks.append(f"{refused - _REMARKS} more findings are left out")
+        remarks.append(f"{plural(refused - _REMARKS, 'further finding')} left out")
 
 
 def _reason(error: ValidationError) -> str:

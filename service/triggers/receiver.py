@@ -16,6 +16,7 @@ from service.store.database import Database, one_at_a_time
 from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, PullRequestKey
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
+from service.text import plural
 from service.triggers.events import PullRequestEvent
 from service.triggers.rules import TriggerRule
 
@@ -155,9 +156,9 @@ class Receiver:
     def _limit(self, connection: sa.Connection, subject: PullRequestKey, now: int) -> str | None:
         settings = self._settings.triggers
         if deliveries.started_today(connection, subject, now) >= settings.pull_request_runs_a_day:
-            return f"{settings.pull_request_runs_a_day} runs for one pull request a day (pull_request_runs_a_day)"
+            return f"pull_request_runs_a_day: {plural(settings.pull_request_runs_a_day, 'run')} for one pull request"
         if deliveries.started_this_hour(connection, subject, now) >= settings.repository_runs_an_hour:
-            return f"{settings.repository_runs_an_hour} runs for one repository an hour (repository_runs_an_hour)"
+            return f"repository_runs_an_hour: {plural(settings.repository_runs_an_hour, 'run')} for one repository"
         return None
 
     def _supersede(
@@ -277,7 +278,7 @@ def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, no
             return Decision("refused", "the organization is not active")
         if runs.has_more_active(connection, request.organization_id, active_runs):
             accepting.rollback()
-            return Decision("refused", f"the organization has {active_runs} runs that are queued or working")
+            return Decision("refused", f"the organization has {plural(active_runs, 'run')} queued or working")
     return Decision(STARTED, run_id=run.id, request=request)
 
 

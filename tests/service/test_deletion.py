@@ -98,7 +98,7 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(
     deleted = made.admin("org", "delete", "acme", "--force", "--yes")
     mirrors = [path.name for path in folder.mirrors.glob("*.git")]
 
-    assert "1 runs of acme have not ended" in refused.stderr
+    assert "acme has 1 active run:" in refused.stderr
     assert deleted["state"] == "deleted"
     branches = {one["branch"] for one in deleted["left_on_code_hosts"]["branches"]}
     pushed = git("branch", "--list", "--format=%(refname:short)", cwd=made.repositories["acme/api"]).split()

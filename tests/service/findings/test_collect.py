@@ -162,7 +162,7 @@ def test_the_heaviest_are_kept_of_too_many(tmp_path: Path) -> None:
 
     assert found.findings is not None
     assert (len(found.findings), found.findings[0].severity) == (MOST, "blocker")
-    assert found.remarks[0].startswith("1 findings are left out")
+    assert found.remarks[0].startswith("1 finding left out")
 
 
 def test_ruff_says_it_in_sarif(tmp_path: Path) -> None:
