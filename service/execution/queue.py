@@ -26,7 +26,7 @@ _APPLICATION: Final = "runwarden"
 # Pinned: workflows are recovered only by a program of the same version, and ours stay compatible.
 APPLICATION_VERSION: Final = "runwarden-1"
 _QUICK_S: Final = 0.2
-_SLOW_S: Final = 1.0
+_SLOW_S: Final = 2.0
 _QUICK_FOR_S: Final = 30.0
 _NEVER_S: Final = 3600.0
 _SPARE_CONNECTIONS: Final = 3

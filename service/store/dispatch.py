@@ -2,7 +2,8 @@
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -34,6 +35,9 @@ def next_turns(connection: sa.Connection, places: int, share: int | None) -> lis
 
     An organization has at most `share` of them; None: all but one, where there are others that could want it.
     """
+    heads = _heads(connection, places)
+    if not heads:
+        return []
     under_way = connection.execute(
         sa.select(runs.c.organization_id, runs.c.url, runs.c.branch)
         .join(turns, turns.c.run_id == runs.c.id)
@@ -43,7 +47,6 @@ def next_turns(connection: sa.Connection, places: int, share: int | None) -> lis
     room = places - len(under_way)
     if room <= 0:
         return []
-    heads = _heads(connection, places)
     if share is None:
         alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
         share = places if alone else max(1, places - 1)
@@ -51,8 +54,9 @@ def next_turns(connection: sa.Connection, places: int, share: int | None) -> lis
     return _in_turn(heads, room, share, taken, {(row.url, row.branch) for row in under_way})
 
 
-def _heads(connection: sa.Connection, most: int) -> list[WaitingTurn]:
-    """Return the first waiting turn of each lane, at most so many of an organization, oldest first."""
+@cache
+def _first_of_lanes() -> sa.Select[Any]:
+    """Each lane's first waiting turn, oldest first; made once, as it is asked for once a second."""
     oldest = (turns.c.accepted_at, turns.c.run_id, turns.c.number)
     lanes = (
         sa.select(
@@ -67,10 +71,15 @@ def _heads(connection: sa.Connection, most: int) -> list[WaitingTurn]:
     rank = sa.func.row_number().over(partition_by=lanes.c.organization_id, order_by=order).label("of_owner")
     first = sa.select(lanes, rank).where(lanes.c.in_lane == 1).subquery()
     # Some of them may be behind a turn that is under way: as many more are read as there can be of those.
-    query = sa.select(first).where(first.c.of_owner <= 2 * most).order_by(first.c.accepted_at, first.c.run_id)
+    few = first.c.of_owner <= 2 * sa.bindparam("most", type_=sa.Integer)
+    return sa.select(first).where(few).order_by(first.c.accepted_at, first.c.run_id)
+
+
+def _heads(connection: sa.Connection, most: int) -> list[WaitingTurn]:
+    """Return the first waiting turn of each lane, at most so many of an organization, oldest first."""
     return [
         WaitingTurn(row.run_id, row.number, row.url, row.branch, row.organization_id)
-        for row in connection.execute(query)
+        for row in connection.execute(_first_of_lanes(), {"most": most})
     ]
 
 

@@ -98,7 +98,7 @@ def lone(tmp_path: Path) -> CommandLine:
     return Inside(tmp_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """The real service, shared: tests look at what they made only."""
     running = start_service(tmp_path_factory.mktemp("service"))

@@ -161,8 +161,9 @@ class Laboratory:
         return dict(answer.json())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A service for the tests of a module: a start costs less than ten seconds of waiting for the next."""
     # What stands in its environment is for the test of what agents see of it.
     environment = {"SECRET": "s3cr3t", "LENT": "lent"}
     # Many tests leave runs behind, which the next one's run need not wait for.
@@ -173,13 +174,13 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     assert service.stop() == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api(shared_service: Any) -> Api:
-    """A client of the service that all tests of this process share."""
+    """A client of the service that the tests of a module share."""
     return Api(shared_service)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tenant(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Api]:
     """`tenant(hosts=…, repositories=…)` makes an organization on the shared service and returns its client."""
 
@@ -193,9 +194,9 @@ def tenant(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return join
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Api]]:
-    """`sandboxed("none")` and `sandboxed("require")`: a service each, for all tests of this process."""
+    """`sandboxed("none")` and `sandboxed("require")`: a service each, for the tests of a module."""
     running: dict[str, Api] = {}
 
     def get(sandbox: str) -> Api:
@@ -210,9 +211,9 @@ def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
         assert one.service.stop() == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    """A service with its lab open, for all tests of this process; reset it after use."""
+    """A service with its lab open, for the tests of a module; reset it after use."""
     service = service_process.start_service(tmp_path_factory.mktemp("laboratory"), arguments=["--lab"])
     yield Laboratory(service)
     assert service.stop() == 0
