@@ -31,11 +31,11 @@ def open_missing() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     # Text mode on the same numbers: the interpreter left None for missing ones.
     if sys.stdin is None:
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 from bench.figures import Figure
 from bench.keys import BAR, PAGE_DOWN, PAGE_UP, ROUNDS, rows_after, table_on_show
@@ -115,7 +116,7 @@ def _page(kind: str, lines: int, path: str, folder: str) -> tuple[float, float]:
 
 def _diff(folder: str, lines: int) -> str:
     path = f"{folder}/diff-{lines}"
-    with open(path, "w") as file:  # noqa: PTH123 — written line by line
+    with Path(path).open("w") as file:
         for number in range(max(1, lines // 1_000)):
             size = min(lines, 1_000) // 2
             file.write(f"diff --git a/f{number}.py b/f{number}.py\n--- a/f{number}.py\n+++ b/f{number}.py\n")
@@ -126,6 +127,6 @@ def _diff(folder: str, lines: int) -> str:
 
 def _log(folder: str, lines: int) -> str:
     path = f"{folder}/log-{lines}"
-    with open(path, "w") as file:  # noqa: PTH123 — written line by line
+    with Path(path).open("w") as file:
         file.writelines(f"12:00:00 \x1b[32mINFO\x1b[0m agent/topic-{n} {'x' * 60}\n" for n in range(lines))
     return path

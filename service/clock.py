@@ -64,7 +64,7 @@ def _offset_micros(zone: str) -> int:
     if zone in "Zz":
         return 0
     hours, minutes = int(zone[1:3]), int(zone[4:6])
-    if hours > 23 or minutes > 59:  # noqa: PLR2004 — hours and minutes of a clock
+    if hours not in range(24) or minutes not in range(60):
         raise ValueError("there is no such offset")
     return (1 if zone[0] == "+" else -1) * (hours * 3600 + minutes * 60) * SECOND_MICROS
 

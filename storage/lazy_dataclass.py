@@ -12,8 +12,10 @@ from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final
 
+__all__ = ["dataclass"]
+
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass  # noqa: PLC0414 — exported: for a type checker there is no difference
+    from dataclasses import dataclass  # For a type checker there is no difference.
 else:
 
     def dataclass(cls: type[Any] | None = None, /, **options: bool) -> Any:
@@ -49,11 +51,11 @@ def _made(options: Mapping[str, bool], cls: type[Any]) -> type[Any]:
 
 
 def _first_init(made: type[Any], *, is_frozen: bool) -> Callable[..., None]:
-    def __init__(self: Any, *arguments: Any, **options: Any) -> None:  # noqa: N807 — it stands in for one
+    def compile_and_call(self: Any, *arguments: Any, **options: Any) -> None:
         made.__init__ = init = _init(made, is_frozen=is_frozen)
         init(self, *arguments, **options)
 
-    return __init__
+    return compile_and_call
 
 
 def _init(made: type[Any], *, is_frozen: bool) -> Callable[..., None]:
@@ -90,10 +92,10 @@ def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
-    def __eq__(self: Any, other: object) -> Any:  # noqa: N807 — it becomes one
+    def is_equal(self: Any, other: object) -> Any:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
-    return __eq__
+    return is_equal
 
 
 def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:

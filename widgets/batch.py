@@ -121,7 +121,7 @@ class BatchView:
         outcome: Part = (safe_text(badge.text), badge.tone)
         return outcome, (safe_text("batch"), "plain"), (self.title, "plain"), (self.progress, "plain"), quiet, when
 
-    def facts(self, now: datetime) -> "tuple[tuple[str, Part], ...]":  # noqa: ARG002 — as every item with facts
+    def facts(self, _now: datetime) -> "tuple[tuple[str, Part], ...]":
         """Its progress, and each of its runs."""
         badge = self.outcome
         facts: list[tuple[str, Part]] = [

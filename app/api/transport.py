@@ -192,7 +192,7 @@ class Transport:
             status = response.status_code
             self.in_lab = response.headers.get(_LAB) == "on"
             self.heard(response.headers, sent_s)
-            if 400 <= status < 600:  # noqa: PLR2004 — HTTP's own ranges
+            if status // 100 in (4, 5):
                 raise await _failure(response, mask)
             if status not in call.expected:
                 raise UnusableAnswerError(_unexpected(response, mask), status=status)

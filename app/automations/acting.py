@@ -156,7 +156,7 @@ def _again(request: WriteRequest, rule: Rule) -> WriteRequest:
 def _cancellation(run_id: str) -> CancelRun:
     request = CancelRun(run_id)
     try:
-        request.path  # noqa: B018 — an id that would change the path is refused here
+        _ = request.path  # An id that would change the path is refused here.
     except ValueError as error:
         raise CannotActError(f"run {run_id!r} cannot be addressed: {error}") from error
     return request

@@ -40,7 +40,7 @@ class Clock:
 class NothingDone:
     """Stands for what would act: everything succeeds at once, and nothing is done."""
 
-    async def carry_out(self, rule: Rule, decision: Decision) -> Result:  # noqa: ARG002 — the runner's call
+    async def carry_out(self, _rule: Rule, _decision: Decision) -> Result:
         """It would have been done."""
         return Result("done")
 

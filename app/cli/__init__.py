@@ -47,7 +47,7 @@ COMMANDS: Final = {
 class LazyGroup(click.Group):
     """The root group: imports a command only when it is called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — click's signature
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         """All names, in the order of the documentation."""
         return list(COMMANDS)
 
@@ -63,7 +63,7 @@ class LazyGroup(click.Group):
             suggest(cmd_name, command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 — as above
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])

@@ -68,7 +68,13 @@ def quoted(name: str) -> str:
     if name.isprintable() and not set(name) & {'"', "\\"}:
         return name
     raw = name.encode("utf-8", "surrogateescape")
-    return '"' + "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:03o}" for c in raw) + '"'  # noqa: PLR2004 — ASCII
+    return (
+        '"'
+        + "".join(
+            chr(c) if chr(c).isascii() and chr(c).isprintable() and c not in b'"\\' else f"\\{c:03o}" for c in raw
+        )
+        + '"'
+    )
 
 
 def _named(file: ChangedFile) -> str:

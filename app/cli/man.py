@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -33,8 +34,7 @@ MEANINGS = {
 def man(ctx: click.Context, /, *, command: str | None, install: bool) -> int:
     """Print the manual page of COMMAND, or of runwarden itself, for man -l -."""
     invocation, root = ctx.ensure_object(Invocation), ctx.find_root()
-    assert isinstance(root.command, click.Group)  # noqa: S101 — what the program itself is
-    names = [None, *root.command.list_commands(root)]
+    names = [None, *_group(root).list_commands(root)]
     if command not in names:
         raise failed("not_found", f"There is no command {command!r}. There are: {', '.join(filter(None, names))}.")
     if not install:
@@ -52,11 +52,12 @@ def man(ctx: click.Context, /, *, command: str | None, install: bool) -> int:
     return Exit.DONE
 
 
+def _group(root: click.Context) -> click.Group:
+    return cast("click.Group", root.command)
+
+
 def _page(root: click.Context, name: str | None) -> str:
-    group = root.command
-    assert isinstance(group, click.Group)  # noqa: S101 — as above
-    command = group if name is None else group.get_command(root, name)
-    assert command is not None  # noqa: S101 — the caller checked the name
+    command = (name and _group(root).get_command(root, name)) or root.command
     context = root if name is None else click.Context(command, parent=root, info_name=name)
     title = context.command_path.replace(" ", "-")
     lines = [

@@ -143,7 +143,7 @@ class CommandGroup(click.Group):
         self._elsewhere = elsewhere
         self.params += [*output_options(hidden=True), *global_options(hidden=True)]
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — click's signature
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         """All names."""
         return sorted({*self.commands, *self._elsewhere})
 

@@ -32,7 +32,7 @@ class _Arguments(click.types.UnprocessedParamType):
     def shell_complete(
         self,
         ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002 — click's signature
+        _param: click.Parameter,
         incomplete: str,
     ) -> "list[CompletionItem[str]]":
         return ctx.command.shell_complete(ctx, incomplete)

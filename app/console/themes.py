@@ -21,7 +21,7 @@ FAINT: Final = 40
 class Uncoloured(LineFilter):
     """Removes colours, for the theme without any, where every background but a cursor's is black."""
 
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 — Textual's signature
+    def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments with attributes only."""
         return [Segment(text, None if style is None else _plain(style), control) for text, style, control in segments]
 

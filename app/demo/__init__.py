@@ -68,7 +68,7 @@ def team_at_work(world: World) -> Iterator[None]:
         team = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True, start_new_session=True
         )
-    assert team.stdin is not None  # noqa: S101 — Popen was given a pipe
+    assert team.stdin is not None
     try:
         # It ends when this pipe does, even if the demo is killed.
         team.stdin.write("\n" if world.is_resumed else f"{world.service.lab_token}\n")

@@ -88,7 +88,7 @@ def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
             # A Ctrl-C at the terminal is the console's to handle; the service is ended by the demo.
             start_new_session=True,
         )
-    assert process.stdout is not None  # noqa: S101 — Popen was given a pipe
+    assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
         status = process.wait()

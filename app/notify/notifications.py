@@ -15,6 +15,8 @@ from storage.records.following import StatusChange, StuckRun
 
 Kind = Literal["run", "stuck", "health", "link"]
 
+_FAILURES_TOLD: Final = 2
+"""One lost answer is no trouble yet."""
 ONE_BY_ONE: Final = 3
 """More notifications of a kind than this are condensed into one."""
 
@@ -164,7 +166,7 @@ def link_notification(link: LinkState, hold: timedelta, now: datetime, profile: 
     if link.failing_since is None:
         return None
     is_refused = link.error_kind in REFUSALS
-    if not is_refused and (now - link.failing_since < hold or link.failures < 2):  # noqa: PLR2004 — one lost answer is no trouble yet
+    if not is_refused and (now - link.failing_since < hold or link.failures < _FAILURES_TOLD):
         return None
     title = (
         _TOKEN_WORDS.get(link.error_kind or "", "There is no usable token") if is_refused else "No link to the service"

@@ -282,10 +282,10 @@ def files_of(raw: bytes, numstat: bytes) -> tuple[ChangedFile, ...]:
 def _files(raw: bytes, counts: dict[bytes, tuple[int | None, int | None]]) -> Iterator[ChangedFile]:
     fields = iter(raw.split(b"\0"))
     for head in fields:
-        parts = head.lstrip(b":").split()
-        if len(parts) != 5:  # noqa: PLR2004 — two modes, two ids, a status
+        try:
+            old_mode, new_mode, old_blob, new_blob, status = head.lstrip(b":").split()
+        except ValueError:
             return
-        old_mode, new_mode, old_blob, new_blob, status = parts
         first = next(fields, b"")
         path = next(fields, b"") if status[:1] in b"RC" else first
         added, removed = counts.get(path, (None, None))

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -85,9 +86,9 @@ async def _answer_inactive(_request: Request, _error: Exception) -> JSONResponse
 
 async def _answer_framework(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    if status == 404:  # noqa: PLR2004 — not found
+    if status == HTTPStatus.NOT_FOUND:
         return JSONResponse(body("not_found", f"there is nothing at {request.url.path}"), status)
-    if status == 405:  # noqa: PLR2004 — method not allowed
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = ", ".join(sorted(_methods(request)))
         message = f"{request.method} is not offered at {request.url.path}; use {allowed}"
         return JSONResponse(body("method_not_allowed", message), status, {"Allow": allowed})

@@ -40,7 +40,7 @@ class LogWatch:
     def close(self) -> None:
         """Answer all who wait, and let no more wait: the service goes down."""
         self._is_closed = True
-        self._wake(lambda _key, _size: True)
+        self._wake({})
 
     async def _watch(self, look: Look) -> None:
         while self._waiting:
@@ -48,11 +48,12 @@ class LogWatch:
                 found = await look(list(self._waiting))
             except Exception:  # noqa: BLE001 — the boundary: who waited asks for itself, and answers with the fault
                 found = {}
-            self._wake(lambda key, size: key not in found or found[key][1] or found[key][0] > size)  # noqa: B023 — called at once
+            self._wake(found)
             await asyncio.sleep(_PAUSE_S)
 
-    def _wake(self, is_due: Callable[[Key, int], bool]) -> None:
+    def _wake(self, found: Mapping[Key, tuple[int, bool]]) -> None:
         for key, entries in self._waiting.items():
+            length, is_over = found.get(key, (0, True))
             for size, future in entries:
-                if not future.done() and is_due(key, size):
+                if not future.done() and (is_over or length > size):
                     future.set_result(None)

@@ -47,7 +47,7 @@ class HttpProtocol(H11Protocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 — uvicorn's signature; its text is always the same
+    def send_400_response(self, _msg: str) -> None:
         """Answer anything but HTTP with a failure body (spec 7.2), and close."""
         self._refuse(400, "malformed_request", "the request is not HTTP/1.1, or its head is too large")
 

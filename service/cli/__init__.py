@@ -34,10 +34,10 @@ _AS_JSON: Final = "service.cli.as_json"
 class _Lazy(click.Group):
     """A group that knows its commands by name and imports one when it is asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — click's signature
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 — click's signature
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
@@ -59,7 +59,7 @@ class _Lazy(click.Group):
 
             fail(error.format_message(), as_json=True)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 — click's signature
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 

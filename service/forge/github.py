@@ -85,7 +85,7 @@ class GitHub:
         """Replace a pull request's text."""
         self._http.document("PATCH", f"{self._repository}/pulls/{number}", {"body": body})
 
-    def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:  # noqa: ARG002 — GitLab's alone
+    def set_status(self, commit: str, _branch: str, status: CommitStatus) -> None:
         """Set a commit's status, unless it is the newest of its context: that one is shown."""
         document = {
             "state": status.state,
@@ -122,11 +122,11 @@ class GitHub:
         """Replace the text of a review of ours."""
         self._http.document("PUT", f"{self._repository}/pulls/{number}/reviews/{review.id}", {"body": body})
 
-    def update_comment(self, number: int, thread: Thread, body: str) -> None:  # noqa: ARG002 — GitLab's alone
+    def update_comment(self, _number: int, thread: Thread, body: str) -> None:
         """Replace the text of a thread's first comment, which is ours."""
         self._http.document("PATCH", f"{self._repository}/pulls/comments/{thread.comment_id}", {"body": body})
 
-    def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:  # noqa: ARG002 — GitLab's
+    def resolve(self, _number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a thread as resolved, or as open again."""
         self._query(_RESOLVE % ("resolve" if is_resolved else "unresolve"), {"id": thread.id})
 

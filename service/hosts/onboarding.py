@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -73,7 +74,7 @@ def _put_webhook(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> 
         try:
             api.remove_hook(project_id, superfluous)
         except GitLabError as error:
-            if error.status != 404:  # noqa: PLR2004 — gone already: another was quicker
+            if error.status != HTTPStatus.NOT_FOUND:  # Gone already: another was quicker.
                 raise
 
 

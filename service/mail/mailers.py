@@ -15,6 +15,8 @@ from service.deadline import cut_off
 from service.mail.message import MailError, MailMessage
 from service.settings import SettingsError, Smtp
 
+_READY: Final = 220
+"""What a mail server says first (RFC 5321 4.2.3)."""
 _USUAL_PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
 _PERMANENT: Final = range(500, 600)
 _LONGEST_REPLY: Final = 300
@@ -94,7 +96,7 @@ class SmtpRelay:
         with cut_off(self._settings.timeout_s, lambda: session.sock):
             try:
                 code, reply = session.connect(self._settings.host, self._port)
-                if code != 220:  # noqa: PLR2004 — "service ready" (RFC 5321 4.2.3)
+                if code != _READY:
                     raise smtplib.SMTPConnectError(code, reply)
                 if self._settings.security == "starttls":
                     session.starttls(context=ssl.create_default_context())

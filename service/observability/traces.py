@@ -52,11 +52,11 @@ class NoTracer:
         """There is no span."""
         return None
 
-    def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> AbstractContextManager[None]:  # noqa: ARG002 — the protocol's
+    def turn(self, _parent: str | None, _fields: Mapping[str, str | int]) -> AbstractContextManager[None]:
         """Do nothing around the attempt."""
         return nullcontext()
 
-    def step(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002 — the protocol's
+    def step(self, _name: str) -> AbstractContextManager[None]:
         """Do nothing around the step."""
         return nullcontext()
 

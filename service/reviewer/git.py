@@ -168,10 +168,12 @@ class Blobs:
         header = self._answers.readline(4096).split()
         if not header:
             raise GitError(_ENDED)
-        if len(header) != 3:  # noqa: PLR2004 — object, kind, size; anything else says that it is missing
+        try:
+            _, kind, length = header
+        except ValueError:  # It is missing.
             return None
-        size = int(header[2])
-        if header[1] == b"blob" and size <= FILE_BYTES:
+        size = int(length)
+        if kind == b"blob" and size <= FILE_BYTES:
             return self._answers.read(size + 1)[:size]
         left = size + 1
         while left > 0:

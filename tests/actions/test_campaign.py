@@ -4,10 +4,11 @@ import asyncio
 import random
 import sqlite3
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -140,7 +141,7 @@ async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Action
             client = await stack.enter_async_context(
                 Client(address, Token("campaign-token"), deadline_s=deadline_s, budget=budget)
             )
-            clock: Callable[[], datetime] = lambda: datetime.now(UTC)  # noqa: E731 — typed
+            clock = partial(datetime.now, UTC)
             runs = RunSync(client, cache, lambda _: None, clock=clock, page_size=100, first_runs=100)
             made.append(Actions(client, ledger, runs.store, lambda _: None, clock, "campaign"))
         yield made

@@ -66,7 +66,7 @@ class Entry:
         when: Part = (safe_text(ago(source.created_at, now)), "quiet")
         return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
 
-    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:  # noqa: ARG002 — as every item with facts
+    def facts(self, _now: datetime) -> tuple[tuple[str, Part], ...]:
         """Everything known about the entry; our names, possibly foreign values."""
         return tuple(_facts(self, self.source))
 

@@ -23,6 +23,7 @@ RowState = Literal[
     "invalid", "twice", "to_create", "sending", "already_created", "created", "rejected", "unknown", "blocked"
 ]
 
+_NOTHING: Final = SafeText()
 BADGES: Final[Mapping[RowState, Badge]] = {
     "created": Badge("✓", "created", "good"),
     "already_created": Badge("✓", "was created", "quiet"),
@@ -46,7 +47,7 @@ class ImportLine:
     email: SafeText
     offer: SafeText
     state: RowState
-    problem: SafeText = SafeText()  # noqa: RUF009 — a str, and never changed
+    problem: SafeText = _NOTHING
     """What is wrong with it; empty: nothing."""
     action: Action | None = None
     """The newest attempt for its email."""

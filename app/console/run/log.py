@@ -214,4 +214,4 @@ class LogPart(Part):
 
 def _bytes(size: int) -> str:
     """Format a size."""
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} KB"  # noqa: PLR2004 — a million
+    return f"{size / 1e6:.1f} MB" if size // 1_000_000 else f"{size / 1e3:.0f} KB"
