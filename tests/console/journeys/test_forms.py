@@ -10,7 +10,7 @@ from app.console.activity.screen import ActivityScreen
 from app.console.run.screen import RunScreen
 from storage.records import Repository
 from tests.console.conftest import SMALL
-from tests.console.journeys.conftest import BY_KEYS, Walked
+from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
 from tests.console.journeys.test_act_once import named, start_lost
 
@@ -28,6 +28,7 @@ async def choose(hand: Hand, name: str, text: str, suggestion: str) -> None:
     assert hand.value(name) == suggestion
 
 
+@BY_MOUSE
 async def test_a_run_is_started_with_what_the_form_offers(
     walked: Walked, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +81,9 @@ async def test_what_was_lost_is_proposed_when_the_link_is_back(walked: Walked, s
 
 
 @BY_KEYS
-@pytest.mark.parametrize(("key", "name", "count"), [("T", "Retry failed", 3), ("c", "Continue", 3)])
+@pytest.mark.parametrize(
+    ("key", "name", "count"), [("T", "Retry failed", 3), pytest.param("c", "Continue", 3, marks=pytest.mark.campaign)]
+)
 async def test_many_are_sent_in_batches_of_the_cap(
     walked: Walked, service: Service, key: str, name: str, count: int
 ) -> None:

@@ -3,7 +3,7 @@
 import re
 
 from tests.console.conftest import Scene
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.fault_server import Drop, Respond
@@ -31,6 +31,7 @@ def bad_hosts(scene: Scene) -> int:
     return int(found[1]) if found else 0
 
 
+@BY_KEYS
 async def test_a_code_host_that_went_bad_is_told_once_with_since_when(
     walked: Walked, service: Service, told: list[str]
 ) -> None:
@@ -54,6 +55,7 @@ async def test_a_code_host_that_went_bad_is_told_once_with_since_when(
         await until(lambda: of_troubles(told) == ["Code host github is unreachable", "Code host github is well again"])
 
 
+@BY_MOUSE
 async def test_a_run_that_fails_is_told_once_and_found(walked: Walked, service: Service, told: list[str]) -> None:
     """However often the service lists it as failed; the view of failures has it first."""
     async with walked() as hand:
@@ -78,6 +80,7 @@ async def test_a_run_that_fails_is_told_once_and_found(walked: Walked, service: 
         assert len([title for title in told if title.startswith("Run failed")]) == 1
 
 
+@BY_KEYS
 async def test_our_own_link_is_no_hosts_trouble(walked: Walked, service: Service, told: list[str]) -> None:
     """The link's card is bad and says since when; the hosts' say as of when; one toast down, one back."""
     service.board.health = dict(HEALTHY)
@@ -101,6 +104,7 @@ async def test_our_own_link_is_no_hosts_trouble(walked: Walked, service: Service
         )
 
 
+@BY_KEYS
 async def test_a_refused_token_is_neither(walked: Walked, service: Service, told: list[str]) -> None:
     """The service answers, no host is bad, and the token's card says what to do; told once."""
     service.board.health = dict(HEALTHY)

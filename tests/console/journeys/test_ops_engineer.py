@@ -1,7 +1,7 @@
 """The ops engineer's day: finds a run, looks at it, starts one, continues one; nothing shown is more than true."""
 
 from tests.console.conftest import SMALL
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.fault_server import Drop
@@ -16,6 +16,7 @@ def run_under_the_cursor(hand: Hand) -> str:
     return row.run_id
 
 
+@BY_MOUSE
 async def test_a_run_is_found_and_looked_at(walked: Walked, service: Service) -> None:
     """By a search, by a view, by a filter; opened, read as JSON, and left for the place it was opened from."""
     async with walked() as hand:
@@ -44,6 +45,7 @@ async def test_a_run_is_found_and_looked_at(walked: Walked, service: Service) ->
         assert run_under_the_cursor(hand) == FAILED_RUN
 
 
+@BY_KEYS
 async def test_a_run_is_started(walked: Walked, service: Service) -> None:
     """On the cursor's repository: previewed, sent once, and the cursor is on it as soon as the service lists it."""
     async with walked() as hand:
@@ -68,6 +70,7 @@ async def test_a_run_is_started(walked: Walked, service: Service) -> None:
         assert run_under_the_cursor(hand) == NEW_RUN
 
 
+@BY_KEYS
 async def test_a_run_is_continued(walked: Walked, service: Service) -> None:
     """The failed one under the cursor goes on, with what was said to it beside it."""
     async with walked() as hand:
@@ -89,6 +92,7 @@ async def test_a_run_is_continued(walked: Walked, service: Service) -> None:
         assert service.board.runs[run_id]["status"] == "queued"
 
 
+@BY_KEYS
 async def test_what_is_stale_is_never_shown_as_live(walked: Walked, service: Service) -> None:
     """In every room, with since when, and the rows still there to be looked at."""
     async with walked() as hand:
@@ -110,6 +114,7 @@ async def test_what_is_stale_is_never_shown_as_live(walked: Walked, service: Ser
         assert "What you see is from" not in hand.scene.text
 
 
+@BY_MOUSE
 async def test_new_runs_never_move_the_cursor_off_its_run(walked: Walked, service: Service) -> None:
     """At the bottom of a small terminal, which they would leave; their number is told, and one deed shows them."""
     async with walked(SMALL) as hand:

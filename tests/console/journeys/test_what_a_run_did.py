@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.fault_server import Received, Respond, Step
@@ -69,6 +69,7 @@ class Results:
         return Respond(200, LOG[begin:end], {f"Runwarden-Log-{name}": str(value) for name, value in where.items()})
 
 
+@BY_MOUSE
 async def test_a_run_is_started_watched_read_answered_and_taken_over(
     walked: Walked, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

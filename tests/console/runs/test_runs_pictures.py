@@ -3,7 +3,9 @@
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from tests.console.conftest import SMALL, WIDE, Staged
+from app.console.runs.screen import RunsScreen
+from app.console.runs.views import TableQuery
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
@@ -29,23 +31,34 @@ KEYS = {
 
 
 LARGE = ("runs", "keys", "query", "marked", "raw", "groups")
-SHOWN = [*((name, SMALL) for name in KEYS), *((name, WIDE) for name in LARGE)]
+THEMES = ("runwarden-light", "runwarden-colour-blind", "runwarden-contrast")
 
 
-@pytest.mark.parametrize(("scene_name", "size"), SHOWN, ids=[f"{name}-{size[0]}x{size[1]}" for name, size in SHOWN])
-async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int], scene_name: str) -> None:
-    """Each after the keys that lead there."""
-    async with staged(size) as scene:
-        await scene.press(*KEYS[scene_name])
+async def to_all_runs(scene: Scene) -> None:
+    """As the console began: the whole list, nothing marked, the cursor on the newest run."""
+    while not isinstance(scene.app.screen, RunsScreen):
+        await scene.app.pop_screen()
+    scene.app.screen.query_controller.show(TableQuery())
+    scene.table.unmark()
+    scene.table.focus()
+    await scene.press("left", "home")
 
-        assert scene.app.export_screenshot() == picture
 
-
-@pytest.mark.parametrize("theme", ["runwarden-light", "runwarden-colour-blind", "runwarden-contrast"])
-async def test_themes(staged: Staged, picture: SnapshotAssertion, theme: str) -> None:
-    """The other themes."""
-    async with staged(SMALL, theme=theme) as scene:
-        assert scene.app.export_screenshot() == picture
+async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion) -> None:
+    """Each after the keys that lead there from the whole list; then the other themes."""
+    async with staged(SMALL) as scene:
+        for size, names in ((SMALL, KEYS), (WIDE, LARGE)):
+            await scene.pilot.resize_terminal(*size)
+            await scene.settle()
+            for name in names:
+                await scene.press(*KEYS[name])
+                assert scene.app.export_screenshot() == picture(name=f"{name}-{size[0]}x{size[1]}"), name
+                await to_all_runs(scene)
+        await scene.pilot.resize_terminal(*SMALL)
+        for theme in THEMES:
+            scene.app.theme = theme
+            await scene.settle()
+            assert scene.app.export_screenshot() == picture(name=theme), theme
 
 
 @SIZES
