@@ -27,7 +27,7 @@ from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
 from app.sync.polls import OthersPoll
-from app.sync.reread import Reread
+from app.sync.reread import Rereader
 from app.sync.retention import Retention
 from app.token import Token, TokenError, resolve
 from storage.budget import SharedBudget
@@ -60,7 +60,7 @@ class Engine:
     health: HealthSync
     listing: Listing
     backfill: Backfill
-    reread: Reread
+    reread: Rereader
     state: State | StorageError
     """The automations' state and the leases; an error: it cannot be used, and each process polls for itself."""
     actions: Actions
@@ -108,7 +108,7 @@ class Engine:
         others_poll = partial(lease.is_held_by_another, POLLER, cache.process)
         runs, health = _syncs(client, cache, ring, clock, poll, others_poll, is_asked=actor == "cli")
         backfill = Backfill(runs, client, ring, settings.history)
-        reread = Reread(runs, client, settings.history)
+        reread = Rereader(runs, client, settings.history)
         retention = Retention(cache, ledger, ring, settings.history, clock)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring)
@@ -262,5 +262,5 @@ def _syncs(
     return runs, HealthSync(health, cache, ring, clock=clock, others_poll=others_poll)
 
 
-def _chores(*workers: Backfill | Reread | Retention | Reconciliation | Cancellations) -> dict[str, Work]:
+def _chores(*workers: Backfill | Rereader | Retention | Reconciliation | Cancellations) -> dict[str, Work]:
     return {type(worker).__name__.lower(): worker.work for worker in workers}

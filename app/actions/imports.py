@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Final, Literal
 
-from app.actions.refusals import BlockedError, DuplicateError, Problem, problems
+from app.actions.refusals import BlockedError, DuplicateError, FieldProblem, problems
 from app.api.requests import CreateOrganization
 from storage.ledger import Ledger
 from storage.records import Action
@@ -31,7 +31,7 @@ class ImportRow:
     email: str
     offer_code: str | None = None
     """None: the standard trial."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FieldProblem, ...] = ()
     """Why it cannot be sent."""
     is_twice: bool = False
     """Its only problem is that an earlier row has the same email."""
@@ -92,10 +92,12 @@ def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:
     row = ImportRow(line, values.get("email", ""), values.get("offer_code") or None)
     for separator, called in SEPARATORS.items():
         if separator in row.email:
-            problem = Problem("email", f"The cells are separated by {called}: separate them with commas.")
+            problem = FieldProblem("email", f"The cells are separated by {called}: separate them with commas.")
             return replace(row, problems=(problem,))
     if any(cell.strip() for cell in cells[len(header) :]):
-        return replace(row, problems=(Problem("offer_code", "There are more cells than columns in the first line."),))
+        return replace(
+            row, problems=(FieldProblem("offer_code", "There are more cells than columns in the first line."),)
+        )
     return row
 
 
@@ -105,7 +107,7 @@ def _checked(rows: list[ImportRow]) -> Iterator[ImportRow]:
         found = row.problems or problems(row.request)
         first = first_lines.setdefault(row.subject, row.line)
         if first != row.line and not found:
-            twice = Problem("email", f"{row.email} is on line {first} already.")
+            twice = FieldProblem("email", f"{row.email} is on line {first} already.")
             yield replace(row, problems=(twice,), is_twice=True)
         else:
             yield replace(row, problems=found)

@@ -27,7 +27,7 @@ _REF_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldProblem:
     """A field that cannot be sent as it is."""
 
     field: str
@@ -35,19 +35,19 @@ class Problem:
     """Names the cure."""
 
 
-def problems(request: WriteRequest) -> tuple[Problem, ...]:
+def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
     """All problems of the request; empty: it may be sent."""
     return tuple(_problems(request))
 
 
-def _problems(request: WriteRequest) -> Iterator[Problem]:
+def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
     match request:
         case StartRun() | ContinueRun():
             yield from _instructions(request.instructions)
             yield from _branch(request.branch_name)
             yield from _json("metadata", request.metadata)
             if isinstance(request, ContinueRun) and not request.run_id.strip():
-                yield Problem("run_id", "Say which run to continue.")
+                yield FieldProblem("run_id", "Say which run to continue.")
         case StartAgent():
             yield from _agent(request)
             yield from _branch(request.branch_name)
@@ -57,25 +57,25 @@ def _problems(request: WriteRequest) -> Iterator[Problem]:
             yield from _line("offer_code", request.offer_code or "")
         case CancelRun():
             if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
-                yield Problem("run_id", "Say which run to cancel.")
+                yield FieldProblem("run_id", "Say which run to cancel.")
         case OnboardProject():
             if request.project_id is None and not (request.project_path or "").strip():
-                yield Problem("project_path", "Name the project: group/project, or its numeric id.")
+                yield FieldProblem("project_path", "Name the project: group/project, or its numeric id.")
             yield from _line("project_path", request.project_path or "")
             yield from _json("project_path", request.project_id)
 
 
-def _instructions(text: str) -> Iterator[Problem]:
+def _instructions(text: str) -> Iterator[FieldProblem]:
     if not text.strip():
-        yield Problem("instructions", "Say what the agent should do.")
+        yield FieldProblem("instructions", "Say what the agent should do.")
     yield from _text("instructions", text)
 
 
-def _branch(name: str | None) -> Iterator[Problem]:
+def _branch(name: str | None) -> Iterator[FieldProblem]:
     if not name:
         return
     if reason := branch_problem(name):
-        yield Problem("branch_name", f"{reason} Leave the branch empty to let the service choose one.")
+        yield FieldProblem("branch_name", f"{reason} Leave the branch empty to let the service choose one.")
 
 
 def branch_problem(name: str) -> str | None:
@@ -89,42 +89,44 @@ def branch_problem(name: str) -> str | None:
     return None
 
 
-def _agent(request: StartAgent) -> Iterator[Problem]:
+def _agent(request: StartAgent) -> Iterator[FieldProblem]:
     try:
         agent_segment(request.name)
     except ValueError:
-        yield Problem("name", "Name the agent as the service knows it; '.', '..' and control characters cannot be.")
+        yield FieldProblem(
+            "name", "Name the agent as the service knows it; '.', '..' and control characters cannot be."
+        )
     if not request.repository.strip():
-        yield Problem("repository", "Name the repository: owner/repo, group/project, a URL, or a configured name.")
+        yield FieldProblem("repository", "Name the repository: owner/repo, group/project, a URL, or a configured name.")
     yield from _line("repository", request.repository)
 
 
-def _email(email: str) -> Iterator[Problem]:
+def _email(email: str) -> Iterator[FieldProblem]:
     if len(email) > MAX_EMAIL or not _EMAIL.fullmatch(email):
-        yield Problem("email", "Give one email address, such as admin@example.com.")
+        yield FieldProblem("email", "Give one email address, such as admin@example.com.")
     yield from _text("email", email)
 
 
-def _text(field: str, text: str) -> Iterator[Problem]:
+def _text(field: str, text: str) -> Iterator[FieldProblem]:
     if any("\ud800" <= c <= "\udfff" for c in text):
-        yield Problem(field, "Contains half a character (a lone surrogate): delete it and type it again.")
+        yield FieldProblem(field, "Contains half a character (a lone surrogate): delete it and type it again.")
 
 
-def _line(field: str, text: str) -> Iterator[Problem]:
+def _line(field: str, text: str) -> Iterator[FieldProblem]:
     found = tuple(_text(field, text))
     yield from found
     if not found and not text.isprintable():
-        yield Problem(field, "Contains a line break or an invisible character: delete it.")
+        yield FieldProblem(field, "Contains a line break or an invisible character: delete it.")
 
 
-def _json(field: str, value: Json) -> Iterator[Problem]:
+def _json(field: str, value: Json) -> Iterator[FieldProblem]:
     match value:
         case bool() | None:
             return
         case int() if not -MAX_INTEGER <= value < MAX_INTEGER:
-            yield Problem(field, f"{value} is larger than 64 bits hold; write it as text.")
+            yield FieldProblem(field, f"{value} is larger than 64 bits hold; write it as text.")
         case float() if not math.isfinite(value):
-            yield Problem(field, f"{value} is not a JSON number.")
+            yield FieldProblem(field, f"{value} is not a JSON number.")
         case str():
             yield from _text(field, value)
         case list():
@@ -163,7 +165,7 @@ class InvalidRequestError(ActionRefusedError):
 
     kind = "invalid"
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[FieldProblem, ...]) -> None:
         super().__init__(" ".join(problem.message for problem in problems))
         self.problems = problems
 

@@ -23,7 +23,7 @@ _AFTERWARDS: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ReplayHistory:
     """A stretch of the past, as far as the rules that it was read for need it."""
 
     since: datetime
@@ -42,7 +42,7 @@ class History:
     """From when on the cache holds every run; None: that is not known of any time."""
 
     @classmethod
-    async def read(cls, engine: Engine, rules: Sequence[Rule], since: datetime, until: datetime) -> "History":
+    async def read(cls, engine: Engine, rules: Sequence[Rule], since: datetime, until: datetime) -> "ReplayHistory":
         """Read what these rules need.
 
         Raises:
@@ -128,7 +128,7 @@ class History:
 class Playback:
     """Shows the runner, moment by moment, what one rule would have been shown."""
 
-    history: History
+    history: ReplayHistory
     rule: Rule
     run_facts: RunFacts
     """What is known of runs beyond their rows."""

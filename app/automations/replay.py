@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from app.automations.acting import Result
-from app.automations.history import History, Playback
+from app.automations.history import Playback, ReplayHistory
 from app.automations.observing import RunFacts
 from app.automations.runner import Runner
 from app.engine import Engine
@@ -74,7 +74,7 @@ async def replay(
     Raises:
         StorageError: Cache or ledger cannot be read.
     """
-    history = await History.read(engine, rules, since, now)
+    history = await ReplayHistory.read(engine, rules, since, now)
     told, facts, clock = {rule.name: _Told() for rule in rules}, RunFacts(engine.cache, engine.ledger), Clock(since)
     runners: list[Runner] = []
     with TemporaryDirectory() as folder:

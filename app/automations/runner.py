@@ -16,7 +16,7 @@ from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, O
 from app.text import plural
 from storage.cache import Cache
 from storage.errors import StorageError
-from storage.records.decision import Decision, Occurrence, Outcome, Past, RuleState, Verdict
+from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
 from storage.state import State
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class Runner:
                 facts["run.reason"] = await self.observer.run_facts.reason(run_id)
             occurrence = replace(occurrence, conversation=conversation, facts=facts)
 
-        def verdict(past: Past) -> Verdict:
+        def verdict(past: RuleHistory) -> Verdict:
             if history:
                 return Verdict("history", "it was so before the rule")
             found = decide(rule, occurrence, past, now)
@@ -301,7 +301,7 @@ class Runner:
         asked, now = replace(rule, needs_approval=False, quiet=None), self.clock()
         occurrence = replace(decision.occurrence, at=now)
 
-        def verdict(past: Past) -> Verdict:
+        def verdict(past: RuleHistory) -> Verdict:
             return Verdict("expired", changed) if changed else decide(asked, occurrence, past, now)
 
         active_run = await self._active_run(rule, occurrence.conversation)

@@ -147,7 +147,7 @@ BADGES: Final = {"queued": ("○", "warn"), "working": ("●", "busy"), "complet
 
 
 @dataclass(frozen=True, slots=True)
-class RunView:
+class RunDocument:
     """One run, as it is shown."""
 
     run: Run
@@ -178,7 +178,7 @@ class RunView:
 
 async def views(
     engine: "Engine | ProfileFiles", runs: Sequence[Run], continued: Mapping[str, str] | None = None
-) -> tuple[RunView, ...]:
+) -> tuple[RunDocument, ...]:
     """These runs with what the cache and the ledger know of them; `continued` is as of `continued_from`."""
     ahead = await engine.cache.run_clock_ahead()
     now = engine.clock() + ahead
@@ -188,7 +188,8 @@ async def views(
         details |= await engine.cache.details([run.run_id for run in runs[start : start + CHUNK]])
     earlier = await continued_from(engine) if continued is None else continued
     return tuple(
-        RunView(run, details.get(run.run_id), run.run_id in stuck, earlier.get(run.run_id), now, ahead) for run in runs
+        RunDocument(run, details.get(run.run_id), run.run_id in stuck, earlier.get(run.run_id), now, ahead)
+        for run in runs
     )
 
 
@@ -208,14 +209,14 @@ def badge(status: str) -> str:
     return f"{glyph} {status or '(no status)'}"
 
 
-def _status(view: RunView) -> str:
+def _status(view: RunDocument) -> str:
     marks = ["stuck"] if view.stuck else []
     if view.presence != "current":
         marks.append(view.presence)
     return badge(view.run.status) + (f" ({', '.join(marks)})" if marks else "")
 
 
-COLUMNS: Final[tuple[Column[RunView], ...]] = (
+COLUMNS: Final[tuple[Column[RunDocument], ...]] = (
     Column("status", _status, "status", lambda v: v.run.status, tone=lambda v: BADGES.get(v.run.status, ("", ""))[1]),
     Column("repository", lambda v: v.run.repository.label, "repository", flexible=True),
     Column("branch", lambda v: v.run.branch_name, "branch_name", flexible=True),

@@ -12,7 +12,7 @@ import click
 
 from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
-from app.cli.documents import CHUNK, COLUMNS, RunView, continued_from, views
+from app.cli.documents import CHUNK, COLUMNS, RunDocument, continued_from, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, near
 from app.cli.output import Format, Rows
@@ -210,7 +210,7 @@ class _RunList:
     long_ago: int = 0
     """How many of its runs were not confirmed for so long that they are not shown as live."""
 
-    async def print(self, rows: Rows[RunView]) -> None:
+    async def print(self, rows: Rows[RunDocument]) -> None:
         """Print the runs, page by page.
 
         Raises:
@@ -261,7 +261,7 @@ class _RunList:
             raise CommandFailedError(of_api_error(error, hint=hint)) from error
         self.coverage = await self.engine.cache.coverage()
 
-    def _note_times(self, shown: Sequence[RunView]) -> None:
+    def _note_times(self, shown: Sequence[RunDocument]) -> None:
         times = [view.detail.last_seen_at for view in shown if view.detail]
         self.long_ago += sum(time < self.asked_at - self._confirmed_for for time in times)
         if times:

@@ -8,7 +8,7 @@ import click
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
-from app.cli.documents import RunView, action_document, badge, views
+from app.cli.documents import RunDocument, action_document, badge, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format, Output
@@ -74,7 +74,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
     return Exit.DONE
 
 
-async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunView:
+async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunDocument:
     from app.cli.run_list import CACHED_HINT
     from app.cli.run_wait import RunLookup
 
@@ -86,7 +86,7 @@ async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunView:
     return (await views(engine, [run]))[0]
 
 
-def _pairs(view: RunView, *, for_people: bool) -> list[tuple[str, str]]:
+def _pairs(view: RunDocument, *, for_people: bool) -> list[tuple[str, str]]:
     run = view.run
     pairs = [
         ("run_id", run.run_id),
@@ -111,7 +111,7 @@ def _turn(action: Action) -> dict[str, object]:
     return {**action_document(action), "instructions": json.loads(action.body_json).get("instructions")}
 
 
-def _tell_story(output: Output, view: RunView, said: Sequence[Action]) -> None:
+def _tell_story(output: Output, view: RunDocument, said: Sequence[Action]) -> None:
     if output.format is not Format.TABLE:
         return
     transitions = view.detail.transitions if view.detail else ()

@@ -18,7 +18,6 @@ from app.config.paths import (
 )
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
-    Command,
     ConfigError,
     ConsoleSettings,
     HistorySettings,
@@ -28,6 +27,7 @@ from app.config.settings import (
     ResultsSettings,
     Settings,
     Template,
+    UserCommand,
     ViewSettings,
 )
 
@@ -37,7 +37,6 @@ __all__ = [
     "LEDGER_FILE",
     "STATE_FILE",
     "Choice",
-    "Command",
     "ConfigError",
     "ConsoleSettings",
     "HistorySettings",
@@ -50,6 +49,7 @@ __all__ = [
     "ResultsSettings",
     "Settings",
     "Template",
+    "UserCommand",
     "ViewSettings",
     "config_path",
     "data_folder",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from app.atomic_file import alone, replacing
 from app.config.load import parse, toml_values
 from app.config.settings import ConfigError, Settings
-from app.config.table import Source, Table
+from app.config.table import ConfigTable, Source
 from app.config.write import write_errors
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "
         raise ConfigError("this is not one automation.", cure=_ONE_TABLE)
     routes = ["default", *(route.name for route in settings.notify.routes)]
     profiles = [profile.name for profile in settings.profiles]
-    (rule,) = read_rules(Table(source, values), profiles=profiles, routes=routes)
+    (rule,) = read_rules(ConfigTable(source, values), profiles=profiles, routes=routes)
     if rule.name.casefold() in {name.casefold() for name in others}:
         raise ConfigError("another automation has this name.", cure="Choose another name.", key="name")
     return rule

@@ -22,7 +22,7 @@ from app.config.settings import (
     Settings,
     Template,
 )
-from app.config.table import Source, Table
+from app.config.table import ConfigTable, Source
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
 
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
@@ -71,7 +71,7 @@ def parse(file: Path, text: str) -> Settings:
     Raises:
         ConfigError: It holds a mistake.
     """
-    return _settings(Table(Source(file, text), toml_values(file, text)))
+    return _settings(ConfigTable(Source(file, text), toml_values(file, text)))
 
 
 def toml_values(file: Path, text: str) -> dict[str, object]:
@@ -90,7 +90,7 @@ def toml_values(file: Path, text: str) -> dict[str, object]:
         raise ConfigError(f"this is not TOML: {error}.", cure="Correct that line.", file=file, line=line) from error
 
 
-def _settings(root: Table) -> Settings:
+def _settings(root: ConfigTable) -> Settings:
     file = root.source.file
     poll = _poll(root.table("poll"), PollSettings())
     data_dir = root.optional_text("data_dir")
@@ -118,7 +118,7 @@ def _settings(root: Table) -> Settings:
     return settings
 
 
-def _poll(table: Table, base: PollSettings) -> PollSettings:
+def _poll(table: ConfigTable, base: PollSettings) -> PollSettings:
     poll = PollSettings(
         runs_s=table.number("runs_s", base.runs_s, least=1, most=_LONGEST_S),
         health_s=table.number("health_s", base.health_s, least=1, most=_LONGEST_S),
@@ -130,7 +130,7 @@ def _poll(table: Table, base: PollSettings) -> PollSettings:
     return poll
 
 
-def _history(table: Table) -> HistorySettings:
+def _history(table: ConfigTable) -> HistorySettings:
     base = HistorySettings()
     history = HistorySettings(
         days=table.number("days", base.days, least=0, most=_LONGEST_HISTORY_DAYS),
@@ -143,7 +143,7 @@ def _history(table: Table) -> HistorySettings:
     return history
 
 
-def _console(table: Table) -> ConsoleSettings:
+def _console(table: ConfigTable) -> ConsoleSettings:
     base = ConsoleSettings()
     console = ConsoleSettings(
         theme=table.text("theme", base.theme),
@@ -161,13 +161,13 @@ def _console(table: Table) -> ConsoleSettings:
     return console
 
 
-def _template(table: Table) -> Template:
+def _template(table: ConfigTable) -> Template:
     template = Template(table.required_text("name"), table.required_text("instructions"))
     table.finish()
     return template
 
 
-def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
+def _profiles(table: ConfigTable, poll: PollSettings) -> tuple[Profile, ...]:
     profiles = []
     for name in table.values:
         if name == ENVIRONMENT_PROFILE:
@@ -185,7 +185,7 @@ def _unshared(profile: Profile, profiles: Sequence[Profile]) -> Profile:
     return profile
 
 
-def _profile(name: str, table: Table, poll: PollSettings) -> Profile:
+def _profile(name: str, table: ConfigTable, poll: PollSettings) -> Profile:
     address = table.required_text("base_url")
     try:
         base_url = base_address(address)
@@ -202,7 +202,7 @@ def _profile(name: str, table: Table, poll: PollSettings) -> Profile:
     return profile
 
 
-def _token(table: Table) -> TokenSource:
+def _token(table: ConfigTable) -> TokenSource:
     given = [key for key in _TOKEN_KEYS if key in table.values]
     if len(given) > 1:
         table.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from app.config.notify_settings import Markup, NotifyRoute, NotifyRule, NotifySettings, QuietHours
-from app.config.table import Table
+from app.config.table import ConfigTable
 from app.times import parse_duration
 from storage.records.alert import Level
 
@@ -27,7 +27,7 @@ LONGEST: Final = timedelta(days=7)
 _LONGEST_HOLD_S: Final = 3_600.0
 
 
-def read_notify(table: Table) -> NotifySettings:
+def read_notify(table: ConfigTable) -> NotifySettings:
     """Read what to notify of, and how.
 
     Raises:
@@ -56,14 +56,14 @@ def read_notify(table: Table) -> NotifySettings:
     return notify
 
 
-def _routes(tables: Table) -> Iterator[NotifyRoute]:
+def _routes(tables: ConfigTable) -> Iterator[NotifyRoute]:
     for name in tables.values:
         if name == DEFAULT_ROUTE:
             tables.fail(name, "this name means the channels of [notify] itself.", "Choose another name.")
         yield _route(name, tables.table(name))
 
 
-def _route(name: str, table: Table) -> NotifyRoute:
+def _route(name: str, table: ConfigTable) -> NotifyRoute:
     file = table.optional_text("urls_file")
     route = NotifyRoute(
         name=name,
@@ -90,7 +90,7 @@ def _route(name: str, table: Table) -> NotifyRoute:
     return route
 
 
-def _rule(table: Table, names: Collection[str]) -> NotifyRule:
+def _rule(table: ConfigTable, names: Collection[str]) -> NotifyRule:
     key = "routes" if "routes" in table.values else "route"
     rule = NotifyRule(
         routes=table.texts("routes", ()) if key == "routes" else (table.required_text("route"),),
@@ -108,12 +108,12 @@ def _rule(table: Table, names: Collection[str]) -> NotifyRule:
     return rule
 
 
-def _check_route(table: Table, key: str, name: str, names: Collection[str]) -> None:
+def _check_route(table: ConfigTable, key: str, name: str, names: Collection[str]) -> None:
     if name not in names:
         table.fail(key, f"there is no route {name!r}.", f"There are: {', '.join(names)}.")
 
 
-def _check_chains(tables: Table, notify: NotifySettings, names: Collection[str]) -> None:
+def _check_chains(tables: ConfigTable, notify: NotifySettings, names: Collection[str]) -> None:
     """Refuse routes that lead to one that is not there, or back to themselves."""
     for route in notify.routes:
         for key in ("escalate_to", "fallback"):
@@ -127,7 +127,7 @@ def _check_chains(tables: Table, notify: NotifySettings, names: Collection[str])
                 here = getattr(notify.route(here), key)
 
 
-def _check_placeholders(table: Table, key: str, texts: tuple[str, ...]) -> None:
+def _check_placeholders(table: ConfigTable, key: str, texts: tuple[str, ...]) -> None:
     for name in (name for text in texts for name in re.findall(r"\{([^{}]*)\}", text)):
         if name not in NOTIFY_PLACEHOLDERS:
             known = ", ".join(sorted(NOTIFY_PLACEHOLDERS))
@@ -146,5 +146,5 @@ def _between(least: timedelta) -> Callable[[str], timedelta]:
     return read
 
 
-def _hours(table: Table, key: str) -> QuietHours | None:
+def _hours(table: ConfigTable, key: str) -> QuietHours | None:
     return table.parsed(key, QuietHours.parse, None) if table.text(key, "").strip() else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from app.config.settings import RepositoryAddress, ResultsSettings
-from app.config.table import Table
+from app.config.table import ConfigTable
 from storage.records.repository import DEFAULT_PLATFORM, Repository
 
 _PLACEHOLDERS: Final = ("path", "owner", "repo", "group", "project")
@@ -18,7 +18,7 @@ _EXAMPLE: Final = 'Write it as in "git@github.com:{path}.git", "https://git.exam
 _MOST_MEGABYTES: Final = 10_000_000
 
 
-def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
+def read_repositories(table: ConfigTable) -> tuple[RepositoryAddress, ...]:
     """Read the addresses by their patterns, the most specific first.
 
     Raises:
@@ -28,7 +28,7 @@ def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
     return tuple(sorted(entries, key=_generality))
 
 
-def read_results(table: Table) -> ResultsSettings:
+def read_results(table: ConfigTable) -> ResultsSettings:
     """Read what is shown of a run's results.
 
     Raises:
@@ -74,7 +74,7 @@ def _generality(entry: RepositoryAddress) -> tuple[bool, int]:
     return any(sign in entry.pattern for sign in "*?["), -len(re.sub(r"[*?\[\]]", "", entry.pattern))
 
 
-def _address(table: Table, key: str) -> str:
+def _address(table: ConfigTable, key: str) -> str:
     address = table.required_text(key).strip()
     for name in re.findall(r"\{([^{}]*)\}", address):
         if name not in _PLACEHOLDERS:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from app.config.settings import Command, Settings, ViewSettings
-from app.config.table import Table
+from app.config.settings import Settings, UserCommand, ViewSettings
+from app.config.table import ConfigTable
 from storage.records.grouping import GROUPINGS
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "prof
 _SHOWN_KEYS: Final = 'Write it as in "C", "ctrl+l" or "f5"; several with commas between them.'
 
 
-def read_keys(root: Table) -> dict[str, str]:
+def read_keys(root: ConfigTable) -> dict[str, str]:
     """Read keys by the id of their action; the console checks that ids and keys exist.
 
     Raises:
@@ -26,13 +26,13 @@ def read_keys(root: Table) -> dict[str, str]:
     return dict(_keys(root.table("keys")))
 
 
-def read_commands(root: Table) -> tuple[Command, ...]:
+def read_commands(root: ConfigTable) -> tuple[UserCommand, ...]:
     """Read the user's own programs, in the order of the file.
 
     Raises:
         ConfigError: Two have the same name, or an argument holds an unknown placeholder.
     """
-    commands: list[Command] = []
+    commands: list[UserCommand] = []
     for table in root.tables("commands"):
         command = _command(table)
         if command.name.casefold() in {other.name.casefold() for other in commands}:
@@ -41,7 +41,7 @@ def read_commands(root: Table) -> tuple[Command, ...]:
     return tuple(commands)
 
 
-def _keys(table: Table) -> Iterator[tuple[str, str]]:
+def _keys(table: ConfigTable) -> Iterator[tuple[str, str]]:
     # `run.continue = "C"` is a table within a table to TOML, and an id to people.
     for name, value in table.values.items():
         if isinstance(value, dict):
@@ -51,15 +51,15 @@ def _keys(table: Table) -> Iterator[tuple[str, str]]:
     table.finish()
 
 
-def _key(table: Table, name: str) -> str:
+def _key(table: ConfigTable, name: str) -> str:
     keys = table.required_text(name)
     if keys != "".join(keys.split()):
         table.fail(name, "a key has no blanks in it.", _SHOWN_KEYS)
     return keys
 
 
-def _command(table: Table) -> Command:
-    command = Command(
+def _command(table: ConfigTable) -> UserCommand:
+    command = UserCommand(
         name=table.required_text("name"),
         argv=table.texts("argv", ()),
         key=_key(table, "key") if "key" in table.values else None,
@@ -77,7 +77,7 @@ def _command(table: Table) -> Command:
     return command
 
 
-def read_automations(root: Table, settings: Settings) -> tuple["Rule", ...]:
+def read_automations(root: ConfigTable, settings: Settings) -> tuple["Rule", ...]:
     """Read the automations, in the order of the file.
 
     Raises:
@@ -92,7 +92,7 @@ def read_automations(root: Table, settings: Settings) -> tuple["Rule", ...]:
     return read_rules(root, profiles=profiles, routes=["default", *(route.name for route in settings.notify.routes)])
 
 
-def read_views(root: Table) -> tuple[ViewSettings, ...]:
+def read_views(root: ConfigTable) -> tuple[ViewSettings, ...]:
     """Read the views, in the order of the file.
 
     Raises:
@@ -107,7 +107,7 @@ def read_views(root: Table) -> tuple[ViewSettings, ...]:
     return tuple(views)
 
 
-def _view(table: Table) -> ViewSettings:
+def _view(table: ConfigTable) -> ViewSettings:
     from app.query import (
         parse,  # only where there are views: it is on the way to the first painted screen
         read_order,

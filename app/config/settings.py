@@ -127,7 +127,7 @@ class ViewSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class UserCommand:
     """A program of the user's own, offered in the palette."""
 
     name: str
@@ -179,7 +179,7 @@ class Settings:
     """Views of the runs, in the order of their tabs."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys by action id, replacing the console's own: `runwarden config keys` lists the ids."""
-    commands: tuple[Command, ...] = ()
+    commands: tuple[UserCommand, ...] = ()
     templates: tuple[Template, ...] = ()
     repositories: tuple[RepositoryAddress, ...] = ()
     """The most specific pattern first."""

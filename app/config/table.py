@@ -79,7 +79,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Table:
+class ConfigTable:
     """One table and its path in the file."""
 
     source: Source
@@ -158,20 +158,20 @@ class Table:
         except ValueError as error:
             self.fail(key, f"{str(error).rstrip('.')}.", "Correct it, or remove the key.")
 
-    def table(self, key: str) -> "Table":
+    def table(self, key: str) -> "ConfigTable":
         """A nested table; empty if the key is absent."""
         nothing: dict[str, object] = {}
         values = self._read(key, nothing, dict, f"a table: [{dotted((*self.path, key))}]")
-        return Table(self.source, values, (*self.path, key))
+        return ConfigTable(self.source, values, (*self.path, key))
 
-    def tables(self, key: str) -> Iterator["Table"]:
+    def tables(self, key: str) -> Iterator["ConfigTable"]:
         """An array of tables within."""
         wanted = f"an array of tables: [[{dotted((*self.path, key))}]]"
         nothing: list[object] = []
         for index, values in enumerate(self._read(key, nothing, list, wanted)):
             if not isinstance(values, dict):
                 self.fail(key, f"this must be {wanted}.", "See `runwarden config init` for an example.")
-            yield Table(self.source, values, (*self.path, key, index))
+            yield ConfigTable(self.source, values, (*self.path, key, index))
 
     def finish(self) -> None:
         """Refuse the keys that were not asked for.

@@ -27,7 +27,7 @@ from widgets.frame.header_bar import HeaderBar, Vitals
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from app.console.follow.following import Following
+    from app.console.follow.following import RunFollower
     from app.console.profiles.engines import ProfileEngines
     from app.console.terminal.last_frame import KeepFrame
     from storage.cache.first_paint import FirstPaint
@@ -89,7 +89,7 @@ class RunwardenApp(BaseApp[None]):
         if profile_engines is not None:
             self.profiles = ProfileSwitching(profile_engines, self, self._leave, self._take_up)
         self.navigation = Navigation(self, lambda: self.session)
-        self.following: Following | None = None
+        self.following: RunFollower | None = None
         """None: the engine is not open yet."""
         self._modes_before = modes_before
         self._has_unknown = False
@@ -256,9 +256,9 @@ class RunwardenApp(BaseApp[None]):
         if self.profiles is not None:
             self.profiles.engines.adopt(engine)
         session.open(engine)
-        from app.console.follow.following import Following
+        from app.console.follow.following import RunFollower
 
-        self.following = Following(engine, session, self.run_worker, self.bell, self.terminal.write)
+        self.following = RunFollower(engine, session, self.run_worker, self.bell, self.terminal.write)
         session.engine_changed.subscribe(self, self.following.engine_changed)
         self.following.look()
 

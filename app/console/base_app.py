@@ -47,7 +47,7 @@ async def _unguarded(work: Callable[..., Awaitable[Any]], *arguments: Any, **opt
 
 
 @dataclass(eq=False, slots=True)
-class Turn:
+class KeyTurn:
     """A key or a paste being answered."""
 
     event: events.Key | events.Paste
@@ -67,16 +67,16 @@ class BaseApp(App[Result]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._turn: Turn | None = None
+        self._turn: KeyTurn | None = None
         """None: no key waits for another."""
         self._ahead: deque[events.Key | events.Paste] = deque()
         """Keys typed while another one is answered."""
-        self._held = Turn(events.Key("", None))
+        self._held = KeyTurn(events.Key("", None))
         """Held while no key can be answered."""
 
     def hold_keys(self) -> None:
         """Queue keys until `answer_keys` is called, or for `HOLD_S`."""
-        self._turn = self._held = Turn(events.Key("", None))
+        self._turn = self._held = KeyTurn(events.Key("", None))
 
     def answer_keys(self) -> None:
         """Answer the queued keys."""
@@ -105,26 +105,26 @@ class BaseApp(App[Result]):
         elif self._turn is None or (
             is_held and self._screen_stack and not self._ahead and getattr(event, "key", "") in QUITS
         ):
-            self._turn = Turn(event)
+            self._turn = KeyTurn(event)
             await self._answer(self._turn)
         else:
             self._ahead.append(event)
             if is_held and self._held.too_long is None:
                 self._held.too_long = asyncio.get_running_loop().call_later(HOLD_S, self.answer_keys)
 
-    async def _answer(self, turn: Turn) -> None:
+    async def _answer(self, turn: KeyTurn) -> None:
         turn.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_turn, turn)
         turn.asked = self._first_asked
         await super().on_event(turn.event)
         self._after(turn, turn.asked if turn.event.is_forwarded else self)
 
-    def _after(self, turn: Turn, node: MessagePump) -> None:
+    def _after(self, turn: KeyTurn, node: MessagePump) -> None:
         """Return once this node has handled all messages that it has received so far."""
         if not node.call_later(self._dealt_with, turn, node):
             # It is closing and handles no more messages.
             self._dealt_with(turn, node)
 
-    def _dealt_with(self, turn: Turn, node: MessagePump) -> None:
+    def _dealt_with(self, turn: KeyTurn, node: MessagePump) -> None:
         above = node._parent  # noqa: SLF001 — the way that a key itself takes
         if node is not self and above is not None:
             is_answered = turn.event._stop_propagation  # noqa: SLF001 — Textual has no other name for it
@@ -140,19 +140,19 @@ class BaseApp(App[Result]):
         else:
             self._end_turn(turn)
 
-    async def _open_first(self, turn: Turn, sheets: list[Worker[Any]]) -> None:
+    async def _open_first(self, turn: KeyTurn, sheets: list[Worker[Any]]) -> None:
         for sheet in sheets:
             # Its failure is reported elsewhere; only its end matters here.
             with suppress(WorkerFailed, WorkerCancelled):
                 await sheet.wait()
         self._after(turn, self)
 
-    def _end_turn(self, turn: Turn) -> None:
+    def _end_turn(self, turn: KeyTurn) -> None:
         if turn is not self._turn:
             return
         if turn.too_long is not None:
             turn.too_long.cancel()
-        self._turn = Turn(self._ahead.popleft()) if self._ahead else None
+        self._turn = KeyTurn(self._ahead.popleft()) if self._ahead else None
         if self._turn is not None:
             self.call_later(self._answer, self._turn)
 

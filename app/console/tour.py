@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TourStep:
     """A step, shown until the next place is reached."""
 
     text: str
@@ -26,12 +26,12 @@ class Step:
 
 
 STEPS: Final = (
-    Step("A team's month of runs, and agents at work. Open one that completed (✓): j, enter.", "run"),
-    Step("What it did: f3 its review, f4 its changes, f5 its log, which grows. esc goes back.", "runs"),
-    Step("Start one of your own: n, a sentence, ctrl+s twice. Then go on to the code hosts: 2.", "health"),
-    Step("GitLab goes away now and then; its incidents lead to what failed. Next, a lost answer: U.", "activity"),
-    Step("It may have arrived, and is never sent twice: v resolves it. Next, what waits for you: 7.", "inbox"),
-    Step("Failed runs, and what automations (5) ask you. : finds every action and run. That was all.", ""),
+    TourStep("A team's month of runs, and agents at work. Open one that completed (✓): j, enter.", "run"),
+    TourStep("What it did: f3 its review, f4 its changes, f5 its log, which grows. esc goes back.", "runs"),
+    TourStep("Start one of your own: n, a sentence, ctrl+s twice. Then go on to the code hosts: 2.", "health"),
+    TourStep("GitLab goes away now and then; its incidents lead to what failed. Next, a lost answer: U.", "activity"),
+    TourStep("It may have arrived, and is never sent twice: v resolves it. Next, what waits for you: 7.", "inbox"),
+    TourStep("Failed runs, and what automations (5) ask you. : finds every action and run. That was all.", ""),
 )
 
 

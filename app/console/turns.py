@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from app.text import SafeText, safe_block, safe_text
-from widgets.runs.facts import Turn
+from widgets.runs.facts import SentMessage
 
 if TYPE_CHECKING:
     from storage.records import Action
@@ -13,10 +13,12 @@ TURN_LINES: Final = 60
 """Lines of one instruction shown; the ledger has all of them."""
 
 
-def turn_of(action: "Action") -> Turn:
+def turn_of(action: "Action") -> SentMessage:
     """Return an action of the ledger as a turn of a conversation."""
     trouble = safe_text(action.error.message) if action.error is not None else None
-    return Turn(action.created_at, safe_text(action.actor, limit=60), action.state, _said(action.body_json), trouble)
+    return SentMessage(
+        action.created_at, safe_text(action.actor, limit=60), action.state, _said(action.body_json), trouble
+    )
 
 
 def indented(raw_json: str) -> tuple[SafeText, ...]:

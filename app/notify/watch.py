@@ -27,7 +27,7 @@ SKEW: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class NewNotifications:
     """What one look found to notify of."""
 
     screen: tuple[Notification, ...] = ()
@@ -79,7 +79,7 @@ class Watch:
         keys = [key for one in states for key in (one.key, *one.after)]
         self._said = set(await self.cache.following.claimed(keys))
 
-    async def look(self) -> Delivery:
+    async def look(self) -> NewNotifications:
         """What changed since the last look.
 
         Raises:
@@ -99,7 +99,7 @@ class Watch:
             self._held.clear()
         won = await self.cache.following.claim([one.key for one in outward], at=now) if outward else frozenset()
         screen = [*events, *fresh, *([missed] if missed else [])]
-        return Delivery(condensed(screen), condensed([one for one in outward if one.key in won]))
+        return NewNotifications(condensed(screen), condensed([one for one in outward if one.key in won]))
 
     async def _moved(self) -> tuple[Sequence[Notification], Notification | None]:
         if self._watermark is None or self._began_at is None or self._since is None:

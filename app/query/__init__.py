@@ -4,17 +4,17 @@ Pure: no I/O, no clock of its own, nothing but the standard library and the reco
 """
 
 from app.query.parse import parse, read_order
-from app.query.result import Problem, Query, Span, SpanKind, both
+from app.query.result import Query, QueryProblem, SpanKind, TextSpan, both
 from app.query.suggest import Suggestion, Vocabulary, suggestions
 from app.query.terms import unknown_status
 from app.query.write import written, written_order
 
 __all__ = [
-    "Problem",
     "Query",
-    "Span",
+    "QueryProblem",
     "SpanKind",
     "Suggestion",
+    "TextSpan",
     "Vocabulary",
     "both",
     "parse",

@@ -5,8 +5,8 @@ from dataclasses import field
 from datetime import datetime
 from typing import Final, get_args
 
-from app.query.result import Problem, Query, Span, SpanKind
-from app.query.terms import STATES, KeyName, Term, Token, key_name, key_of, near, terms
+from app.query.result import Query, QueryProblem, SpanKind, TextSpan
+from app.query.terms import STATES, KeyName, QueryToken, Term, key_name, key_of, near, terms
 from app.times import INSTANT, parse_period
 from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, RunFilter, RunSort
@@ -16,7 +16,7 @@ KNOWN_STATUSES: Final = frozenset({*ACTIVE_STATUSES, *FINAL_STATUSES})
 """Statuses that the spec names (2.4), case-insensitive; any other is taken literally."""
 
 
-def read_value(token: Token, wanted: KeyName) -> str:
+def read_value(token: QueryToken, wanted: KeyName) -> str:
     """A value's meaning in the filter; quoted values are literal."""
     if token.quoted:
         return token.text
@@ -33,45 +33,45 @@ def _repository(text: str) -> str:
     return label if "/" in label or "*" in label or ":" in label else f"*/{label}"
 
 
-def given(term: Term) -> tuple[Token, ...]:
+def given(term: Term) -> tuple[QueryToken, ...]:
     """The term's values, without an empty one after a comma."""
     return tuple(token for token in term.tokens if token.text or token.quoted)
 
 
-def broken(term: Term, wanted: KeyName) -> Problem | None:
+def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
     """The mistake in the term's form, if any."""
     for token in term.tokens:
         if not token.closed:
             return unclosed(token)
         if wanted == "status" and not token.quoted and "*" in token.text:
-            return Problem(
+            return QueryProblem(
                 token.start, token.end, "A status has no pattern.", "Write it out, or exclude some: -status:…"
             )
     if not given(term):
-        return Problem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {key_of(wanted).example}")
+        return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {key_of(wanted).example}")
     if wanted in {"since", "until", "is"} and len(term.tokens) > 1:
         start = term.tokens[1].start - 1
-        return Problem(start, term.end, f"{term.key}: takes one value.", f"As in {key_of(wanted).example}")
+        return QueryProblem(start, term.end, f"{term.key}: takes one value.", f"As in {key_of(wanted).example}")
     return None
 
 
-def unclosed(token: Token) -> Problem:
+def unclosed(token: QueryToken) -> QueryProblem:
     """The problem of an unclosed quote."""
-    return Problem(token.start, token.end, "The quote is not closed.", 'End it with ".')
+    return QueryProblem(token.start, token.end, "The quote is not closed.", 'End it with ".')
 
 
-def spans(term: Term, *, is_problem: bool = False) -> Iterator[Span]:
+def spans(term: Term, *, is_problem: bool = False) -> Iterator[TextSpan]:
     """The term's tokens; all are problems if the term is not valid."""
     at = term.start
     if term.negated:
-        yield Span(at, at + 1, "problem" if is_problem else "sign")
+        yield TextSpan(at, at + 1, "problem" if is_problem else "sign")
         at += 1
     if term.key is not None:
-        yield Span(at, term.key_end, "problem" if is_problem else "key")
+        yield TextSpan(at, term.key_end, "problem" if is_problem else "key")
     kind: SpanKind = "word" if term.key is None else "value"
     for token in term.tokens:
         if token.end > token.start:
-            yield Span(token.start, token.end, "problem" if is_problem else kind)
+            yield TextSpan(token.start, token.end, "problem" if is_problem else kind)
 
 
 LONGEST: Final = 4_000
@@ -95,8 +95,8 @@ class _Parser:
     """The state while a line is parsed."""
 
     now: datetime
-    problems: list[Problem] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    problems: list[QueryProblem] = field(default_factory=list)
+    spans: list[TextSpan] = field(default_factory=list)
     lists: dict[tuple[KeyName, bool], dict[str, None]] = field(default_factory=dict)
     """By key and whether it was negated; a dictionary for its order."""
     words: list[str] = field(default_factory=list)
@@ -122,7 +122,7 @@ class _Parser:
 
     def blame(self, start: int, end: int, message: str, cure: str) -> None:
         """Record a problem."""
-        self.problems.append(Problem(start, end, message, cure))
+        self.problems.append(QueryProblem(start, end, message, cure))
 
     def finish(self) -> RunFilter:
         """The filter."""
@@ -163,7 +163,7 @@ class _Parser:
         (token,) = term.tokens
         if term.negated:
             cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
-            self._refuse(term, Problem(term.start, term.end, "A search word cannot be excluded.", cure))
+            self._refuse(term, QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure))
             return
         if not token.closed:
             self._refuse(term, unclosed(token))
@@ -175,9 +175,9 @@ class _Parser:
         meant = near(written)
         cure = f'Did you mean {meant}:? To search for it as it is, put it in quotes: "{written}:…".'
         at = term.key_end - len(written) - 1
-        self._refuse(term, Problem(at, term.key_end, f"There is no {written}:.", cure))
+        self._refuse(term, QueryProblem(at, term.key_end, f"There is no {written}:.", cure))
 
-    def _condition(self, term: Term, wanted: KeyName) -> Problem | None:
+    def _condition(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         match wanted:
             case "since" | "until":
                 return self._limit(term, wanted)
@@ -188,12 +188,12 @@ class _Parser:
                 values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
                 return None
 
-    def _limit(self, term: Term, wanted: KeyName) -> Problem | None:
+    def _limit(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         token = term.tokens[0]
         try:
             limit = _edge(token, self.now, wanted, negated=term.negated)
         except ValueError as error:
-            return Problem(token.start, token.end, *_told(str(error)))
+            return QueryProblem(token.start, token.end, *_told(str(error)))
         if (wanted == "since") != term.negated:
             self.since = limit if self.since is None else max(self.since, limit)
         else:
@@ -201,16 +201,16 @@ class _Parser:
         self.bound = term
         return None
 
-    def _is(self, term: Term) -> Problem | None:
+    def _is(self, term: Term) -> QueryProblem | None:
         token = term.tokens[0]
         state = token.text.casefold()
         if state not in STATES:
             meant = near(state, STATES)
             cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended or is:stuck."
-            return Problem(token.start, token.end, f"A run is never {token.text!r}.", cure)
+            return QueryProblem(token.start, token.end, f"A run is never {token.text!r}.", cure)
         if state == "stuck":
             if term.negated:
-                return Problem(term.start, term.end, "Stuck runs cannot be excluded.", "Take the minus away.")
+                return QueryProblem(term.start, term.end, "Stuck runs cannot be excluded.", "Take the minus away.")
             self.stuck = True
             return None
         if term.negated:
@@ -218,12 +218,12 @@ class _Parser:
         self.states.setdefault(state, term)
         return None
 
-    def _refuse(self, term: Term, problem: Problem) -> None:
+    def _refuse(self, term: Term, problem: QueryProblem) -> None:
         self.problems.append(problem)
         self.spans += spans(term, is_problem=True)
 
 
-def _edge(token: Token, now: datetime, wanted: KeyName, *, negated: bool) -> datetime:
+def _edge(token: QueryToken, now: datetime, wanted: KeyName, *, negated: bool) -> datetime:
     """The limit that a time sets; a negated limit ends just before it or starts just after it."""
     first, last = parse_period(token.text, now)
     try:

@@ -10,7 +10,7 @@ SpanKind = Literal["sign", "key", "value", "word", "problem"]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """A part of the line and its kind, for highlighting; blanks and commas have none."""
 
     start: int
@@ -21,7 +21,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class QueryProblem:
     """A part of the line that is not valid; the rest still counts."""
 
     start: int
@@ -43,9 +43,9 @@ class Query:
 
     filter: RunFilter
     """The filter of the valid parts; times in it are relative to the given `now`."""
-    problems: tuple[Problem, ...]
+    problems: tuple[QueryProblem, ...]
     """In the order of the line; empty if the whole line is valid."""
-    spans: tuple[Span, ...]
+    spans: tuple[TextSpan, ...]
     """In the order of the line, not overlapping."""
 
 

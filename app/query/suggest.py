@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from app.query.parse import KNOWN_STATUSES
-from app.query.terms import KEYS, STATES, KeyName, Term, Token, key_name, terms
+from app.query.terms import KEYS, STATES, KeyName, QueryToken, Term, key_name, terms
 from app.query.write import value_text
 from storage.lazy_dataclass import dataclass
 
@@ -114,5 +114,5 @@ def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:
     yield from sorted(inside, key=lambda value: not value.casefold().startswith(stem))
 
 
-def _typed(token: Token, cursor: int) -> str:
+def _typed(token: QueryToken, cursor: int) -> str:
     return token.text[: max(0, cursor - token.start - int(token.quoted))]

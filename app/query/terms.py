@@ -62,7 +62,7 @@ _NAME: Final = re.compile(r"([A-Za-z_]+):")
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class QueryToken:
     """A value or a word."""
 
     text: str
@@ -86,7 +86,7 @@ class Term:
     """As written; None: a word."""
     key_end: int
     """Index behind the colon; of a word, where it begins."""
-    tokens: tuple[Token, ...]
+    tokens: tuple[QueryToken, ...]
     """The condition's values, empty ones included; one for a word."""
 
 
@@ -117,7 +117,7 @@ def is_key_like(name: str) -> bool:
     return key_name(name) is not None or near(name) is not None
 
 
-def _list(line: str, at: int) -> Iterator[Token]:
+def _list(line: str, at: int) -> Iterator[QueryToken]:
     while True:
         token = _piece(line, at, ends_at_comma=True)
         yield token
@@ -126,28 +126,28 @@ def _list(line: str, at: int) -> Iterator[Token]:
         at = token.end + 1
 
 
-def _piece(line: str, start: int, *, ends_at_comma: bool) -> Token:
+def _piece(line: str, start: int, *, ends_at_comma: bool) -> QueryToken:
     if line.startswith(QUOTE, start):
         return _quoted(line, start)
     end = start
     while end < len(line) and not line[end].isspace() and not (ends_at_comma and line[end] == ","):
         end += 1
-    return Token(line[start:end], start, end)
+    return QueryToken(line[start:end], start, end)
 
 
-def _quoted(line: str, start: int) -> Token:
+def _quoted(line: str, start: int) -> QueryToken:
     text: list[str] = []
     at = start + 1
     while at < len(line):
         character = line[at]
         if character == QUOTE:
-            return Token("".join(text), start, at + 1, quoted=True)
+            return QueryToken("".join(text), start, at + 1, quoted=True)
         if character == ESCAPE and line[at + 1 : at + 2] in {QUOTE, ESCAPE}:
             at += 1
             character = line[at]
         text.append(character)
         at += 1
-    return Token("".join(text), start, at, quoted=True, closed=False)
+    return QueryToken("".join(text), start, at, quoted=True, closed=False)
 
 
 def _blanks_end(line: str, at: int) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 
 from app.results.diff import Patch, as_name, new_side
 from app.results.git import Git, GitError
-from app.results.repository import History
+from app.results.repository import CommitHistory
 from app.text import safe_text
 from storage.records import Repository
 from storage.records.results import LINK_MODE, SUBMODULE_MODE, Change
@@ -127,7 +127,7 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
     return tuple(_remarks(patch, links))
 
 
-async def check_out(history: History, branch: str, near: Path, git: Git | None = None) -> CheckedOut:
+async def check_out(history: CommitHistory, branch: str, near: Path, git: Git | None = None) -> CheckedOut:
     """Check out a run's branch in a new folder, beside the checkout that `near` is in, else in `near`.
 
     It shares the objects of a checkout of the same repository, and is a clone otherwise.

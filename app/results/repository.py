@@ -40,7 +40,7 @@ class NoTurnError(GitError):
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class CommitHistory:
     """A run's commits, as its repository has them."""
 
     mirror: Mirror
@@ -98,7 +98,7 @@ class RunRepositories:
         """Whether it is known where a repository is."""
         return self.address(repository) is not None
 
-    async def history(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> History:
+    async def history(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> CommitHistory:
         """Fetch what belongs to a run, and keep its turns' commits; `told`: the commits that the service tells of.
 
         Raises:
@@ -120,7 +120,7 @@ class RunRepositories:
             if each.turn.commit:
                 await mirror.pin(run.run_id, each.turn.number, each.turn.commit)
         stale = f"This is what was fetched before: {heads.problem}" if heads.problem else ""
-        return History(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
+        return CommitHistory(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
 
     async def _heads(self, mirror: Mirror, run: Run) -> Heads:
         asked_at, state, heads = self._asked.get(run.run_id, (0.0, None, None))

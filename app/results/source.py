@@ -9,7 +9,7 @@ from app.api.errors import ApiError
 from app.config import Settings, mirrors_folder
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
-from app.results.repository import History, NoTurnError, RunRepositories, written_reviews
+from app.results.repository import CommitHistory, NoTurnError, RunRepositories, written_reviews
 from app.results.review import findings, is_told_by, reported
 from app.text import safe_text
 from storage.records import RunDetail
@@ -74,7 +74,7 @@ class Results:
                 return _neither(error, change)
             return await _read(change)
 
-    async def history(self, detail: RunDetail) -> History | Unavailable:
+    async def history(self, detail: RunDetail) -> CommitHistory | Unavailable:
         """The run's commits, for checking its branch out: git alone has them."""
         told = await self._ask(lambda service: service.turns(detail.run.run_id))
         try:

@@ -5,10 +5,10 @@ from datetime import datetime
 
 from app.rules.rule import OnHealth, OnStuck, OnUnknownAction, Rule
 from app.times import span
-from storage.records.decision import Occurrence, Past, Verdict
+from storage.records.decision import Occurrence, RuleHistory, Verdict
 
 
-def decide(rule: Rule, occurrence: Occurrence, past: Past, now: datetime) -> Verdict:
+def decide(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: datetime) -> Verdict:
     """What the rule makes of the occurrence, given what it did before."""
     return next(_objections(rule, occurrence, past, now), Verdict("acting"))
 
@@ -23,7 +23,7 @@ def is_quiet(rule: Rule, now: datetime) -> bool:
     return rule.quiet is not None and rule.quiet.cover(now.astimezone().time())
 
 
-def _objections(rule: Rule, occurrence: Occurrence, past: Past, now: datetime) -> Iterator[Verdict]:
+def _objections(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: datetime) -> Iterator[Verdict]:
     late, limit = now - occurrence.at, rule.limit
     if past.paused is not None:
         yield Verdict("skipped", f"the rule is paused: {past.paused}")
@@ -46,7 +46,7 @@ def _objections(rule: Rule, occurrence: Occurrence, past: Past, now: datetime) -
         yield Verdict("waiting", f"waits for approval until {now + rule.approval_expires:%Y-%m-%d %H:%M} UTC")
 
 
-def _queued(active_run: str, past: Past) -> Verdict:
+def _queued(active_run: str, past: RuleHistory) -> Verdict:
     if past.has_queued:
         return Verdict("skipped", "one is queued already; overlap is queue")
     return Verdict("queued", f"waits for its run {active_run}")

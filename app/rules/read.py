@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar, get_args
 
 from app.config.notify_settings import QuietHours
-from app.config.table import Table
+from app.config.table import ConfigTable
 from app.rules.fire_times import check_schedule
 from app.rules.placeholders import known_to, names_in, texts_of
 from app.rules.rule import (
@@ -47,7 +47,7 @@ _OF_A_RUN: Final[Mapping[type, str]] = {DoContinue: "continue", DoRetry: "retry"
 _NEEDS_A_RUN: Final = "Use it with on.run, or choose another response."
 
 
-def read_rules(root: Table, *, profiles: Sequence[str], routes: Sequence[str]) -> tuple[Rule, ...]:
+def read_rules(root: ConfigTable, *, profiles: Sequence[str], routes: Sequence[str]) -> tuple[Rule, ...]:
     """The rules, in the order of the file; profiles and routes are the names that may be used.
 
     Raises:
@@ -66,7 +66,7 @@ def read_rules(root: Table, *, profiles: Sequence[str], routes: Sequence[str]) -
     return tuple(rules)
 
 
-def _rule(table: Table) -> Rule:
+def _rule(table: ConfigTable) -> Rule:
     name = table.required_text("name")
     if len(name) > LONGEST_NAME or not name.isprintable():
         table.fail("name", "this cannot be a name.", f"Use at most {LONGEST_NAME} printable characters.")
@@ -90,7 +90,7 @@ def _rule(table: Table) -> Rule:
     return rule
 
 
-def _check(table: Table, rule: Rule) -> None:
+def _check(table: ConfigTable, rule: Rule) -> None:
     word = _OF_A_RUN.get(type(rule.do))
     if word is not None and not isinstance(rule.on, OnRun | OnStuck):
         table.fail("do", f"{word} needs a run that set the rule off.", _NEEDS_A_RUN)
@@ -101,7 +101,7 @@ def _check(table: Table, rule: Rule) -> None:
             table.fail("do", f"there is no placeholder {{{name}}} here.", f"There are: {there_are}.")
 
 
-def _one_of(table: Table, key: str, readers: dict[str, Callable[[Table], T]]) -> T:
+def _one_of(table: ConfigTable, key: str, readers: dict[str, Callable[[ConfigTable], T]]) -> T:
     inner = table.table(key)
     given = [word for word in readers if word in inner.values]
     if len(given) != 1:
@@ -112,7 +112,7 @@ def _one_of(table: Table, key: str, readers: dict[str, Callable[[Table], T]]) ->
     return value
 
 
-def _schedule(table: Table) -> OnSchedule:
+def _schedule(table: ConfigTable) -> OnSchedule:
     on = OnSchedule(
         table.required_text("schedule"), table.text("timezone", "UTC"), table.parsed("jitter", parse_duration, NOTHING)
     )
@@ -123,14 +123,14 @@ def _schedule(table: Table) -> OnSchedule:
     return on
 
 
-def _interval(table: Table) -> OnInterval:
+def _interval(table: ConfigTable) -> OnInterval:
     every = table.parsed("every", parse_duration, NOTHING)
     if every < SHORTEST_INTERVAL:
         table.fail("every", "this is too often.", "Use 1m or more.")
     return OnInterval(every)
 
 
-def _run(table: Table) -> OnRun | OnStuck:
+def _run(table: ConfigTable) -> OnRun | OnStuck:
     to, was, scope = table.required_text("run"), table.optional_text("from"), _scope(table)
     if to == "stuck":
         if was is not None:
@@ -139,23 +139,23 @@ def _run(table: Table) -> OnRun | OnStuck:
     return OnRun(to, was, scope)
 
 
-def _scope(table: Table) -> Scope:
+def _scope(table: ConfigTable) -> Scope:
     metadata = table.table("metadata")
     labels = tuple((name, metadata.one_or_more(name)) for name in metadata.values)
     return Scope(table.one_or_more("repository"), table.one_or_more("branch"), labels)
 
 
-def _health(table: Table) -> OnHealth:
+def _health(table: ConfigTable) -> OnHealth:
     is_over = table.word("health", ("not ok", "recovered"), "not ok") == "recovered"
     return OnHealth(is_over, table.parsed("for", parse_duration, NOTHING), table.one_or_more("platform"))
 
 
-def _action(table: Table) -> OnUnknownAction:
+def _action(table: ConfigTable) -> OnUnknownAction:
     table.word("action", ("unknown",), "unknown")
     return OnUnknownAction(table.parsed("older", parse_duration, NOTHING))
 
 
-TRIGGERS: Final[dict[str, Callable[[Table], Trigger]]] = {
+TRIGGERS: Final[dict[str, Callable[[ConfigTable], Trigger]]] = {
     "schedule": _schedule,
     "every": _interval,
     "run": _run,
@@ -164,25 +164,25 @@ TRIGGERS: Final[dict[str, Callable[[Table], Trigger]]] = {
 }
 
 
-def _start(table: Table) -> DoStart:
+def _start(table: ConfigTable) -> DoStart:
     return DoStart(table.required_text("start"), _repository(table), table.optional_text("branch"))
 
 
-def _agent(table: Table) -> DoAgent:
+def _agent(table: ConfigTable) -> DoAgent:
     inputs = table.table("inputs")
     given = tuple((name, inputs.required_text(name)) for name in inputs.values)
     return DoAgent(table.required_text("agent"), _repository(table), table.optional_text("branch"), given)
 
 
-def _repository(table: Table) -> str:
+def _repository(table: ConfigTable) -> str:
     text = table.required_text("repository")
     if not names_in(text):
         table.parsed("repository", Repository.parse, None)
     return text
 
 
-def _flagged(key: str, response: Response) -> Callable[[Table], Response]:
-    def read(table: Table) -> Response:
+def _flagged(key: str, response: Response) -> Callable[[ConfigTable], Response]:
+    def read(table: ConfigTable) -> Response:
         if not table.flag(key, default=True):
             table.fail(key, "this must be true.", f"Write {key} = true.")
         return response
@@ -190,14 +190,14 @@ def _flagged(key: str, response: Response) -> Callable[[Table], Response]:
     return read
 
 
-def _command(table: Table) -> DoCommand:
+def _command(table: ConfigTable) -> DoCommand:
     argv = table.texts("command", ())
     if names_in(argv[0]):
         table.fail("command", "the program itself cannot be a placeholder.", "Name the program.")
     return DoCommand(argv)
 
 
-RESPONSES: Final[dict[str, Callable[[Table], Response]]] = {
+RESPONSES: Final[dict[str, Callable[[ConfigTable], Response]]] = {
     "start": _start,
     "agent": _agent,
     "continue": lambda table: DoContinue(table.required_text("continue")),
@@ -208,7 +208,7 @@ RESPONSES: Final[dict[str, Callable[[Table], Response]]] = {
 }
 
 
-def _limit(table: Table) -> Limit:
+def _limit(table: ConfigTable) -> Limit:
     base = Limit()
     limit = Limit(
         per_conversation=table.whole("per_conversation", base.per_conversation, least=1, most=MOST),

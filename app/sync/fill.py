@@ -61,7 +61,7 @@ class Pace(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ArrivedPage:
     """A page that came for a window."""
 
     page: RunPage
@@ -79,7 +79,7 @@ class WindowFill:
     pace: Pace
     longest: float = LONGEST
     """See `Windows`."""
-    _arrived: list[tuple[Answer, Stretch | None]] = field(default_factory=list)
+    _arrived: list[tuple[ArrivedPage, Stretch | None]] = field(default_factory=list)
     """In order of arrival; not stored yet."""
     _unstored: int = 0
     """Pages that arrived and are not stored, including those being written."""
@@ -97,7 +97,7 @@ class WindowFill:
             ApiError: The first failure.
         """
         windows = Windows(gaps, page_size=self.reader.page_size, longest=self.longest)
-        asked: dict[asyncio.Task[Answer], Window] = {}
+        asked: dict[asyncio.Task[ArrivedPage], Window] = {}
         storing: asyncio.Task[None] | None = None
         try:
             while True:
@@ -125,7 +125,7 @@ class WindowFill:
         is_late = time.monotonic() >= self._stored_s + LATE_S
         return bool(self._arrived) and (len(self._arrived) >= BATCH or is_late or alone)
 
-    def _ask(self, windows: Windows, asked: dict[asyncio.Task[Answer], Window]) -> None:
+    def _ask(self, windows: Windows, asked: dict[asyncio.Task[ArrivedPage], Window]) -> None:
         while (
             self._failure is None
             and len(asked) < int(self.pace.parallel)
@@ -136,7 +136,7 @@ class WindowFill:
             stretch, token = window.ask()
             asked[asyncio.create_task(self._page(stretch, token))] = window
 
-    async def _page(self, stretch: Stretch, token: str | None) -> Answer:
+    async def _page(self, stretch: Stretch, token: str | None) -> ArrivedPage:
         asked_at = self.reader.clock()
         page = await self.reader.client.list_runs(
             page_size=self.reader.page_size,
@@ -146,9 +146,9 @@ class WindowFill:
         )
         if not _fits(page.runs, stretch):
             raise FilterDoubtError
-        return Answer(page, asked_at)
+        return ArrivedPage(page, asked_at)
 
-    def _take(self, windows: Windows, window: Window, task: asyncio.Task[Answer]) -> None:
+    def _take(self, windows: Windows, window: Window, task: asyncio.Task[ArrivedPage]) -> None:
         try:
             answer = task.result()
             complete = self._advanced(windows, window, answer.page)

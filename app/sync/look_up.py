@@ -46,14 +46,14 @@ REST: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """Times by the service's own clock, both inclusive."""
 
     start: datetime
     end: datetime | None = None
 
     @classmethod
-    def around(cls, shown: datetime, offset: timedelta) -> "Span":
+    def around(cls, shown: datetime, offset: timedelta) -> "TimeRange":
         """The times that a shown time may mean: a service may show whole seconds and store microseconds."""
         at = (shown - offset).replace(microsecond=0)
         return cls(at - SECOND, at + 2 * SECOND)
@@ -175,7 +175,7 @@ class LookUp:
         left = [run for run in runs if verdicts[run.run_id] != "found"]
         if left and "updated" in filters:
             times = [run.updated_at for run in left if run.updated_at is not None]
-            since = Span(min(times) - offset - SECOND) if len(times) == len(left) else None
+            since = TimeRange(min(times) - offset - SECOND) if len(times) == len(left) else None
             self._settle(verdicts, left, await self._walk(since, left, WALK_PAGES))
         elif left and ("ignored" in filters or not filters):
             verdicts |= await self._in_the_list(left)
@@ -186,7 +186,7 @@ class LookUp:
         times = [run.created_at for run in runs if run.created_at is not None and _is_plausible(run)]
         if len(times) < TOGETHER:
             return runs
-        span = Span(Span.around(min(times), offset).start, Span.around(max(times), offset).end)
+        span = TimeRange(TimeRange.around(min(times), offset).start, TimeRange.around(max(times), offset).end)
         sight = await self._walk(span, runs, len(times) // 2)
         if sight.ended:
             self._settle(verdicts, runs, sight)
@@ -214,9 +214,9 @@ class LookUp:
     async def _by_creation(self, run: Run, offset: timedelta) -> Sight:
         if run.created_at is None:
             return Sight((), ended=False)
-        return await self._walk(Span.around(run.created_at, offset), [run], WINDOW_PAGES)
+        return await self._walk(TimeRange.around(run.created_at, offset), [run], WINDOW_PAGES)
 
-    async def _walk(self, span: Span | None, wanted: Sequence[Run], most: int) -> Sight:
+    async def _walk(self, span: TimeRange | None, wanted: Sequence[Run], most: int) -> Sight:
         """Read pages until all wanted runs were shown."""
         shown: list[Run] = []
         is_complete = True
@@ -259,7 +259,7 @@ class LookUp:
         shown = control.created_at if asked == "created" else control.updated_at
         if shown is None:
             return ()
-        span = Span.around(shown, offset)
+        span = TimeRange.around(shown, offset)
         sight = await self._walk(span, [control], 1)
         if not sight.has(control):
             return ()
@@ -284,7 +284,7 @@ class LookUp:
         return low * QUARTER
 
 
-def _is_far(span: Span | None, shown: Sequence[Run], last: Sequence[Run], most: int) -> bool:
+def _is_far(span: TimeRange | None, shown: Sequence[Run], last: Sequence[Run], most: int) -> bool:
     """Whether the start of the span is more than `most` pages away, by the density of the last shown page."""
     if span is None or span.end is None:
         return False

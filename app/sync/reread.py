@@ -26,7 +26,7 @@ SHORTEST_S: Final = 2.0
 
 
 @dataclass(slots=True)
-class Reread:
+class Rereader:
     """Reads the runs of the last days again, newest first, and then starts over."""
 
     runs: RunSync

@@ -28,7 +28,7 @@ from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
-    from storage.cache.following import Following
+    from storage.cache.following import FollowStore
     from storage.cache.groups import Groups
     from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 
@@ -113,12 +113,12 @@ class Cache:
         await self.close()
 
     @cached_property
-    def following(self) -> "Following":
+    def following(self) -> "FollowStore":
         """What a person follows, and what was reported."""
         # Here and below imported with its first use: the first screen shows none of it.
-        from storage.cache.following import Following
+        from storage.cache.following import FollowStore
 
-        return Following(self.writer, self.reader)
+        return FollowStore(self.writer, self.reader)
 
     # writes
 

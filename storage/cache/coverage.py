@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from storage.database import immediate, snapshot
-from storage.records import Coverage, CoverageRange, Reread
+from storage.records import Coverage, CoverageRange, RereadCoverage
 from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -235,6 +235,6 @@ def _coverage(connection: sqlite3.Connection) -> Coverage:
         ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in held),
         as_of=from_us_or_none(held[0][2]) if held else None,
         first_run_at=from_us_or_none(first_us),
-        reread=Reread(*(from_us(reread[name]) for name in _REREAD)) if reread else None,
+        reread=RereadCoverage(*(from_us(reread[name]) for name in _REREAD)) if reread else None,
         dropped=dropped[0] if dropped else 0,
     )

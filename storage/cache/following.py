@@ -188,7 +188,7 @@ def _claimed(connection: sqlite3.Connection, keys: Sequence[str]) -> frozenset[s
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowStore:
     """Pins, the watermark and claims, in the cache's file; every method may raise `StorageError`."""
 
     writer: DatabaseThread

@@ -10,7 +10,7 @@ from storage.cache.run_sql import Where, both, order_by, where
 from storage.cache.statuses import final_statuses
 from storage.cache.turns import took
 from storage.database import snapshot
-from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunSort, Transition
+from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunSort, StatusTransition
 from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 _CHUNK: Final = 500
@@ -79,9 +79,9 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
         f" WHERE r.run_id IN ({marks}) ORDER BY t.id",
         ids,
     )
-    later: defaultdict[str, list[Transition]] = defaultdict(list)
+    later: defaultdict[str, list[StatusTransition]] = defaultdict(list)
     for run_id, old, new, at_us in observed.fetchall():
-        later[run_id].append(Transition(run_id, old, new, from_us(at_us)))
+        later[run_id].append(StatusTransition(run_id, old, new, from_us(at_us)))
     found = connection.execute(
         f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us"
         " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
@@ -91,7 +91,7 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
     finals = final_statuses(connection)
     for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us in found.fetchall():
         run = _run(cast("_RunValues", values))
-        first = Transition(run.run_id, None, first_status, from_us(first_at_us))
+        first = StatusTransition(run.run_id, None, first_status, from_us(first_at_us))
         yield RunDetail(
             run=run,
             first_seen_at=from_us(first_seen_us),

@@ -15,7 +15,7 @@ from storage.cache.statuses import final_statuses
 from storage.cache.turns import FIRST_SINCE_SQL, UNKNOWN_US, Turns, took_sql
 from storage.database import immediate
 from storage.lazy_dataclass import dataclass
-from storage.records import Presence, Repository, Run, RunChanges, Transition
+from storage.records import Presence, Repository, Run, RunChanges, StatusTransition
 from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
@@ -61,7 +61,7 @@ _Columns = tuple[str, str, str, str, int, int, str]
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Answer:
+class PreparedRuns:
     """The runs of an answer, ready to be stored: what needs no database is done."""
 
     asked_us: int
@@ -102,13 +102,13 @@ class AnswerQueue:
 
     def __init__(self, writer: DatabaseThread) -> None:
         self._writer = writer
-        self._waiting: deque[Answer] = deque()
+        self._waiting: deque[PreparedRuns] = deque()
 
     async def store(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
         """Store an answer's runs as current, seen when they were asked for; one asked for earlier changes nothing."""
         if not runs:
             return RunChanges()
-        answer = Answer.of(runs, asked_at)
+        answer = PreparedRuns.of(runs, asked_at)
         self._waiting.append(answer)
         try:
             return await self._writer.run(lambda connection: self._stored(connection, answer))
@@ -117,7 +117,7 @@ class AnswerQueue:
             with suppress(ValueError):
                 self._waiting.remove(answer)
 
-    def _stored(self, connection: sqlite3.Connection, answer: Answer) -> RunChanges:
+    def _stored(self, connection: sqlite3.Connection, answer: PreparedRuns) -> RunChanges:
         # It may have been stored together with one that came before it.
         if answer.changes is None:
             together = [self._waiting.popleft() for _ in range(len(self._waiting))]
@@ -130,7 +130,7 @@ class AnswerQueue:
         return answer.changes or RunChanges()
 
 
-def store_all(connection: sqlite3.Connection, answers: Sequence[Answer]) -> None:
+def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -> None:
     """Store the runs of answers in one transaction, and note in each what it changed."""
     with immediate(connection):
         merging = _Merging(connection, final_statuses(connection))
@@ -192,7 +192,7 @@ class _Merging:
     newest: dict[str, int] = field(default_factory=dict)
     """The newest creation of each repository's runs."""
 
-    def take(self, answer: Answer) -> RunChanges:
+    def take(self, answer: PreparedRuns) -> RunChanges:
         """Store the runs of an answer; what they changed."""
         left, asked_us = self._without_unchanged(answer), answer.asked_us
         same: list[int] = []
@@ -211,7 +211,7 @@ class _Merging:
         added = self._add(list(left.values()), asked_us) if left else ()
         return RunChanges(added, *self._change(changed, asked_us)) if left or changed else RunChanges()
 
-    def _without_unchanged(self, answer: Answer) -> dict[str, _Arrived]:
+    def _without_unchanged(self, answer: PreparedRuns) -> dict[str, _Arrived]:
         """Confirm the hundreds of runs that are all held as they came; the others."""
         left: dict[str, _Arrived] = {}
         arrived, asked_us = list(answer.arrived.items()), answer.asked_us
@@ -245,7 +245,9 @@ class _Merging:
         self.counts.update([run.status for run, _, _ in new])
         return tuple([run.run_id for run, _, _ in new])
 
-    def _change(self, changed: Mapping[int, _Arrived], asked_us: int) -> tuple[tuple[Transition, ...], tuple[str, ...]]:
+    def _change(
+        self, changed: Mapping[int, _Arrived], asked_us: int
+    ) -> tuple[tuple[StatusTransition, ...], tuple[str, ...]]:
         """Merge what differs from what is held; the changes of status, and the ids of the other runs that changed."""
         held = self._held(list(changed))
         columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
@@ -267,7 +269,7 @@ class _Merging:
         self.counts.subtract(old for _, old, _, _ in moves)
         self.counts.update(new for _, _, new, _ in moves)
         return (
-            tuple(Transition(columns[number][0], old, new, from_us(at_us)) for number, old, new, at_us in moves),
+            tuple(StatusTransition(columns[number][0], old, new, from_us(at_us)) for number, old, new, at_us in moves),
             tuple(run_id for number, (run_id, status, *_) in columns.items() if held[number].status == status),
         )
 

@@ -207,7 +207,7 @@ class Ledger:
     async def _apply(
         self, action_id: str, transition: transitions.Transition, outcome: transitions.Outcome = transitions.NOTHING
     ) -> Action:
-        step = transitions.Step(transition, self._author, self._clock(), outcome)
+        step = transitions.StateChange(transition, self._author, self._clock(), outcome)
         return await self._write(partial(transitions.apply, action_id=action_id, step=step))
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:

@@ -76,7 +76,7 @@ REOPEN: Final = Transition(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StateChange:
     """A transition about to be made: by whom, and when."""
 
     transition: Transition
@@ -85,7 +85,7 @@ class Step:
     outcome: Outcome = NOTHING
 
 
-def apply(connection: sqlite3.Connection, action_id: str, step: Step) -> Action:
+def apply(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
     """The action after the transition.
 
     Raises:
@@ -105,11 +105,11 @@ def enter(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: dateti
     with immediate(connection):
         if supersedes is not None:
             outcome = Outcome(superseded_by=entry.action_id)
-            _apply_within(connection, supersedes, Step(SUPERSEDE, entry.author, at, outcome))
+            _apply_within(connection, supersedes, StateChange(SUPERSEDE, entry.author, at, outcome))
         return prepare(connection, entry, owner, at)
 
 
-def _apply_within(connection: sqlite3.Connection, action_id: str, step: Step) -> Action:
+def _apply_within(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
     action = existing(connection, action_id)
     transition = step.transition
     if action.state not in transition.sources or action.resolution not in transition.undoes:
@@ -126,14 +126,14 @@ def _apply_within(connection: sqlite3.Connection, action_id: str, step: Step) ->
     return existing(connection, action_id)
 
 
-def _reopen(connection: sqlite3.Connection, successor: str, step: Step) -> None:
+def _reopen(connection: sqlite3.Connection, successor: str, step: StateChange) -> None:
     """Put an unknown outcome back into sight where sending it again had no effect."""
     for old in select(connection, "WHERE superseded_by = ? AND resolution = 'sent_again'", (successor,)):
-        _write(connection, old.action_id, Step(REOPEN, step.author, step.at))
+        _write(connection, old.action_id, StateChange(REOPEN, step.author, step.at))
         audit.add(connection, old.action_id, REOPEN.record, successor, step.author, step.at)
 
 
-def _write(connection: sqlite3.Connection, action_id: str, step: Step) -> None:
+def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) -> None:
     transition, outcome = step.transition, step.outcome
     error = outcome.error
     connection.execute(
@@ -192,9 +192,9 @@ def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple
         )
 
 
-def _ended(state: str, author: Author, at: datetime) -> Step:
+def _ended(state: str, author: Author, at: datetime) -> StateChange:
     transition, message = _ENDED[state]
-    return Step(transition, author, at, Outcome(ActionError(CRASHED, message)))
+    return StateChange(transition, author, at, Outcome(ActionError(CRASHED, message)))
 
 
 def _orphans(connection: sqlite3.Connection, at: datetime) -> list[tuple[str, str]]:

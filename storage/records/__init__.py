@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from storage.records.activity import LinkState, PollOutcome
-from storage.records.coverage import Coverage, CoverageGap, CoverageRange, Reread
+from storage.records.coverage import Coverage, CoverageGap, CoverageRange, RereadCoverage
 from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
@@ -19,8 +19,8 @@ from storage.records.run import (
     RunChanges,
     RunDetail,
     RunRow,
+    StatusTransition,
     Took,
-    Transition,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ __all__ = [
     "Presence",
     "Project",
     "Repository",
-    "Reread",
+    "RereadCoverage",
     "Resolution",
     "Run",
     "RunChanges",
@@ -82,9 +82,9 @@ __all__ = [
     "RunSort",
     "RunWindow",
     "ServiceTraits",
+    "StatusTransition",
     "Surface",
     "Took",
-    "Transition",
     "WindowRequest",
 ]
 

@@ -16,7 +16,7 @@ Settled = Literal["told", "over", "muted", "inhibited", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class AlertSubject:
     """What people are told of."""
 
     group: str
@@ -47,7 +47,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alert(Subject):
+class Alert(AlertSubject):
     """One thing to tell."""
 
     key: str
@@ -59,7 +59,7 @@ class Alert(Subject):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told(Subject):
+class Told(AlertSubject):
     """What a route was told of a problem that is not over."""
 
     first_at: datetime

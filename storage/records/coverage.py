@@ -36,7 +36,7 @@ class CoverageGap:
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class RereadCoverage:
     """Every run created since `since` that the service listed at `as_of` is held, whatever its time says."""
 
     since: datetime
@@ -54,7 +54,7 @@ class Coverage:
     """By our clock: up to then the newest range misses nothing. Later runs may be missing."""
     first_run_at: datetime | None = None
     """The oldest creation that is held, where the newest range reaches down to the very first run."""
-    reread: Reread | None = None
+    reread: RereadCoverage | None = None
     """The part that was read again: a single run may come in later with a time of long ago. None: no pass is over."""
     dropped: int = 0
     """Entries of the last answered poll that had no usable id: they cannot be held."""

@@ -55,7 +55,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class RuleHistory:
     """What a rule did before, as far as it bears on what it does next."""
 
     last_hour: int = 0

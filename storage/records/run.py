@@ -46,7 +46,7 @@ class Took:
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class StatusTransition:
     """A change of status that was observed between two polls."""
 
     run_id: str
@@ -63,7 +63,7 @@ class RunChanges:
 
     new: tuple[str, ...] = ()
     """Ids of runs that were not held before."""
-    transitions: tuple[Transition, ...] = ()
+    transitions: tuple[StatusTransition, ...] = ()
     """Changes of status of runs that were held before."""
     updated: tuple[str, ...] = ()
     """Ids of runs held before whose status stayed while another fact changed, or which came back into sight."""
@@ -116,7 +116,7 @@ class RunDetail:
     first_seen_at: datetime
     last_seen_at: datetime
     presence: Presence
-    transitions: tuple[Transition, ...]
+    transitions: tuple[StatusTransition, ...]
     """Oldest first."""
     took: Took = Took()
     final_statuses: frozenset[str] = FINAL_STATUSES

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from storage.database import make_fleeting
 from storage.private_file import FilePlace
-from storage.records.decision import Decision, Occurrence, Outcome, Past, Verdict
+from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, Verdict
 from storage.state import decisions, deliveries, inbox, rules, silences
 from storage.state.opening import DAMAGE_CURE, connect
 from storage.state.rules import AT_WORK, OWN
@@ -16,7 +16,7 @@ from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
 _CURE: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
-Decide = Callable[[Past], Verdict]
+Decide = Callable[[RuleHistory], Verdict]
 
 
 class State:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from storage.database import immediate, snapshot
 from storage.ledger.owner import Owner, is_dead, this_process
-from storage.records.decision import ACTED_OUTCOMES, OPEN_OUTCOMES, Decision, Occurrence, Outcome, Past, Verdict
+from storage.records.decision import ACTED_OUTCOMES, OPEN_OUTCOMES, Decision, Occurrence, Outcome, RuleHistory, Verdict
 from storage.state.rules import AHEAD
 from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
@@ -28,7 +28,7 @@ def enter(
     connection: sqlite3.Connection,
     rule: str,
     occurrence: Occurrence,
-    decide: Callable[[Past], Verdict],
+    decide: Callable[[RuleHistory], Verdict],
     active_run: str | None,
     now: datetime,
 ) -> Decision | None:
@@ -54,14 +54,16 @@ def enter(
     return _decision(row)
 
 
-def _past(connection: sqlite3.Connection, rule: str, conversation: str, active_run: str | None, now: datetime) -> Past:
+def _past(
+    connection: sqlite3.Connection, rule: str, conversation: str, active_run: str | None, now: datetime
+) -> RuleHistory:
     def count(condition: str, *values: str | int) -> int:
         query = f"SELECT count(*) FROM decisions WHERE rule = ? AND {condition}"
         return int(connection.execute(query, (rule, *values)).fetchone()[0])
 
     lately = "decided_us > ? AND decided_us <= ?"
     held = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
-    return Past(
+    return RuleHistory(
         # What was decided by a clock that was ahead counts to no limit of today.
         last_hour=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(hours=1)), to_us(now + AHEAD)),
         last_day=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(days=1)), to_us(now + AHEAD)),
@@ -89,7 +91,7 @@ def take(
 def take_approved(
     connection: sqlite3.Connection,
     decision: Decision,
-    decide: Callable[[Past], Verdict],
+    decide: Callable[[RuleHistory], Verdict],
     active_run: str | None,
     now: datetime,
 ) -> Decision | None:

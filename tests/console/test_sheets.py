@@ -7,7 +7,7 @@ from pathlib import Path
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from app.config import Command
+from app.config import UserCommand
 from app.console.export_sheet import ExportScreen
 from app.console.keys.own_commands import ConfirmCommandScreen
 from tests.console.conftest import SMALL, Scene, Staged
@@ -50,7 +50,7 @@ async def test_a_click_beside_a_sheet_closes_it(staged: Staged) -> None:
 async def test_a_click_beside_a_command_runs_nothing(staged: Staged, tmp_path: Path) -> None:
     """Its two answers can be clicked as well."""
     ran = tmp_path / "ran"
-    command = Command("Touch", ("touch", str(ran)), confirm=True)
+    command = UserCommand("Touch", ("touch", str(ran)), confirm=True)
     async with staged(SMALL) as scene:
         scene.app.settings = replace(scene.app.settings, commands=(command,))
 

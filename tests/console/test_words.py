@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from app.console.coalesced_task import CoalescedTask
 from app.times import ago, clock_time, span, started
-from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, Transition
+from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, StatusTransition
 from storage.records.budget import Wait, WaitReason
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
@@ -191,7 +191,7 @@ def test_a_wait_says_why_and_until_when(state: LinkState, wait: WaitReason, text
 
 def detail(status: str, *moves: tuple[str | None, str, datetime], created: datetime | None = None) -> RunDetail:
     run = Run("run_1", status, "main", Repository.parse("acme/api"), created, NOON, "{}")
-    transitions = tuple(Transition("run_1", old, new, at) for old, new, at in moves)
+    transitions = tuple(StatusTransition("run_1", old, new, at) for old, new, at in moves)
     return RunDetail(run, NOON, NOON, "current", transitions)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.config import NotifySettings
 from app.notify.notifications import Notification
-from app.notify.watch import Delivery, Watch
+from app.notify.watch import NewNotifications, Watch
 from app.text import safe_text
 from storage.cache import Cache
 from storage.ledger import Ledger
@@ -97,12 +97,12 @@ async def desk(world: World, tmp_path: Path) -> AsyncIterator["Desk"]:
         yield Desk(world, ledger, state)
 
 
-def titles(telling: Delivery) -> list[str]:
+def titles(telling: NewNotifications) -> list[str]:
     """What a look told on the screen, in its first words."""
     return [news.title for news in telling.screen]
 
 
-def outward(telling: Delivery) -> list[str]:
+def outward(telling: NewNotifications) -> list[str]:
     """What a look told outside of it."""
     return [news.title for news in telling.outward]
 

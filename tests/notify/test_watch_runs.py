@@ -1,6 +1,6 @@
 """The watch over runs: what is told, once, and what is not."""
 
-from app.notify.watch import Delivery
+from app.notify.watch import NewNotifications
 from tests.notify.conftest import World, outward, titles
 
 
@@ -15,7 +15,7 @@ async def test_a_run_that_fails_is_told_once(world: World) -> None:
 
     assert titles(told) == outward(told) == ["Run failed after 4m00s: acme/api"]
     assert told.screen[0].body == "agent/x · run_1 · acme-prod"
-    assert await watch.look() == Delivery()
+    assert await watch.look() == NewNotifications()
 
 
 async def test_only_what_is_asked_for_is_told(world: World) -> None:
@@ -62,7 +62,7 @@ async def test_the_first_sync_tells_nothing_of_the_past(world: World) -> None:
         await world.run(f"run_{number}", "failed", hours=1)
     world.now = now
 
-    assert await watch.look() == Delivery()
+    assert await watch.look() == NewNotifications()
 
 
 async def test_many_at_once_are_told_as_one(world: World) -> None:
@@ -117,8 +117,8 @@ async def test_a_stuck_run_is_told_once(world: World) -> None:
 
     assert titles(told) == ["Run stuck: acme/api, working for 40m00s"]
     assert told.screen[0].body.startswith("95 of 100 there end within 2m00s")
-    assert await watch.look() == Delivery()
-    assert await (await world.watch()).look() == Delivery()
+    assert await watch.look() == NewNotifications()
+    assert await (await world.watch()).look() == NewNotifications()
 
 
 async def test_hostile_names_are_told_in_printable_text(world: World) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from app.config import RepositoryAddress
 from app.results.git import Git
 from app.results.repository import RunRepositories
-from storage.records import Repository, Run, RunDetail, Transition
+from storage.records import Repository, Run, RunDetail, StatusTransition
 
 ENVIRONMENT = {
     "PATH": os.environ.get("PATH", os.defpath),
@@ -92,7 +92,9 @@ def run_detail(branch: str = "agent/x", *moves: tuple[str, float], raw_json: str
     at = [START + timedelta(seconds=seconds) for _, seconds in moves]
     run = Run("run_1", moves[-1][0], branch, Repository.parse("acme/api"), START, at[-1], raw_json)
     olds = [None, *(status for status, _ in moves)]
-    steps = tuple(Transition("run_1", old, new, when) for old, (new, _), when in zip(olds, moves, at, strict=False))
+    steps = tuple(
+        StatusTransition("run_1", old, new, when) for old, (new, _), when in zip(olds, moves, at, strict=False)
+    )
     return RunDetail(run, START, at[-1], "current", steps)
 
 

@@ -37,7 +37,7 @@ class _Clock:
 
 def store(writer: Connection, runs: Sequence[Run]) -> None:
     """Store the runs of one answer, asked for at noon."""
-    store_runs.store_all(writer, [store_runs.Answer.of(runs, NOON)])
+    store_runs.store_all(writer, [store_runs.PreparedRuns.of(runs, NOON)])
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from storage.ledger.errors import (
     WrongStateError,
 )
 from storage.ledger.owner import Owner
-from storage.ledger.transitions import Outcome, Step, Transition
+from storage.ledger.transitions import Outcome, StateChange, Transition
 from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionError, Author
 from tests.storage.conftest import NOON
 
@@ -151,7 +151,7 @@ class LedgerMachine(RuleBasedStateMachine):
             result_id=f"org_of_{action_id}" if transition.target == "confirmed" else None,
             superseded_by=by,
         )
-        action = transitions.apply(self.connection, action_id, Step(transition, ANN, NOON, outcome))
+        action = transitions.apply(self.connection, action_id, StateChange(transition, ANN, NOON, outcome))
         self.record(action_id, transition)
         return action
 

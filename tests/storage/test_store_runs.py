@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.cache import Cache
-from storage.records import Repository, Run, RunChanges, RunDetail, RunFilter, RunSort, Transition
+from storage.records import Repository, Run, RunChanges, RunDetail, RunFilter, RunSort, StatusTransition
 from tests.storage.conftest import NOON, connected, make_run, store
 
 SECOND = timedelta(seconds=1)
@@ -38,11 +38,11 @@ async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
     later = make_run(1, "working", updated_at=NOON + SECOND)
     changes = await cache.store_runs([later], asked_at=NOON + 60 * SECOND)
 
-    moved = Transition("run_0001", "queued", "working", NOON + SECOND)
+    moved = StatusTransition("run_0001", "queued", "working", NOON + SECOND)
     assert changes == RunChanges(transitions=(moved,))
     detail = await held(cache)
     assert detail.run == later
-    assert detail.transitions == (Transition("run_0001", None, "queued", NOON), moved)
+    assert detail.transitions == (StatusTransition("run_0001", None, "queued", NOON), moved)
     assert (detail.first_seen_at, detail.last_seen_at) == (NOON, NOON + 60 * SECOND)
 
 
@@ -109,7 +109,7 @@ async def test_runs_without_readable_times_are_kept(cache: Cache) -> None:
         [make_run(1, "working", created_at=None, updated_at=None)], asked_at=NOON + 5 * SECOND
     )
 
-    assert changes.transitions == (Transition("run_0001", "queued", "working", NOON + 5 * SECOND),)
+    assert changes.transitions == (StatusTransition("run_0001", "queued", "working", NOON + 5 * SECOND),)
     rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
     assert [(row.run_id, row.created_at) for row in rows] == [("run_0002", NOON), ("run_0001", None)]
 

@@ -4,7 +4,7 @@ import pytest
 
 from app.config import HistorySettings
 from app.sync.look_up import WALK_PAGES
-from app.sync.reread import Reread
+from app.sync.reread import Rereader
 from storage.records import RunFilter
 from tests.sync.conftest import Desk, ended
 from tests.sync.peer import MINUTE, Peer
@@ -79,7 +79,7 @@ async def test_a_pass_ends_at_its_age(history: Peer, desk: Desk) -> None:
         await engine.runs.refresh()
         history.move("run_00020", "failed")
         history.move("run_00150", "failed")
-        reread = Reread(engine.runs, engine.client, HistorySettings(reread_days=1 / 24))
+        reread = Rereader(engine.runs, engine.client, HistorySettings(reread_days=1 / 24))
         await reread.whole_pass()
 
         assert await engine.cache.count(RunFilter(statuses=("failed",))) == 1
@@ -92,7 +92,7 @@ async def test_nothing_is_read_again_before_its_time(history: Peer, desk: Desk) 
         history.asked()
 
         assert 50 < await engine.reread.work() <= 60
-        assert await Reread(engine.runs, engine.client, HistorySettings(reread_days=0)).work() == 60
+        assert await Rereader(engine.runs, engine.client, HistorySettings(reread_days=0)).work() == 60
         assert history.asked() == 0
 
 

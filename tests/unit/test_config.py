@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from app.config import (
-    Command,
     ConfigError,
     NotifySettings,
     PollSettings,
     Profile,
     Settings,
     Template,
+    UserCommand,
     ViewSettings,
     config_path,
     data_folder,
@@ -285,6 +285,6 @@ def test_keys_and_commands_are_read(tmp_path: Path) -> None:
 
     assert settings.keys == {"run.continue": "C,f7", "app.quit": "ctrl+q", "table.down": "n"}
     assert settings.commands == (
-        Command("Log", ("less", "{run_id}.log")),
-        Command("Edit", ("vi",), "ctrl+l", confirm=True, terminal=True),
+        UserCommand("Log", ("less", "{run_id}.log")),
+        UserCommand("Edit", ("vi",), "ctrl+l", confirm=True, terminal=True),
     )

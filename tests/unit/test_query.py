@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.query import Problem, both, parse
+from app.query import QueryProblem, both, parse
 from storage.records import RunFilter
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
@@ -12,7 +12,7 @@ DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 
 
-def the_problem(line: str) -> Problem:
+def the_problem(line: str) -> QueryProblem:
     query = parse(line, NOW)
     assert len(query.problems) == 1, query.problems
     return query.problems[0]

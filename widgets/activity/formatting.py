@@ -29,7 +29,7 @@ _BODY_LINES: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ActivityEntry:
     """One write."""
 
     source: Action
@@ -81,13 +81,13 @@ def outcome_badge(outcome: str) -> Badge:
     return action_badge(cast("ActionState", outcome))
 
 
-def badge_of(entry: Entry) -> Badge:
+def badge_of(entry: ActivityEntry) -> Badge:
     """The entry's outcome."""
     source = entry.source
     return _SENT_AGAIN if source.resolution == "sent_again" else action_badge(source.state)
 
 
-def sent(entry: Entry) -> tuple[SafeText, ...]:
+def sent(entry: ActivityEntry) -> tuple[SafeText, ...]:
     """The body that was sent, as indented JSON."""
     body = entry.source.body_json
     # A body that is not JSON is shown as it is: the ledger holds what was sent.
@@ -102,7 +102,7 @@ def _result(source: Action) -> Part:
     return safe_text(source.result_id or "", limit=120), "plain"
 
 
-def _facts(entry: Entry, action: Action) -> Iterator[tuple[str, Part]]:
+def _facts(entry: ActivityEntry, action: Action) -> Iterator[tuple[str, Part]]:
     badge = badge_of(entry)
     found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
     yield "outcome", (safe_text(f"{badge.text}{found_out}"), badge.tone)

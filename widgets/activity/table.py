@@ -9,12 +9,12 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
-from widgets.activity.formatting import Entry, sent
+from widgets.activity.formatting import ActivityEntry, sent
 from widgets.batch import BatchView
 from widgets.forms.facts import FactPane
 from widgets.line_table import GAP, LineColumn, LineTable
 
-Row = Entry | BatchView
+Row = ActivityEntry | BatchView
 _OUTCOME: Final = LineColumn("outcome", 0, 13)
 _WHAT: Final = LineColumn("what", 1, 19)
 _BY: Final = LineColumn("by", 4, 14)
@@ -73,7 +73,7 @@ class ActivityPane(FactPane[Row], can_focus=True):
     def tick(self, now: datetime) -> None:
         """Repaint what changed."""
         super().tick(now)
-        body = sent(self._item) if isinstance(self._item, Entry) else ()
+        body = sent(self._item) if isinstance(self._item, ActivityEntry) else ()
         if body != self._sent:
             self._sent = body
             self.query_one(".activity-pane--sent", Static).update(_body(body))

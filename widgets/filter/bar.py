@@ -13,7 +13,7 @@ from app.text import SafeText
 from widgets.badges import STYLES, Tone
 from widgets.filter.chips import Facet, FacetBar, ViewBar
 from widgets.filter.extent import ExtentLine
-from widgets.filter.search import FindSpans, SearchInput, Suggestion, SuggestionList
+from widgets.filter.search import FindSpans, SearchInput, SearchSuggestion, SuggestionList
 
 WIDE: Final = 110
 """From this width on nothing is abbreviated."""
@@ -71,7 +71,7 @@ class FilterBar(Vertical):
         self._say_remark()
         self.set_class(bool(texts), "-remark")
 
-    def offer(self, offers: tuple[Suggestion, ...]) -> None:
+    def offer(self, offers: tuple[SearchSuggestion, ...]) -> None:
         """Show suggestions for the query."""
         shown = self.query_one(SuggestionList)
         # An empty list that stays empty must not cost a layout at every letter.
@@ -103,7 +103,7 @@ class FilterBar(Vertical):
         self.line.focus()
         self._take(message.offer)
 
-    def _take(self, offer: Suggestion) -> None:
+    def _take(self, offer: SearchSuggestion) -> None:
         line, cursor = offer.applied(self.line.value)
         # After a value the next term begins; after a key its value is still missing.
         if not line[:cursor].endswith(":") and cursor == len(line):

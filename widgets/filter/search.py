@@ -23,7 +23,7 @@ MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
+class SearchSuggestion:
     """One way to continue the query."""
 
     start: int
@@ -45,20 +45,20 @@ class SuggestionList(Widget):
     class Clicked(Message):
         """A suggestion was clicked."""
 
-        offer: Suggestion
+        offer: SearchSuggestion
 
     def __init__(self) -> None:
         super().__init__()
-        self._offers: tuple[Suggestion, ...] = ()
+        self._offers: tuple[SearchSuggestion, ...] = ()
         self._chosen = 0
         self.display = False
 
     @property
-    def chosen(self) -> Suggestion | None:
+    def chosen(self) -> SearchSuggestion | None:
         """The suggestion that tab inserts; None: there is none."""
         return self._offers[self._chosen] if self._offers else None
 
-    def show(self, offers: tuple[Suggestion, ...]) -> None:
+    def show(self, offers: tuple[SearchSuggestion, ...]) -> None:
         """Show the suggestions."""
         self._offers, self._chosen = offers[:MOST], 0
         self.display = bool(self._offers)

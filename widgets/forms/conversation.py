@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from widgets.after_refresh import after_refresh
-from widgets.runs.facts import QUIET, Turn, line, turn_lines
+from widgets.runs.facts import QUIET, SentMessage, line, turn_lines
 
 ELSEWHERE: Final = "Sent from this machine; what was said from elsewhere is not known."
 NONE_FROM_HERE: Final = "Nothing was sent to it from this machine; what was said elsewhere is not known."
@@ -42,7 +42,7 @@ class Conversation(VerticalScroll):
         """The turns."""
         yield self._text
 
-    def show(self, turns: Sequence[Turn], now: datetime) -> None:
+    def show(self, turns: Sequence[SentMessage], now: datetime) -> None:
         """Show the turns, oldest first, and remark on what is not known."""
         lines = [Content.styled(ELSEWHERE if turns else NONE_FROM_HERE, QUIET)]
         for number, turn in enumerate(turns, 1):

@@ -81,7 +81,7 @@ _MARKS: Final[dict[Verdict, Badge]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OutcomeText:
     """An outcome in words."""
 
     verdict: Verdict
@@ -122,7 +122,7 @@ class OutcomePage(VerticalScroll):
         yield Static(classes="outcome-page--meaning")
         yield FactList(classes="outcome-page--live")
 
-    def show(self, outcome: Outcome) -> None:
+    def show(self, outcome: OutcomeText) -> None:
         """Show the outcome."""
         mark = _MARKS[outcome.verdict]
         self.query_one(".outcome-page--headline", Static).update(

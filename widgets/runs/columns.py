@@ -19,7 +19,7 @@ AIR: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RunColumn:
     """A column, and how it may grow."""
 
     key: ColumnKey
@@ -46,16 +46,16 @@ class Column:
 
 
 COLUMNS: Final = (
-    Column("status", 12, "status", frozen=True),
-    Column("repository", 16, "repository", grows=2, most=44, cut="middle", frozen=True, least=12),
-    Column("branch", 20, "branch", grows=3, most=60, least=14),
-    Column("started", 12, "started"),
-    Column("updated", 12, "updated"),
-    Column("took", 7, "took"),
-    Column("run", 14, "run", grows=2, most=40, cut="middle", least=8),
-    Column("turns", 5),
-    Column("lines", 13, title="± lines"),
-    Column("pull", 12, title="pull request"),
+    RunColumn("status", 12, "status", frozen=True),
+    RunColumn("repository", 16, "repository", grows=2, most=44, cut="middle", frozen=True, least=12),
+    RunColumn("branch", 20, "branch", grows=3, most=60, least=14),
+    RunColumn("started", 12, "started"),
+    RunColumn("updated", 12, "updated"),
+    RunColumn("took", 7, "took"),
+    RunColumn("run", 14, "run", grows=2, most=40, cut="middle", least=8),
+    RunColumn("turns", 5),
+    RunColumn("lines", 13, title="± lines"),
+    RunColumn("pull", 12, title="pull request"),
 )
 """All columns."""
 FIGURES: Final[frozenset[ColumnKey]] = frozenset({"turns", "lines", "pull"})
@@ -66,7 +66,7 @@ FIGURES: Final[frozenset[ColumnKey]] = frozenset({"turns", "lines", "pull"})
 class PlacedColumn:
     """A column and its position on the line of all columns."""
 
-    column: Column
+    column: RunColumn
     x: int
     """Its first cell."""
     width: int
@@ -97,7 +97,7 @@ class Layout:
         return tuple(p.x - self.frozen_width for p in self.placed if not p.column.frozen)
 
 
-def lay_out(view_width: int, columns: Sequence[Column]) -> Layout:
+def lay_out(view_width: int, columns: Sequence[RunColumn]) -> Layout:
     """Lay out the columns: those that fit fill the view to its last cell, the others follow to its right."""
     fitting = _fitting(view_width, columns)
     widths = _grown(fitting, view_width - needed(fitting)) + [c.width for c in columns[len(fitting) :]]
@@ -122,24 +122,24 @@ def _to_the_last_stop(layout: Layout, view_width: int) -> Layout:
     return replace(layout, placed=(*layout.placed[:-1], wider), width=stop + view_width)
 
 
-def squeezed(columns: Sequence[Column]) -> tuple[Column, ...]:
+def squeezed(columns: Sequence[RunColumn]) -> tuple[RunColumn, ...]:
     """The columns at their minimum beside a pane."""
     return tuple(replace(column, width=column.least or column.width) for column in columns)
 
 
-def needed(columns: Sequence[Column]) -> int:
+def needed(columns: Sequence[RunColumn]) -> int:
     """Cells of these columns at their minimum."""
     return GUTTER + sum(c.width for c in columns) + GAP * max(0, len(columns) - 1) + AIR
 
 
-def _fitting(view_width: int, columns: Sequence[Column]) -> Sequence[Column]:
+def _fitting(view_width: int, columns: Sequence[RunColumn]) -> Sequence[RunColumn]:
     count = len(columns)
     while count > 1 and needed(columns[:count]) > view_width:
         count -= 1
     return columns[:count]
 
 
-def _grown(columns: Sequence[Column], spare: int) -> list[int]:
+def _grown(columns: Sequence[RunColumn], spare: int) -> list[int]:
     widths = [c.width for c in columns]
     while spare > 0:
         hungry = [i for i, c in enumerate(columns) if c.grows and widths[i] < c.most]
@@ -168,7 +168,7 @@ class ColumnChoice:
     """The columns with a width of their own, in cells; the others take what fits."""
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RunColumn, ...]:
         """The columns, the frozen ones first."""
         found = [self._column(key) for key in self.shown]
         return tuple(sorted(found, key=lambda column: not column.frozen))
@@ -207,7 +207,7 @@ class ColumnChoice:
         """The column's own width; None: what fits."""
         return self.widths.get(key)
 
-    def _column(self, key: ColumnKey) -> Column:
+    def _column(self, key: ColumnKey) -> RunColumn:
         column = _BY_KEY[key]
         width = self.widths.get(key)
         return column if width is None else replace(column, width=width, grows=0, most=width, least=0)

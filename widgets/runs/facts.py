@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SentMessage:
     """One message sent to the agent from this machine, and its outcome."""
 
     at: datetime
@@ -50,7 +50,7 @@ class RunView:
     """One run, as shown in a pane."""
 
     detail: RunDetail
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[SentMessage, ...] = ()
     """Oldest first."""
     stuck: bool = False
     continues: str | None = None
@@ -205,7 +205,7 @@ def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:
     )
 
 
-def turn_lines(number: int, turn: Turn, now: datetime, width: int) -> list[Line]:
+def turn_lines(number: int, turn: SentMessage, now: datetime, width: int) -> list[Line]:
     """One turn: its author, time, outcome and text."""
     badge = action_badge(turn.state)
     head = line(

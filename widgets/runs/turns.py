@@ -27,7 +27,7 @@ IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
 
 
-def with_what_was_sent(turns: Sequence[Turn], sent: Sequence[facts.Turn]) -> tuple[Turn, ...]:
+def with_what_was_sent(turns: Sequence[Turn], sent: Sequence[facts.SentMessage]) -> tuple[Turn, ...]:
     """The turns with the instructions sent from here, if there are exactly as many."""
     confirmed = [turn for turn in sent if turn.state == "confirmed"]
     if len(confirmed) != len(turns):

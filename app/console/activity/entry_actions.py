@@ -12,7 +12,7 @@ from app.console.runs.screen_context import ScreenContext
 from app.text import safe_text
 from storage.ledger import LedgerRefusedError
 from storage.records import Action
-from widgets.activity.formatting import Entry
+from widgets.activity.formatting import ActivityEntry
 from widgets.activity.table import ActivityTable
 from widgets.batch import BatchView
 
@@ -40,9 +40,9 @@ class EntryActions:
         self._loader = loader
 
     @property
-    def _entry(self) -> Entry | None:
+    def _entry(self) -> ActivityEntry | None:
         item = self._table.item
-        return item if isinstance(item, Entry) else None
+        return item if isinstance(item, ActivityEntry) else None
 
     def is_possible(self, name: str) -> bool | None:
         """Whether the action has something to act on; None: the cursor is on no write."""
@@ -86,7 +86,7 @@ class EntryActions:
         else:
             self._context.post(OpenRun(run_id))
 
-    def _resolve(self, entry: Entry | None) -> None:
+    def _resolve(self, entry: ActivityEntry | None) -> None:
         """Open the form that resolves the write under the cursor; from elsewhere, the first unknown one."""
         from app.console.forms import ResolveForm
 
@@ -97,7 +97,7 @@ class EntryActions:
         if action is not None:
             self._context.push_screen(ResolveForm(self._engine, action), lambda _: self._loader.ask())
 
-    async def _undo(self, entry: Entry) -> None:
+    async def _undo(self, entry: ActivityEntry) -> None:
         """Make the outcome unknown again: the resolution was a mistake."""
         try:
             await self._engine.actions.undo_resolution(entry.source.action_id)
@@ -106,7 +106,7 @@ class EntryActions:
         else:
             self._session.notify("Its outcome is unknown again; v resolves it.")
 
-    async def _resend(self, entry: Entry) -> None:
+    async def _resend(self, entry: ActivityEntry) -> None:
         """Open the form with the request that was sent, to correct it and send it as a new action."""
         from app.console.forms.resend import UnfaithfulError, form_for
 

@@ -23,7 +23,7 @@ from app.text import SafeText, safe_text
 from storage.ledger import Ledger
 from storage.records import Action
 from storage.records.activity import ActivityFilter
-from widgets.activity.formatting import Entry
+from widgets.activity.formatting import ActivityEntry
 from widgets.batch import BatchView
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ PAGE: Final = 300
 class Activity:
     """The newest writes, and the number of the others."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ActivityEntry, ...] = ()
     """Unknown outcomes first; each part newest first."""
     matching: int = 0
     """How many match the filter."""
@@ -82,7 +82,7 @@ class ActivityLoader:
         return 0 if self.found is None else self.found.held
 
     @property
-    def first_unknown(self) -> Entry | None:
+    def first_unknown(self) -> ActivityEntry | None:
         """The first write of unknown outcome."""
         entries = () if self.found is None else self.found.entries
         return next((entry for entry in entries if entry.unknown is not None), None)
@@ -136,7 +136,7 @@ async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, b
     for (kind, outcome), count in writes.tally.items():
         kinds[kind] += count
         outcomes[outcome] += count
-    entries = tuple(known.get(action) or Entry(action, about(action)) for action in actions)
+    entries = tuple(known.get(action) or ActivityEntry(action, about(action)) for action in actions)
     return Activity(entries, writes.matching, kinds, outcomes)
 
 
@@ -162,16 +162,18 @@ async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Ac
     return replace(found, entries=tuple(entries))
 
 
-def with_batches(entries: Sequence[Entry], batches: Sequence[BatchView]) -> tuple[Entry | BatchView, ...]:
+def with_batches(
+    entries: Sequence[ActivityEntry], batches: Sequence[BatchView]
+) -> tuple[ActivityEntry | BatchView, ...]:
     """Insert each batch above the newest of its writes, but below unknown outcomes."""
-    rows: list[Entry | BatchView] = list(entries)
+    rows: list[ActivityEntry | BatchView] = list(entries)
     for batch in batches:
         older = (at for at, row in enumerate(rows) if _is_older(row, batch))
         rows.insert(next(older, len(rows)), batch)
     return tuple(rows)
 
 
-def _is_older(row: Entry | BatchView, batch: BatchView) -> bool:
+def _is_older(row: ActivityEntry | BatchView, batch: BatchView) -> bool:
     if isinstance(row, BatchView):
         return row.moved_at <= batch.moved_at
     return row.unknown is None and row.source.created_at <= batch.moved_at

@@ -53,7 +53,7 @@ def _what(news: "Notification") -> str:
     return "stuck" if news.kind == "stuck" else dict(news.about).get("status", "")
 
 
-class Following:
+class RunFollower:
     """Starts with `look`; then `engine_changed` hears the engine's events."""
 
     def __init__(

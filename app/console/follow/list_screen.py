@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 
 from app.console.batch_screen import BatchScreen
-from app.console.follow.following import Following
+from app.console.follow.following import RunFollower
 from app.console.messages import FollowRun
 from app.console.session import Session
 from app.console.sheet import Sheet
@@ -36,7 +36,7 @@ class FollowList(Sheet[str | None]):
         Binding("k", "move(-1)", "up", show=False, id="follow.up"),
     ]
 
-    def __init__(self, session: Session, following: Following) -> None:
+    def __init__(self, session: Session, following: RunFollower) -> None:
         super().__init__()
         self._session = session
         self._following = following

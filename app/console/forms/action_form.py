@@ -21,7 +21,7 @@ from storage.errors import StorageError
 from storage.records import Action
 from widgets.after_refresh import after_refresh
 from widgets.forms.dialog import FormButton, Phase
-from widgets.forms.pages import Outcome, OutcomePage
+from widgets.forms.pages import OutcomePage, OutcomeText
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -264,7 +264,7 @@ class ActionForm(FormScreen):
         self.enter("editing")
         self.dialog.banner(safe_text(why))
 
-    def _show(self, outcome: Outcome) -> None:
+    def _show(self, outcome: OutcomeText) -> None:
         self.query_one(OutcomePage).show(outcome)
         self.enter("outcome")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from textual.widget import Widget
 
-from app.actions import Problem, problems
+from app.actions import FieldProblem, problems
 from app.api.requests import StartAgent, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values, named
@@ -44,9 +44,9 @@ class StartAgentForm(ActionForm):
             values["name"].strip(),
             values["repository"].strip(),
             values["branch_name"].strip() or None,
-            {} if isinstance(inputs, Problem) else inputs,
+            {} if isinstance(inputs, FieldProblem) else inputs,
         )
-        return (inputs, *problems(request)) if isinstance(inputs, Problem) else request
+        return (inputs, *problems(request)) if isinstance(inputs, FieldProblem) else request
 
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""

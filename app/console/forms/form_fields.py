@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from textual.widget import Widget
 
-from app.actions import Problem
+from app.actions import FieldProblem
 from app.console.forms.drafts import Values
 from app.console.forms.values import offer_branches, offer_repositories
 from app.text import safe_text
@@ -15,7 +15,7 @@ from widgets.forms.field import ChoiceField, FormField, ParagraphField
 class FormFields:
     """The fields by their keys, in order."""
 
-    def __init__(self, rows: Sequence[Widget], problems: Callable[[], tuple[Problem, ...]]) -> None:
+    def __init__(self, rows: Sequence[Widget], problems: Callable[[], tuple[FieldProblem, ...]]) -> None:
         """Take the fields among the rows; `problems` returns what is wrong with their values."""
         self._fields = {row.key: row for row in rows if isinstance(row, FormField)}
         self._problems = problems
@@ -38,7 +38,7 @@ class FormFields:
             field.fill(values.get(key, ""))
         self.last_typed = ""
 
-    def insist(self) -> tuple[Problem, ...]:
+    def insist(self) -> tuple[FieldProblem, ...]:
         """Show all problems, also of untouched fields, and focus the first field that has one."""
         for field in self._fields.values():
             field.insist()
@@ -46,7 +46,7 @@ class FormFields:
             self._fields.get(found[0].field, next(iter(self._fields.values()))).take_focus()
         return found
 
-    def complain(self) -> tuple[Problem, ...]:
+    def complain(self) -> tuple[FieldProblem, ...]:
         """Show the problems of touched fields below them; return all problems."""
         found = self._problems()
         by_field = {problem.field: problem.message for problem in reversed(found)}

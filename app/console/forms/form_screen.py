@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.actions import Problem, problems
+from app.actions import FieldProblem, problems
 from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
 from app.console.coalesced_task import CoalescedTask
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from app.console.coalesced_task import Start
 
 
-Built = WriteRequest | tuple[Problem, ...]
+Built = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
 DRAFTS_FILE: Final = "drafts.json"
 _DRAFT_AFTER_S: Final = 0.5
@@ -299,7 +299,7 @@ class FormScreen(ModalScreen[Action | None]):
     async def _offer_branches(self) -> None:
         await self.fields.offer_branches(self.engine.cache)
 
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[FieldProblem, ...]:
         """The problems of the values."""
         built = self.build(self.values)
         return built if isinstance(built, tuple) else problems(built)

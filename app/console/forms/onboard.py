@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from textual.widget import Widget
 
-from app.actions import Problem, problems
+from app.actions import FieldProblem, problems
 from app.api.requests import OnboardProject, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
@@ -35,7 +35,7 @@ class OnboardForm(ActionForm):
         text = values["project_id"].strip()
         path = values["project_path"].strip() or None
         if text and not (text.isascii() and text.isdigit()):
-            wrong = Problem("project_id", "A project id is a number; or leave it empty.")
+            wrong = FieldProblem("project_id", "A project id is a number; or leave it empty.")
             return (wrong, *problems(OnboardProject(path or "-")))
         return OnboardProject(path, int(text) if text else None)
 

@@ -6,7 +6,7 @@ from typing import Final
 from textual import work
 from textual.widget import Widget
 
-from app.actions import Problem
+from app.actions import FieldProblem
 from app.api.requests import CreateOrganization, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
@@ -84,11 +84,11 @@ class OrganizationForm(ActionForm):
         if phase == "editing":
             self._look_back()
 
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[FieldProblem, ...]:
         """The problems; an address that has an organization must be typed again."""
         found, email = super().problems(), self.values["email"].strip()
         if self._has_one and self.fields[AGAIN].value.strip().casefold() != email.casefold():
-            return (*found, Problem(AGAIN, f"Type {email} again to make one more."))
+            return (*found, FieldProblem(AGAIN, f"Type {email} again to make one more."))
         return found
 
     @property

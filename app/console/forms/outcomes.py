@@ -7,7 +7,7 @@ from app.text import safe_text
 from app.times import ago, stamp
 from storage.records import INVITATION_LIFETIME, Action, ActionError, ActionKind
 from widgets.badges import action_badge
-from widgets.forms.pages import Outcome, reason
+from widgets.forms.pages import OutcomeText, reason
 
 _DONE: Final[dict[ActionKind, str]] = {
     "run.start": "The run was started",
@@ -57,16 +57,16 @@ _FORBIDDEN: Final[dict[bool, str]] = {
 """By whether the write creates an organization (spec 5)."""
 
 
-def confirmed(action: Action) -> Outcome:
+def confirmed(action: Action) -> OutcomeText:
     """Describe an action that took effect."""
     facts = [(_RESULT_NAMES[action.kind], safe_text(action.result_id or "-")), ("action", safe_text(action.action_id))]
     if action.kind == "organization.create" and action.settled_at is not None:
         until = stamp(action.settled_at + INVITATION_LIFETIME)
         facts.insert(1, ("invited", safe_text(f"{action.subject}, until {until}")))
-    return Outcome("done", safe_text(_DONE[action.kind]), tuple(facts), (safe_text(_NEXT[action.kind]),))
+    return OutcomeText("done", safe_text(_DONE[action.kind]), tuple(facts), (safe_text(_NEXT[action.kind]),))
 
 
-def unknown(action: Action, command_line: str) -> Outcome:
+def unknown(action: Action, command_line: str) -> OutcomeText:
     """Describe an action that may have taken effect."""
     facts = [("action", safe_text(action.action_id))]
     if action.error is not None:
@@ -76,7 +76,7 @@ def unknown(action: Action, command_line: str) -> Outcome:
         "It is in the ledger, and the program never sends it again by itself."
     )
     resolve = f"v resolves it here; elsewhere: {command_line} actions resolve {action.action_id}"
-    return Outcome(
+    return OutcomeText(
         "unknown",
         safe_text("The outcome is unknown"),
         tuple(facts),
@@ -84,7 +84,7 @@ def unknown(action: Action, command_line: str) -> Outcome:
     )
 
 
-def blocked(existing: Action, now: datetime, command_line: str) -> Outcome:
+def blocked(existing: Action, now: datetime, command_line: str) -> OutcomeText:
     """Describe the earlier action that blocks this one."""
     facts = [
         ("for", safe_text(existing.subject)),
@@ -101,7 +101,7 @@ def blocked(existing: Action, now: datetime, command_line: str) -> Outcome:
         )
     else:
         meaning = ("It is on its way.", "Wait for it, then try again.")
-    return Outcome(
+    return OutcomeText(
         "blocked",
         safe_text("Not sent: an earlier attempt is still open"),
         tuple(facts),
@@ -109,13 +109,15 @@ def blocked(existing: Action, now: datetime, command_line: str) -> Outcome:
     )
 
 
-def broken(message: str, command_line: str) -> Outcome:
+def broken(message: str, command_line: str) -> OutcomeText:
     """Describe a failure of the ledger."""
     meaning = (
         f"Look at the ledger before you send this again: {command_line} actions list. What stands there as sending or "
         "unknown may have taken effect; what does not stand there was not sent."
     )
-    return Outcome("failed", safe_text("The ledger could not be written"), (), (safe_text(message), safe_text(meaning)))
+    return OutcomeText(
+        "failed", safe_text("The ledger could not be written"), (), (safe_text(message), safe_text(meaning))
+    )
 
 
 def not_done(action: Action) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from textual import work
 from textual.widget import Widget
 
-from app.actions import Problem, problems
+from app.actions import FieldProblem, problems
 from app.actions.refusals import branch_problem
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from app.console.forms.action_form import ActionForm
@@ -80,12 +80,12 @@ class NewRunForm(ActionForm):
         """The request as typed, or its problems."""
         repository = read_repository(values["repository"])
         metadata = read_pairs("metadata", unpacked(values["metadata"]))
-        unread = [part for part in (repository, metadata) if isinstance(part, Problem)]
+        unread = [part for part in (repository, metadata) if isinstance(part, FieldProblem)]
         request = StartRun(
             values["instructions"],
-            _ANY if isinstance(repository, Problem) else repository,
+            _ANY if isinstance(repository, FieldProblem) else repository,
             values["branch_name"].strip() or None,
-            {} if isinstance(metadata, Problem) else metadata,
+            {} if isinstance(metadata, FieldProblem) else metadata,
         )
         return (*unread, *problems(request)) if unread else request
 

@@ -5,7 +5,7 @@ import math
 from contextlib import suppress
 from typing import Final
 
-from app.actions.refusals import Problem
+from app.actions.refusals import FieldProblem
 from app.api.requests import Json
 from app.text import SafeText, safe_text
 from storage.cache import Cache
@@ -67,25 +67,25 @@ def reading(text: str) -> SafeText:
     return safe_text(_WORDS[type(read_value(text))])
 
 
-def read_pairs(field: str, pairs: Pairs) -> dict[str, Json] | Problem:
+def read_pairs(field: str, pairs: Pairs) -> dict[str, Json] | FieldProblem:
     """Read keys and values as the request's object, or return the problem."""
     keys = [key for key, _ in pairs]
     if "" in keys:
-        return Problem(field, f"Give {dict(pairs)['']!r} a key, or delete it.")
+        return FieldProblem(field, f"Give {dict(pairs)['']!r} a key, or delete it.")
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
-        return Problem(field, f"{twice} is there twice; keep one.")
+        return FieldProblem(field, f"{twice} is there twice; keep one.")
     return {key: read_value(value) for key, value in pairs}
 
 
-def read_repository(text: str) -> Repository | Problem:
+def read_repository(text: str) -> Repository | FieldProblem:
     """Read the repository, or return the problem."""
     if not text.strip():
-        return Problem("repository", "Name it: owner/repo, or gitlab:group/project.")
+        return FieldProblem("repository", "Name it: owner/repo, or gitlab:group/project.")
     try:
         return Repository.parse(text)
     except ValueError:
-        return Problem("repository", "Write owner/repo, or gitlab:group/project.")
+        return FieldProblem("repository", "Write owner/repo, or gitlab:group/project.")
 
 
 def faithful(text: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.console.health.rows import LONGEST_WINDOW, NOTHING_SEEN, Failed, Past, Reader, recent_incidents
+from app.console.health.rows import LONGEST_WINDOW, NOTHING_SEEN, Failed, PlatformHistory, Reader, recent_incidents
 from app.console.leads import of_platform
 from app.health import Incident
 from storage.cache import Cache
@@ -25,9 +25,9 @@ class HealthView:
 
     hosts: tuple[PlatformHealth, ...] = ()
     links: tuple[LinkState, ...] = ()
-    pasts: dict[str, Past] = field(default_factory=dict)
+    pasts: dict[str, PlatformHistory] = field(default_factory=dict)
     """By platform."""
-    link_past: Past = NOTHING_SEEN
+    link_past: PlatformHistory = NOTHING_SEEN
     under_way: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Active runs by platform and status."""
     incidents: tuple[Incident, ...] = ()

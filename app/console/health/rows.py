@@ -37,7 +37,7 @@ OUR_LINK: Final = "our link"
 
 
 def link_row(
-    links: tuple[LinkState, ...], past: "Past", patience: PollTiming, now: datetime, wait: Wait | None = None
+    links: tuple[LinkState, ...], past: "PlatformHistory", patience: PollTiming, now: datetime, wait: Wait | None = None
 ) -> HostFacts:
     """The row of our link and its next poll; a service that refuses the token does answer."""
     runs = link_of(links, "runs")
@@ -135,7 +135,7 @@ _ELSE: Final = "The service has trouble with this host: look at the host's own s
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PlatformHistory:
     """The past of one platform, as read at one time."""
 
     history: tuple[Level | None, ...]
@@ -147,7 +147,7 @@ class Past:
     """Newest first."""
 
 
-NOTHING_SEEN: Final = Past((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))
+NOTHING_SEEN: Final = PlatformHistory((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,20 +159,22 @@ class Reader:
     """A shorter recovery ends no incident."""
     longest_gap: timedelta
 
-    def pasts(self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime) -> dict[str, Past]:
+    def pasts(
+        self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
+    ) -> dict[str, PlatformHistory]:
         """Return each platform's past by name; without samples it is empty."""
         own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
         return {host.platform: self._past(host, own.get(host.platform, ()), now) for host in hosts}
 
-    def link_past(self, polls: Sequence[PollSpan], now: datetime) -> Past:
+    def link_past(self, polls: Sequence[PollSpan], now: datetime) -> PlatformHistory:
         """Our link's past, from the polls of runs, newest first."""
         return self._uptime(_link_spans(polls, self.longest_gap), now, frozenset({_ANSWERED}))
 
-    def _uptime(self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str]) -> Past:
+    def _uptime(self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str]) -> PlatformHistory:
         uptimes = tuple(uptime(spans, window, now, words) for _, window in WINDOWS)
-        return Past(slices(spans, now, SLICES, SLICE, words), uptimes)
+        return PlatformHistory(slices(spans, now, SLICES, SLICE, words), uptimes)
 
-    def _past(self, host: PlatformHealth, spans: tuple[HealthSpan, ...], now: datetime) -> Past:
+    def _past(self, host: PlatformHealth, spans: tuple[HealthSpan, ...], now: datetime) -> PlatformHistory:
         words = self.healthy_words
         return replace(
             self._uptime(spans, now, words),
@@ -202,7 +204,7 @@ def _link_word(error_kind: str | None) -> str:
 
 def host_row(
     host: PlatformHealth,
-    past: Past,
+    past: PlatformHistory,
     healthy_words: frozenset[str],
     now: datetime,
     under_way: Mapping[str, int],
@@ -236,7 +238,7 @@ Failed = Mapping[tuple[str, datetime], tuple[int, datetime | None]]
 """Failed runs of an incident, by its platform and start: their number, and the oldest one's creation."""
 
 
-def recent_incidents(pasts: dict[str, Past], since: datetime) -> tuple[Incident, ...]:
+def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
     """Incidents of all platforms that last or ended after `since`, newest first; the first one is the most urgent."""
     found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
     return tuple(sorted(found, key=lambda one: (goes_on(one), one.start), reverse=True))
@@ -266,7 +268,7 @@ def incident_key(incident: Incident) -> str:
     return f"incident:{incident.platform}:{incident.start.isoformat()}"
 
 
-def no_incidents(pasts: dict[str, Past]) -> str:
+def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
     """The text in place of incidents, with how much was seen."""
     seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
     if not seen_s:

@@ -32,7 +32,7 @@ _NAME_CELLS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class PaletteCommand:
     """One line of the palette."""
 
     name: str
@@ -40,7 +40,7 @@ class Command:
     run: Callable[[], Awaitable[object] | object]
 
 
-async def destinations(screen: BaseScreen) -> tuple[Command, ...]:
+async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:
     """Everything that can be jumped to from a screen."""
     session = screen.session
     found = [*_views(screen), *_profiles(session, screen)]
@@ -49,7 +49,7 @@ async def destinations(screen: BaseScreen) -> tuple[Command, ...]:
     return (*found, *await asyncio.to_thread(lambda: tuple(_other_tabs(screen))))
 
 
-async def matching_runs(screen: BaseScreen, text: str) -> tuple[Command, ...]:
+async def matching_runs(screen: BaseScreen, text: str) -> tuple[PaletteCommand, ...]:
     """The newest runs with the text in their id, repository or branch."""
     engine = screen.session.engine
     if engine is None:
@@ -58,7 +58,7 @@ async def matching_runs(screen: BaseScreen, text: str) -> tuple[Command, ...]:
     return tuple(_run(row, screen) for row in rows)
 
 
-def _run(row: RunRow, screen: BaseScreen) -> Command:
+def _run(row: RunRow, screen: BaseScreen) -> PaletteCommand:
     about = f"{row.status} {row.repository} {row.branch_name}"
     return _posting(screen, f"Run {row.run_id}", about, OpenRun(row.run_id))
 
@@ -67,21 +67,21 @@ def _runs(query: str) -> GoToTab:
     return GoToTab("runs", query)
 
 
-def _views(screen: BaseScreen) -> Iterator[Command]:
+def _views(screen: BaseScreen) -> Iterator[PaletteCommand]:
     session = screen.session
     saved = PreferencesFile.of(session.settings, session.profile).read().views
     for view in views_of(session.settings.views, saved):
         yield _posting(screen, f"View {view.name}", view.query or "all runs", _runs(view.query))
 
 
-def _profiles(session: Session, screen: BaseScreen) -> Iterator[Command]:
+def _profiles(session: Session, screen: BaseScreen) -> Iterator[PaletteCommand]:
     for profile in session.settings.profiles:
         if profile.name != session.profile.name:
             yield _posting(screen, f"Profile {profile.name}", profile.base_url, SwitchProfile(profile.name))
 
 
-async def _names(engine: "Engine", screen: BaseScreen) -> list[Command]:
-    cache, found = engine.cache, list[Command]()
+async def _names(engine: "Engine", screen: BaseScreen) -> list[PaletteCommand]:
+    cache, found = engine.cache, list[PaletteCommand]()
     for status in await cache.known_statuses():
         found.append(_posting(screen, f"Status {status}", "its runs", _runs(" ".join(listed("status", (status,))))))
     for label in (await cache.repositories())[:MOST_NAMES]:
@@ -95,12 +95,12 @@ async def _names(engine: "Engine", screen: BaseScreen) -> list[Command]:
     return found
 
 
-def _posting(screen: BaseScreen, name: str, about: str, message: Message) -> Command:
+def _posting(screen: BaseScreen, name: str, about: str, message: Message) -> PaletteCommand:
     run = partial(screen.post_message, message)
-    return Command(safe_text(name, limit=_NAME_CELLS), safe_text(about, limit=_NAME_CELLS), run)
+    return PaletteCommand(safe_text(name, limit=_NAME_CELLS), safe_text(about, limit=_NAME_CELLS), run)
 
 
-def _other_tabs(screen: BaseScreen) -> Iterator[Command]:
+def _other_tabs(screen: BaseScreen) -> Iterator[PaletteCommand]:
     """The actions of the other tabs; each shows its tab first. Imports all screens."""
     from app.console.keys.keymap import bindings_of, written
     from app.console.screens import screen_types
@@ -111,7 +111,7 @@ def _other_tabs(screen: BaseScreen) -> Iterator[Command]:
         for action, binding in named.items() if tab.name != screen.TAB else ():
             if action.partition("(")[0].rpartition(".")[2] not in MOVES:
                 name = f"{binding.description[0].upper()}{binding.description[1:]} ({tab.title})"
-                yield Command(name, written(binding.key), partial(_go_and_do, screen.app, tab.name, action))
+                yield PaletteCommand(name, written(binding.key), partial(_go_and_do, screen.app, tab.name, action))
 
 
 async def _go_and_do(app: App[Any], tab: str, action: str) -> None:

@@ -14,7 +14,7 @@ from textual.dom import DOMNode
 from textual.keys import ASCII_KEY_NAMES, KEY_ALIASES, Keys, _character_to_key
 from textual.screen import ModalScreen
 
-from app.config import Command, Settings
+from app.config import Settings, UserCommand
 from app.console.session import Session
 
 _ROOTS: Final = ("app.console", "widgets")
@@ -63,7 +63,7 @@ async def tell_problems(session: Session) -> None:
         session.notify(problem, severity="warning")
 
 
-def problems(keys: Mapping[str, str], commands: Sequence[Command] = ()) -> tuple[str, ...]:
+def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> tuple[str, ...]:
     """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the cure."""
     facts = catalog()
     by_id = {fact.id: fact for fact in facts}
@@ -160,7 +160,7 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
                     yield f'keys.{other}: "{keys[other]}" is the key of {fact.id} there. Give that one another key.'
 
 
-def _hidden(facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[str]:
+def _hidden(facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequence[UserCommand]) -> Iterator[str]:
     """Keys of commands that a screen hides: a command hears its key everywhere, but last."""
     by_key: dict[str, str] = {}
     for fact in facts:

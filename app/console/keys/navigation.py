@@ -41,7 +41,7 @@ class Screens(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class VisitedScreen:
     """A place that was left."""
 
     tab: str
@@ -58,7 +58,7 @@ class Navigation:
         """Prepare; `session` returns the current one, which changes with the profile."""
         self._screens = screens
         self._session = session
-        self._left: deque[Place] = deque(maxlen=MOST_PLACES)
+        self._left: deque[VisitedScreen] = deque(maxlen=MOST_PLACES)
 
     def forget(self) -> None:
         """Forget the way back, after a switch of profiles."""
@@ -101,12 +101,12 @@ class Navigation:
         if run_id is not None and session.engine is not None and not is_here:
             self._screens.push_screen(RunScreen(session, run_id))
 
-    def _here(self) -> Place | None:
+    def _here(self) -> VisitedScreen | None:
         """The current place; None: it cannot be returned to."""
         base, tab = self._screens.screen_stack[0], self._screens.current_mode
         if tab not in _RETURNS or not isinstance(base, BaseScreen):
             return None
-        return Place(tab, _place_of(base), self._covering())
+        return VisitedScreen(tab, _place_of(base), self._covering())
 
     def _covering(self) -> tuple[str, ...]:
         """The runs open over the current tab."""

@@ -17,7 +17,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from app.config import Command
+from app.config import UserCommand
 from app.console.base_screen import BaseScreen
 from app.console.session import Session
 from app.console.sheet import Sheet, clicked
@@ -48,7 +48,7 @@ class Ended:
     """Of its output, both streams; empty without output."""
 
 
-def own_bindings(commands: Sequence[Command]) -> list[Binding]:
+def own_bindings(commands: Sequence[UserCommand]) -> list[Binding]:
     """The keys of the commands that have one."""
     return [
         Binding(command.key, f"own_command({n})", safe_text(command.name, limit=40), show=False, id=f"own.{n}")
@@ -169,7 +169,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-async def run_own_command(app: App[Any], session: Session, terminal: Terminal, command: Command) -> None:
+async def run_own_command(app: App[Any], session: Session, terminal: Terminal, command: UserCommand) -> None:
     """Run a command on the run in focus and report how it ended, or why it did not start."""
     name = safe_text(command.name, limit=60)
     try:

@@ -13,7 +13,7 @@ from textual.content import Content
 from app.console.base_screen import TABS, BaseScreen
 from app.console.fuzzy import fuzzy
 from app.console.key_actions import key_actions
-from app.console.keys.destinations import MOVES, Command, destinations, matching_runs
+from app.console.keys.destinations import MOVES, PaletteCommand, destinations, matching_runs
 from app.console.user_preferences import UserPreferences, keep, read
 from app.text import safe_text
 from widgets.badges import STYLES
@@ -44,7 +44,7 @@ class ConsoleCommands(Provider):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._destinations: tuple[Command, ...] = ()
+        self._destinations: tuple[PaletteCommand, ...] = ()
         self._recent: tuple[str, ...] = ()
 
     async def startup(self) -> None:
@@ -63,7 +63,7 @@ class ConsoleCommands(Provider):
 
     async def search(self, query: str) -> Hits:
         """List the matches, best first; among equals, recent choices."""
-        runs: tuple[Command, ...] = ()
+        runs: tuple[PaletteCommand, ...] = ()
         if isinstance(self.screen, BaseScreen) and len(query.strip()) >= LEAST_TO_FIND:
             runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
         for command in (*self._every(), *runs):
@@ -79,10 +79,10 @@ class ConsoleCommands(Provider):
             lately = RECENT_SCORE if command.name in self._recent else 0.0
             yield Hit(score + lately, _line(name, command), self._remembering(command), command.name)
 
-    def _every(self) -> Iterator[Command]:
+    def _every(self) -> Iterator[PaletteCommand]:
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations, *self._themes())
 
-    def _remembering(self, command: Command) -> Callable[[], Awaitable[object] | object]:
+    def _remembering(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
         """Run it, and list it first the next time."""
 
         def run() -> Awaitable[object] | object:
@@ -91,7 +91,7 @@ class ConsoleCommands(Provider):
 
         return run
 
-    def _key_actions(self) -> Iterator[Command]:
+    def _key_actions(self) -> Iterator[PaletteCommand]:
         seen: set[str] = set()
         for key_action in key_actions(self.screen):
             name = key_action.action.partition("(")[0].rpartition(".")[2]
@@ -105,23 +105,23 @@ class ConsoleCommands(Provider):
                 name = key_action.does[0].upper() + key_action.does[1:]
                 keys = " ".join(key_action.keys)
                 run = partial(self.app.run_action, key_action.action, key_action.node)
-                yield Command(name, f"{keys} · {key_action.more}" if key_action.more else keys, run)
+                yield PaletteCommand(name, f"{keys} · {key_action.more}" if key_action.more else keys, run)
 
-    def _own(self) -> Iterator[Command]:
+    def _own(self) -> Iterator[PaletteCommand]:
         for index, own in enumerate(
             self.screen.session.settings.commands if isinstance(self.screen, BaseScreen) else ()
         ):
             line = safe_text(shlex.join(own.argv), limit=200)
             run = partial(self.app.run_action, f"app.{OWN}({index})")
-            yield Command(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
+            yield PaletteCommand(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
 
-    def _tabs(self) -> Iterator[Command]:
+    def _tabs(self) -> Iterator[PaletteCommand]:
         for tab in TABS:
-            yield Command(f"Go to {tab.title}", tab.key, partial(self.app.run_action, f"app.tab('{tab.name}')"))
+            yield PaletteCommand(f"Go to {tab.title}", tab.key, partial(self.app.run_action, f"app.tab('{tab.name}')"))
 
-    def _themes(self) -> Iterator[Command]:
+    def _themes(self) -> Iterator[PaletteCommand]:
         for name in sorted(self.app.available_themes):
-            yield Command(f"Theme {name}", "kept for the next start", partial(self._take_theme, name))
+            yield PaletteCommand(f"Theme {name}", "kept for the next start", partial(self._take_theme, name))
 
     def _take_theme(self, name: str) -> None:
         self.app.theme = name
@@ -134,6 +134,6 @@ class ConsoleCommands(Provider):
             self.screen.run_worker(partial(keep, self.screen.session.settings, change))
 
 
-def _line(name: Content, command: Command) -> Content:
+def _line(name: Content, command: PaletteCommand) -> Content:
     """A line: the command's name, then its key or its kind."""
     return Content.assemble(name, (f"  {command.help}", f"not bold {STYLES['quiet']}")) if command.help else name

@@ -27,7 +27,7 @@ from widgets.text_search import TextSearch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from app.console.run.subject import Subject
+    from app.console.run.subject import RunSubject
     from app.console.session import Session
     from app.results.source import Results
     from storage.records import RunDetail
@@ -92,7 +92,11 @@ class ChangesPart(Part):
         path: str
 
     def __init__(
-        self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
+        self,
+        session: "Session",
+        subject: "RunSubject",
+        start: "Callable[..., object]",
+        results: "Callable[[], Results]",
     ) -> None:
         super().__init__(session, subject, start, results)
         self._files: LineTable[FileItem] = LineTable(session.clock(), self._columns)

@@ -22,7 +22,7 @@ from widgets.runs.turns import figures_line, turn_lines, with_what_was_sent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from app.console.run.subject import Subject
+    from app.console.run.subject import RunSubject
     from app.console.session import Session
     from app.results.source import Results
 
@@ -72,7 +72,11 @@ class ConversationPart(Part):
     """
 
     def __init__(
-        self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
+        self,
+        session: "Session",
+        subject: "RunSubject",
+        start: "Callable[..., object]",
+        results: "Callable[[], Results]",
     ) -> None:
         super().__init__(session, subject, start, results)
         self._turns = LinePane(self._lines, id="run-turns")

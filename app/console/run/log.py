@@ -20,7 +20,7 @@ from widgets.text_view import Piece
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from app.console.run.subject import Subject
+    from app.console.run.subject import RunSubject
     from app.console.session import Session
     from app.results.source import Results
 
@@ -40,7 +40,11 @@ class LogPart(Part):
     """Reads a log while it is shown."""
 
     def __init__(
-        self, session: "Session", subject: "Subject", start: "Callable[..., object]", results: "Callable[[], Results]"
+        self,
+        session: "Session",
+        subject: "RunSubject",
+        start: "Callable[..., object]",
+        results: "Callable[[], Results]",
     ) -> None:
         super().__init__(session, subject, start, results)
         self._spool = LogSpool()

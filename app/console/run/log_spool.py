@@ -25,7 +25,7 @@ MOST_COUNTED: Final = 16
 
 
 @dataclass(slots=True)
-class Block:
+class LogBlock:
     """A piece of the file."""
 
     offset: int
@@ -40,7 +40,7 @@ class LogSpool:
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
         """None: nothing was written yet."""
-        self._blocks: list[Block] = []
+        self._blocks: list[LogBlock] = []
         self._before: list[int] = [0]
         """The number of lines that end before each block."""
         self._ends: OrderedDict[int, list[int]] = OrderedDict()
@@ -91,7 +91,7 @@ class LogSpool:
         if self._blocks and offset < self.begin <= offset + len(data):
             data = data[: self.begin - offset]
             self._write(offset, data)
-            self._blocks.insert(0, Block(offset, len(data), data.count(b"\n")))
+            self._blocks.insert(0, LogBlock(offset, len(data), data.count(b"\n")))
             self._counted()
             return self.count - held
         if self._blocks and offset != self.end:
@@ -151,7 +151,7 @@ class LogSpool:
                 last.size += len(data)
                 last.ends += ends
         else:
-            self._blocks.append(Block(offset, len(data), ends))
+            self._blocks.append(LogBlock(offset, len(data), ends))
         self._is_open = not data.endswith(b"\n")
         self._counted()
 
@@ -175,7 +175,7 @@ class LogSpool:
         block = self._blocks[place]
         return self._before[place] + bisect_left(self._ends_of(block), offset - block.offset)
 
-    def _ends_of(self, block: Block) -> list[int]:
+    def _ends_of(self, block: LogBlock) -> list[int]:
         with self._lock:
             found = self._ends.get(block.offset)
             if found is None:

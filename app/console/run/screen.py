@@ -15,7 +15,7 @@ from app.console.run.changes import ChangesPart
 from app.console.run.conversation import ConversationPart, ReplyBox
 from app.console.run.log import LogPart
 from app.console.run.review import ReviewPart
-from app.console.run.subject import Part, Subject
+from app.console.run.subject import Part, RunSubject
 from app.console.runs.loaders import read_run
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
@@ -99,7 +99,7 @@ class RunScreen(BaseScreen):
 
     def __init__(self, session: Session, run_id: str) -> None:
         super().__init__(session)
-        self._subject = subject = Subject(run_id)
+        self._subject = subject = RunSubject(run_id)
         self._source: Results | None = None
         self._branch = Branch(0)
         self._title, self._bar = RunTitle(), RunBar(PARTS)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Subject:
+class RunSubject:
     """One run, as far as it is known."""
 
     run_id: str
@@ -64,7 +64,7 @@ class Part(Container):
     """One tab of the screen; it reads only while it is shown."""
 
     def __init__(
-        self, session: "Session", subject: Subject, start: "Callable[..., object]", results: "Callable[[], Results]"
+        self, session: "Session", subject: RunSubject, start: "Callable[..., object]", results: "Callable[[], Results]"
     ) -> None:
         """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
         super().__init__()

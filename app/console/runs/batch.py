@@ -59,7 +59,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RunBatch:
     """A confirmed task and its progress."""
 
     batch_id: str

@@ -7,7 +7,7 @@ from app.console.coalesced_task import CoalescedTask
 from app.console.runs.query_controller import QueryController, problem_texts
 from app.console.runs.query_line import limit_in
 from app.console.runs.views import ALL
-from app.query import Problem, parse, unknown_status
+from app.query import QueryProblem, parse, unknown_status
 from app.query.parse import KNOWN_STATUSES
 from app.query.terms import near
 from app.text import safe_text
@@ -134,14 +134,14 @@ class FilterDisplay:
         else:
             self._bar.remark()
 
-    def _unknown_statuses(self) -> tuple[Problem, ...]:
+    def _unknown_statuses(self) -> tuple[QueryProblem, ...]:
         """Problems with statuses; an excluded one may be unknown, unless it is misspelt."""
         known, condition = self.counts.statuses, self._query.condition
         if known is None or self._query.now.cursor is not None:
             return ()
         excluded = (status for status in condition.not_statuses if near(status, known))
         unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
-        return tuple(Problem(0, 0, *unknown_status(status, known)) for status in unknown)
+        return tuple(QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown)
 
     def explanation(self, otherwise: Callable[[], str]) -> str:
         """The text beside the table while the cursor is on no run: about its group, or what is missing."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from app.actions import Problem
+from app.actions import FieldProblem
 from app.actions.refusals import branch_problem
 from app.actions.retry import retry_key, retry_request
 from app.api.requests import StartAgent, StartRun, WriteRequest, asked_of
@@ -103,7 +103,7 @@ class ManyTask:
         """The request for a run."""
         return self.make(run, self.filled(run, words))
 
-    def problem(self, words: str) -> Problem | None:
+    def problem(self, words: str) -> FieldProblem | None:
         """The reason why the instructions cannot be sent for all runs."""
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
             if lacking := [run for run in self.runs if not self._known(run)[name]]:
@@ -111,9 +111,9 @@ class ManyTask:
         agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
         return self._problem(agents, "named agents take no words", "Leave this empty.") if agents else None
 
-    def _problem(self, runs: Sequence[Run], what: str, cure: str) -> Problem:
+    def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
         count = f"{len(runs):,} of {_runs(len(self.runs))}"
-        return Problem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
+        return FieldProblem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
 
     def _known(self, run: Run) -> dict[str, str]:
         turn = self.turns.get(run.run_id)

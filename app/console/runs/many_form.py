@@ -15,7 +15,7 @@ from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
 from app.console.forms.form_screen import Built
 from app.console.forms.instructions import NAMES
-from app.console.runs.batch import Batch, send_each
+from app.console.runs.batch import RunBatch, send_each
 from app.console.runs.many import ManyTask
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
@@ -28,7 +28,7 @@ from widgets.cells import shorten
 from widgets.forms.dialog import FormButton, Phase
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
-from widgets.forms.pages import Outcome, OutcomePage, RequestPreview, Verdict
+from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview, Verdict
 
 if TYPE_CHECKING:
     from app.console.coalesced_task import Start
@@ -49,7 +49,7 @@ class ManyForm(ActionForm):
     )
 
     def __init__(
-        self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[Batch], object] = lambda _: None
+        self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[RunBatch], object] = lambda _: None
     ) -> None:
         """Prepare for the task's runs, at most `cap` of them at a time; `changed` is called with the progress."""
         self.TITLE_TEXT = task.text.title  # type: ignore[misc]  # the dialog reads it from here
@@ -58,7 +58,7 @@ class ManyForm(ActionForm):
         self._is_stopped = False
         self._changed_batch = changed
         now = engine.clock()
-        self._batch = Batch(f"{task.text.draft} {now.isoformat()}", task, now)
+        self._batch = RunBatch(f"{task.text.draft} {now.isoformat()}", task, now)
         super().__init__(engine, draft=task.text.draft)
         self._looking = CoalescedTask(self._look, cast("Start", self.run_worker))
 
@@ -175,7 +175,7 @@ class ManyForm(ActionForm):
         self.engine.polling.poll_soon("runs")
         await self._end(trouble)
 
-    def _put(self, batch: Batch) -> None:
+    def _put(self, batch: RunBatch) -> None:
         self._batch = batch
         self._changed_batch(batch)
 
@@ -238,7 +238,7 @@ class ManyForm(ActionForm):
         return max(40, self.dialog.content_size.width - _PADDING)
 
 
-def outcome(batch: Batch, cap: int, trouble: SafeText | None) -> Outcome:
+def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
     """The outcomes so far."""
     view, rest = batch.view({}), len(batch.rest)
     facts = tuple(
@@ -254,7 +254,7 @@ def outcome(batch: Batch, cap: int, trouble: SafeText | None) -> Outcome:
     if view.unknown:
         meaning.append(safe_text("Whether that one took effect is unknown: v resolves it. Nothing is sent before."))
     said = batch.task.text.outcome(view.confirmed, len(view.lines))
-    return Outcome(_verdict(view), safe_text(said), facts, tuple(meaning))
+    return OutcomeText(_verdict(view), safe_text(said), facts, tuple(meaning))
 
 
 def _verdict(view: BatchView) -> Verdict:

@@ -12,13 +12,13 @@ from app.config import ViewSettings
 from app.console.runs.query_line import limit_in, listed, replaced, settled
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery, View, chosen_order, first_query, named, views_of
-from app.query import Problem, Vocabulary, parse, suggestions
+from app.query import QueryProblem, Vocabulary, parse, suggestions
 from app.query.terms import KeyName
 from app.text import SafeText, safe_text
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.grouping import GROUPINGS, Grouping, RunGroup
 from storage.records.query import SortColumn
-from widgets.filter.search import StyledSpan, Suggestion
+from widgets.filter.search import SearchSuggestion, StyledSpan
 
 if TYPE_CHECKING:
     from app.console.mark_picker import Picked
@@ -165,11 +165,13 @@ class QueryController:
         if self._session.engine is not None:
             self._context.start(partial(self._learn, self._session.engine), exclusive=True, group="vocabulary")
 
-    def offers(self, line: str, cursor: int) -> tuple[Suggestion, ...]:
+    def offers(self, line: str, cursor: int) -> tuple[SearchSuggestion, ...]:
         """Suggest what could come next, except names that cannot be typed."""
         found = suggestions(line, cursor, self._vocabulary) if line else ()
         return tuple(
-            Suggestion(s.start, s.end, safe_text(s.insert), s.about) for s in found if safe_text(s.insert) == s.insert
+            SearchSuggestion(s.start, s.end, safe_text(s.insert), s.about)
+            for s in found
+            if safe_text(s.insert) == s.insert
         )
 
     async def _learn(self, engine: "Engine") -> None:
@@ -324,7 +326,7 @@ class QueryController:
         self._context.push_screen(ValuePicker(title, names, *before), picked)
 
 
-def problem_texts(problem: Problem) -> Iterator[SafeText]:
+def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
     """The problem with the line and its cure, then shorter: the line underlines the mistake."""
     instead = _SENTENCES.split(problem.cure)[0]
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):

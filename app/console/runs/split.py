@@ -37,7 +37,7 @@ SPLIT_BINDINGS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PanePlacement:
     """Where the pane stands, and how many cells it has there."""
 
     where: Literal["beside", "below", "strip", "alone"]
@@ -45,18 +45,18 @@ class Place:
     """Columns beside the table, lines below it."""
 
 
-def place(size: SplitSize, screen: Size, least_table: int) -> Place:
+def place(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
     """The place of a pane of this size; beside the table only where that needs to hide none of its columns."""
     width, height = screen
     room = width - least_table
     if size == "whole":
-        return Place("alone")
+        return PanePlacement("alone")
     if width >= WIDE and room >= LEAST:
         usual = min(max(LEAST, int(width * SHARE)), MOST, room)
-        return Place("beside", {"small": LEAST, "normal": usual}.get(size, width // 2))
+        return PanePlacement("beside", {"small": LEAST, "normal": usual}.get(size, width // 2))
     if size == "half":
-        return Place("below", max(BELOW["small"], (height - AROUND) // 2))
-    return Place("below", BELOW[size]) if height >= TALL else Place("strip", STRIP)
+        return PanePlacement("below", max(BELOW["small"], (height - AROUND) // 2))
+    return PanePlacement("below", BELOW[size]) if height >= TALL else PanePlacement("strip", STRIP)
 
 
 class SplitView:
@@ -69,7 +69,7 @@ class SplitView:
         self._size: SplitSize = next((known for known in SIZES if known == size), "normal")
         self._keep = keep
         self._screen = Size()
-        self._placed = Place("strip")
+        self._placed = PanePlacement("strip")
 
     @property
     def is_whole(self) -> bool:

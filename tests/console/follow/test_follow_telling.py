@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.config import NotifySettings
-from app.console.follow.following import Following
+from app.console.follow.following import RunFollower
 from app.console.session import Session
 from tests.console.conftest import Scene, Staged
 from tests.console.follow.conftest import Mover
@@ -24,14 +24,14 @@ class Person:
     said: list[str] = field(default_factory=list)
     rings: int = 0
 
-    def follow(self, **notify: Any) -> Following:
+    def follow(self, **notify: Any) -> RunFollower:
         """Another console of the same profile, with these settings."""
         settings = replace(self.scene.engine.settings, notify=NotifySettings(**notify))
         engine, app = replace(self.scene.engine, settings=settings), self.scene.app
         session = Session(
             settings, engine.profile, engine.clock, None, owner=app, toast=self._toast, copy_text=self.said.append
         )
-        following = Following(engine, session, app.run_worker, self._ring, lambda _: None)
+        following = RunFollower(engine, session, app.run_worker, self._ring, lambda _: None)
         engine.subscribe(following.engine_changed)
         following.look()
         return following

@@ -1,6 +1,6 @@
 import pytest
 
-from app.actions import Problem
+from app.actions import FieldProblem
 from app.console.forms.values import faithful, read_pairs, read_repository, read_value, reading
 from storage.records import Repository
 
@@ -36,14 +36,14 @@ def test_a_key_given_twice_is_a_problem() -> None:
     """JSON would silently keep the last one."""
     found = read_pairs("inputs", (("depth", "1"), ("depth", "2")))
 
-    assert found == Problem("inputs", "depth is there twice; keep one.")
+    assert found == FieldProblem("inputs", "depth is there twice; keep one.")
 
 
 def test_a_value_without_a_key_is_a_problem() -> None:
     """It could not be sent, and would be lost."""
     found = read_pairs("inputs", (("", "lonely"),))
 
-    assert isinstance(found, Problem)
+    assert isinstance(found, FieldProblem)
     assert "lonely" in found.message
 
 
@@ -51,7 +51,7 @@ def test_an_unreadable_repository_says_what_would_be_one() -> None:
     """The message holds an example."""
     found = read_repository("acme")
 
-    assert isinstance(found, Problem)
+    assert isinstance(found, FieldProblem)
     assert "owner/repo" in found.message
     assert read_repository(" acme/api ") == Repository.parse("acme/api")
 

@@ -3,7 +3,7 @@
 import pytest
 from textual.command import DiscoveryHit
 
-from app.config import Command
+from app.config import UserCommand
 from app.console.key_actions import key_actions
 from app.console.keys.help import KeyHelpScreen
 from app.console.keys.keymap import catalog, problems
@@ -61,12 +61,12 @@ def test_keys_that_work_are_let_be(keys: dict[str, str]) -> None:
 
 def test_a_commands_key_must_be_free() -> None:
     """A screen would hear it first."""
-    taken = Command("Deploy", ("true",), key="n")
-    twice = (Command("One", ("true",), key="ctrl+l"), Command("Two", ("true",), key="ctrl+l"))
+    taken = UserCommand("Deploy", ("true",), key="n")
+    twice = (UserCommand("One", ("true",), key="ctrl+l"), UserCommand("Two", ("true",), key="ctrl+l"))
 
     assert "Choose another" in problems({}, (taken,))[0]
     assert "is the key of One" in problems({}, twice)[0]
-    assert problems({}, (Command("Free", ("true",), key="f12"),)) == ()
+    assert problems({}, (UserCommand("Free", ("true",), key="f12"),)) == ()
 
 
 def test_the_console_itself_has_no_two_things_on_one_key() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import Command
+from app.config import UserCommand
 from app.console.keys.own_commands import (
     CommandUnusableError,
     ConfirmCommandScreen,
@@ -98,14 +98,14 @@ async def test_a_program_that_is_not_there_is_said_with_the_cure() -> None:
         await run_beside(["/no/such/program"])
 
 
-def command(tmp_path: Path, **how: bool) -> Command:
+def command(tmp_path: Path, **how: bool) -> UserCommand:
     argv = ("sh", "-c", 'echo "$0" > "$1"', "{run_id}", str(tmp_path / "ran"))
-    return Command("Write it down", argv, key="ctrl+l", **how)
+    return UserCommand("Write it down", argv, key="ctrl+l", **how)
 
 
 async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path: Path) -> None:
     """The argument arrives; the end is told, and of a failure the code and the last line of output."""
-    failing = Command("Deploy", ("sh", "-c", "echo not today >&2; exit 4"), key="f7")
+    failing = UserCommand("Deploy", ("sh", "-c", "echo not today >&2; exit 4"), key="f7")
     async with staged(changed={"commands": (command(tmp_path), failing)}) as scene:
         await scene.press("j")
         row = scene.table.row

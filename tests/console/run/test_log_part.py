@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from app.console.run import log
 from app.console.run.log import LogPart
 from app.console.run.log_spool import LogSpool
-from app.console.run.subject import Subject
+from app.console.run.subject import RunSubject
 from storage.records.results import LogChunk, Unavailable
 from tests.console.run.conftest import LOG, NOTHING, ScriptedResults
 from tests.console.scenes import SceneClock
@@ -51,7 +51,7 @@ async def log_on_show(results: ScriptedResults, monkeypatch: Any) -> AsyncIterat
     def start(work: Any, **how: Any) -> None:
         app.run_worker(work, **how)
 
-    part = LogPart(cast("Any", session), Subject("run"), start, cast("Any", lambda: results))
+    part = LogPart(cast("Any", session), RunSubject("run"), start, cast("Any", lambda: results))
     app = Stage(part)
     async with app.run_test(size=(80, 20)) as pilot:
         part.look()

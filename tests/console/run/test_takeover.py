@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.console.run.takeover import near
-from app.results.repository import History, RunRepositories
+from app.results.repository import CommitHistory, RunRepositories
 from storage.records import Repository, RunDetail
 from tests.console.run.conftest import OnShow, ScriptedResults
 from tests.results.repository import Origin, git, repositories, run_detail
@@ -31,7 +31,7 @@ class OneRepository:
     def is_configured(self, _: Repository) -> bool:
         return True
 
-    async def history(self, _: RunDetail) -> History:
+    async def history(self, _: RunDetail) -> CommitHistory:
         return await self.real.history(RUN)
 
 

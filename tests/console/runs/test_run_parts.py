@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from app.console.runs.split import place
-from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, Took, Transition
+from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, Took
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ArrangedColumns, ColumnChoice, lay_out
 from widgets.runs.facts import RunView, fields
 from widgets.runs.marks import RunMarks
@@ -110,7 +110,7 @@ def view(*moves: tuple[str | None, str, float], created: float) -> RunView:
         return NOON - timedelta(minutes=minutes)
 
     run = Run("run_1", moves[-1][1], "main", Repository.parse("acme/api"), at(created), NOON, "{}")
-    transitions = tuple(Transition("run_1", old, new, at(minutes)) for old, new, minutes in moves)
+    transitions = tuple(StatusTransition("run_1", old, new, at(minutes)) for old, new, minutes in moves)
     took = Took(seconds=created * 60) if run.status in FINAL_STATUSES else Took(since=at(created))
     return RunView(RunDetail(run, NOON, NOON, "current", transitions, took))
 
