@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from app.events import Event
 
 
+WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
+HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 OVERVIEW: Final = "profiles"
 """The overview of all profiles has no tab: it is not about the profile on show."""
 
@@ -53,8 +55,8 @@ class BaseScreen(Screen[None]):
     """A tab's screen. Subclasses draw in `compose_body`, hear events in `engine_changed` and update ages in `tick`."""
 
     TAB: ClassVar[str]
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 — typed by Textual
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f9", "tour('next')", "next step", show=False, tooltip="Of the tour", id="tour.next"),

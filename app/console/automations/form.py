@@ -36,6 +36,7 @@ from widgets.automations.editor import Mistake, RuleEditor
 from widgets.forms.dialog import FormButton, FormDialog, Phase
 from widgets.forms.pages import RequestPreview
 
+_WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
 DRAFT_AFTER_S: Final = 0.5
 ROOM_FOR_ALL: Final = 76
 DISPENSABLE: Final = frozenset({"editor", "fresh"})
@@ -67,7 +68,7 @@ class AutomationForm(ModalScreen[str | None]):
     AutomationForm.-wide RuleEditor TextArea { width: 3fr; height: 100%; }
     AutomationForm.-wide RuleEditor VerticalScroll { width: 2fr; height: 100%; border-top: none; padding: 0 1 0 2; }
     """
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 — typed by Textual
+    HORIZONTAL_BREAKPOINTS = _WIDTHS
     BINDINGS: ClassVar[list[BindingType]] = [
         # Before the text: these keys belong to the form.
         Binding("ctrl+s,ctrl+enter", "forward", "Preview, then save", priority=True),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 Built = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
 DRAFTS_FILE: Final = "drafts.json"
+_HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _DRAFT_AFTER_S: Final = 0.5
 """A draft is stored this long after the last key."""
 _PREVIEW_CHARACTERS: Final = 100_000
@@ -72,7 +73,7 @@ class FormScreen(ModalScreen[Action | None]):
     FormScreen.-long.-tall FormDialog { height: 30; }
     FormScreen.-long.-tall FormField { margin-bottom: 1; }
     """
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall")]  # noqa: RUF012 — Textual declares it for instances
+    VERTICAL_BREAKPOINTS = _HEIGHTS
     SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
         # Before the focused input: these keys belong to the form, wherever the focus is.

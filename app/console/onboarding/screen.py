@@ -33,6 +33,7 @@ from widgets.badges import STYLES, Tone
 from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField
 
+_HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 _ORIGINS: Final[tuple[Origin, ...]] = tuple(ORIGINS)
 _ACCESS: Final = ("see and act", "look only: nothing is ever changed")
 _HINTS: Final[dict[Origin, tuple[str, str]]] = {
@@ -47,7 +48,7 @@ class OnboardingScreen(Screen[str | None]):
     """Returns the new profile's name; None: left without one."""
 
     CSS_PATH = "onboarding.tcss"
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
+    VERTICAL_BREAKPOINTS = _HEIGHTS
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s,ctrl+enter", "go", "check and open", priority=True, id="onboarding.go"),
