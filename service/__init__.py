@@ -3,4 +3,4 @@
 from typing import Final
 
 DISTRIBUTION: Final = "runwarden-console"
-"""What package registries call it; the program has the same constant, and shares no code with the service."""
+"""Its name in package registries; the console has the same constant, and shares no code with the service."""

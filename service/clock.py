@@ -73,7 +73,7 @@ def parse_duration(text: str) -> int:
     """Read `30d`, `12h`, `15m`, `90s` or `2w` into microseconds.
 
     Raises:
-        ValueError: The text is none of these, or longer than a century: an instant so far off could not be written.
+        ValueError: The text is none of these, or longer than a century, which could not be written as an instant.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None or int(match["count"]) == 0:

@@ -35,7 +35,7 @@ def new_token() -> str:
 
 
 def digest(token: str) -> str:
-    """Return what is stored of a token: SHA-256 is enough, as 256 random bits cannot be guessed."""
+    """Return a token's stored form: SHA-256 is enough, as 256 random bits cannot be guessed."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -46,5 +46,5 @@ def slug(text: str, *, words: int = 6, length: int = 40) -> str:
 
 
 def address_key(url: str) -> str:
-    """Return what stands for a repository's address in the names of files."""
+    """Return a repository address's part in file names."""
     return hashlib.sha256(url.encode()).hexdigest()[:32]

@@ -10,7 +10,7 @@ from service.ids import slug
 
 PLATFORMS: Final = ("github", "gitlab")
 MADE_BRANCHES: Final = "agent/"
-"""What the names of branches begin with that are made for runs."""
+"""The prefix of branches made for runs."""
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
 _GITHUB_PARTS: Final = 2
@@ -42,7 +42,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a full repository URL points: the code host's name and the path on it."""
+    """A full repository URL in parts: the code host's name and the path on it."""
 
     host: str
     path: str
@@ -99,7 +99,7 @@ def location(url: str) -> Location | None:
 
 
 def without_login(url: str) -> str:
-    """Return an http(s) address without the user and password that may stand in it; anything else as it is."""
+    """Return an http(s) address without user and password; anything else unchanged."""
     scheme, mark, rest = url.partition("://")
     if scheme.lower() not in {"http", "https"}:
         return url

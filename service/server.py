@@ -108,7 +108,7 @@ class RunningService:
         starting = None if worker is None else threading.Thread(target=self._start_worker, args=(worker,))
 
         async def announce() -> bool:
-            # Ready means that what is accepted is executed.
+            # Ready means that accepted runs are executed.
             if starting is not None:
                 await asyncio.to_thread(starting.join)
             if not self._failed:
@@ -136,7 +136,7 @@ class RunningService:
     def _bind(self) -> socket.socket:
         host, port = self._options.host, self._options.port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # With the protocol named, asyncio switches Nagle's delay off for what is accepted (40 ms an answer otherwise).
+        # With the protocol named, asyncio switches Nagle's delay off for connections (40 ms an answer otherwise).
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

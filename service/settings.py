@@ -21,7 +21,7 @@ class _Section(BaseModel):
 
 
 class Limits(_Section):
-    """What a caller may ask for."""
+    """Limits of a caller's requests."""
 
     requests_per_minute: Annotated[int, Field(ge=1)] = 6000
     """Per organization (spec 8); as many may come at once."""
@@ -35,7 +35,7 @@ class Limits(_Section):
 
 
 class AgentLimits(_Section):
-    """What one turn's agent, all its processes together, may take before it is ended."""
+    """Limits of one turn's agent, all its processes together."""
 
     cpu_s: Annotated[float, Field(gt=0)] = 3600
     """CPU time."""
@@ -44,13 +44,13 @@ class AgentLimits(_Section):
     processes: Annotated[int, Field(ge=1)] = 512
     """At the same time."""
     workspace_bytes: Annotated[int, Field(ge=1 << 20)] = 8 << 30
-    """On the disk: the checkout, what the agent writes in its folders, and files it deleted and holds open."""
+    """On the disk: the checkout, the agent's files in its folders, and files it deleted and holds open."""
     file_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
     """The largest file; the kernel refuses to write beyond it."""
     disk_reserve_bytes: Annotated[int, Field(ge=0)] = 256 << 20
-    """What stays free on the disk that holds the workspaces: below it agents are ended, and none starts."""
+    """Kept free on the disk that holds the workspaces: below it agents are ended, and none starts."""
     output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
-    """What is kept of its output; what exceeds it is dropped, and the log says so."""
+    """The stored part of its output; the rest is dropped, and the log says so."""
 
 
 class Execution(_Section):
@@ -59,11 +59,11 @@ class Execution(_Section):
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
     """Turns at work at the same time in one process."""
     organization_places: Annotated[int, Field(ge=1)] | None = None
-    """Turns of one organization at work at the same time, on all workers; None: all but one where there are others."""
+    """Turns of one organization at work at the same time, on all workers; None: all but one if there are others."""
     sandbox: Sandboxing = "prefer"
     """`require` refuses to run agents without bubblewrap, `prefer` logs a warning, `none` does without."""
     agent_network: Literal["private", "host"] = "private"
-    """What an agent with `network = true` gets in the sandbox: the outside without this machine's loopback, or all."""
+    """The sandboxed network of an agent with `network = true`: the outside without this machine's loopback, or all."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 120
     drain_s: Annotated[float, Field(ge=0)] = 10
     """How long agents may run on after SIGTERM; unfinished turns are recovered at the next start."""
@@ -124,10 +124,10 @@ class Probing(_Section):
 
 
 class GitLab(_Section):
-    """What onboarding sets up in a GitLab project."""
+    """The settings of onboarded GitLab projects."""
 
     webhook_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
-    """Where GitLab delivers the project's events, a receiver of yours; None: no webhook is set."""
+    """Your receiver of the project's events; None: no webhook is set."""
     webhook_secret_env: str | None = None
     """The environment variable whose value GitLab sends along as X-Gitlab-Token; None: no secret."""
     webhook_events: Annotated[tuple[Annotated[str, Field(pattern="^[a-z_]+_events$")], ...], Field(min_length=1)] = (
@@ -141,7 +141,7 @@ class Forge(_Section):
     """How results are posted to code hosts."""
 
     run_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+.*\{run_id\}")] | None = None
-    """Where a run can be looked at, such as `https://runs.acme.example/{run_id}`; None: only its id is named."""
+    """The address of a run, such as `https://runs.acme.example/{run_id}`; None: only its id is named."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 20
     """For one request."""
     retry_s: Annotated[float, Field(gt=0)] = 5
@@ -151,12 +151,12 @@ class Forge(_Section):
 
 
 class Triggers(_Section):
-    """What code hosts deliver to `/hooks/github` and `/hooks/gitlab`, and what it may start."""
+    """Deliveries to `/hooks/github` and `/hooks/gitlab`, and the runs they may start."""
 
     github_secret_env: str | None = None
     """The environment variable with the secret that GitHub signs with; GitLab's is `gitlab.webhook_secret_env`."""
     own_accounts: tuple[str, ...] = ()
-    """More accounts that the service acts by, beside those of the tokens: what they do starts nothing."""
+    """Further accounts of the service, beside those of the tokens: their actions start nothing."""
     pull_request_runs_a_day: Annotated[int, Field(ge=1)] = 20
     """Runs that are started for one pull request within a day."""
     repository_runs_an_hour: Annotated[int, Field(ge=1)] = 60
@@ -165,7 +165,7 @@ class Triggers(_Section):
 
 
 class Retention(_Section):
-    """What workers remove when it is old; runs and their turns are kept for good."""
+    """How long workers keep old data; runs and their turns are kept for good."""
 
     logs_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """Logs and diffs of turns that ended; None: they stay until `runwarden service prune` is called."""
@@ -176,7 +176,7 @@ class Retention(_Section):
     audit_days: Annotated[float, Field(ge=1, le=36_500)] | None = None
     """Entries of the audit trail; None: they stay for good."""
     deliveries_days: Annotated[float, Field(ge=7, le=36_500)] = 90
-    """What was decided on deliveries; a change that is older than that starts nothing."""
+    """Decisions on deliveries; an older change starts nothing."""
     branches_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """Branches made for runs that ended, unless they are protected or hold commits of others; None: they stay."""
 
@@ -196,7 +196,7 @@ class Metrics(_Section):
 
 
 class Traces(_Section):
-    """Where spans are sent (OpenTelemetry)."""
+    """The receiver of spans (OpenTelemetry)."""
 
     endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
     """The collector's address for OTLP/HTTP; None: as the standard variable OTEL_EXPORTER_OTLP_ENDPOINT says."""
@@ -225,7 +225,7 @@ class Settings(_Section):
 
     @property
     def secret_names(self) -> tuple[str | None, ...]:
-        """The environment variables that hold secrets of the service itself; None where one is not named."""
+        """The environment variables that hold secrets of the service itself; None for unnamed ones."""
         smtp = None if self.mail.smtp is None else self.mail.smtp.password_env
         hooks = (self.gitlab.webhook_secret_env, self.triggers.github_secret_env)
         return smtp, *hooks, self.metrics.token_env
@@ -250,11 +250,11 @@ class DataFolder:
         self.workers = self.root / "workers"
         """A lock for each live worker process on this folder."""
         self.restoring_file = self.root / "restoring"
-        """Stands here while a back-up takes the place of what was here."""
+        """Marks that a back-up is being put in place."""
 
     @property
     def database_url(self) -> str:
-        """The SQLAlchemy URL of the database that stands in the folder."""
+        """The SQLAlchemy URL of the folder's database."""
         return f"sqlite:///{self.database_file}"
 
     def exists(self) -> bool:
@@ -285,7 +285,7 @@ class DataFolder:
         return self.runs / run_id / f"turn-{turn}.diff"
 
     def run_diff(self, run_id: str, turn: int) -> Path:
-        """Return where the whole run's change up to a turn is kept, where it is not that turn's own."""
+        """Return the file of the whole run's change up to a turn, if it differs from that turn's own."""
         return self.runs / run_id / f"turn-{turn}.run.diff"
 
     def settings(self) -> Settings:

@@ -1,4 +1,4 @@
-"""Set-up: what an operator writes down, checked key by key and applied as often as you like with the same outcome."""
+"""Set-up: an operator's document, checked key by key and applied any number of times with the same outcome."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -57,13 +57,13 @@ class RepositoryEntry(_Entry):
     protected: tuple[Name, ...] | None = None
     """Patterns of branches that no run may work on; None: the default branch alone; empty: no branch."""
     triggers: tuple[TriggerRule, ...] | None = None
-    """Which changes of a pull request start a run; None: as it is, at first none."""
+    """Changes of a pull request that start a run; None: unchanged, at first none."""
     webhook_secret_env: VariableName | None = None
-    """The variable with the secret of its webhook; None: as it is, at first the one of `service.toml`."""
+    """The variable with the secret of its webhook; None: unchanged, at first the one of `service.toml`."""
 
 
 class DayBudget(_Entry):
-    """What all agents of an organization together may spend in one day (UTC); None: there is no limit."""
+    """The most that all agents of an organization together may spend in one day (UTC); None: no limit."""
 
     day_usd: Annotated[float, Field(gt=0)] | None = None
     day_tokens: Annotated[int, Field(gt=0)] | None = None
@@ -77,7 +77,7 @@ class OrganizationEntry(_Entry):
     active: bool = True
     entitlements: tuple[Literal["ServiceAPI", "CreateOrganizations"], ...] = ("ServiceAPI",)
     budget: DayBudget | None = None
-    """None: as it is."""
+    """None: unchanged."""
     tokens: tuple[TokenEntry, ...] = ()
     hosts: tuple[HostEntry, ...] = ()
     repositories: tuple[RepositoryEntry, ...] = ()
@@ -98,7 +98,7 @@ class AgentEntry(AgentOptions):
 
     name: AgentName
     argv: tuple[Annotated[str, Field(min_length=1, max_length=2000)], ...] = ()
-    """With a preset: the program where it is another, and more arguments for it."""
+    """With a preset: another program, or more arguments for it."""
     organization: str | None = None
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = agents.DEFAULT_TIMEOUT_S
     network: bool = False
@@ -120,12 +120,12 @@ class SetupError(Exception):
 def apply_setup(
     connection: sa.Connection, setup: Setup, folder: Path, now: int, data: Path | None = None
 ) -> dict[str, Any]:
-    """Apply a document in one transaction and return what there is now, with the values of newly made tokens.
+    """Apply a document in one transaction and return the result, with the values of newly made tokens.
 
     `data`: the data folder of the machine on which agents run; None: they run elsewhere.
 
     Raises:
-        SetupError: An entry contradicts what is there, or lacks something.
+        SetupError: An entry contradicts the existing state, or lacks something.
     """
     for offer in setup.offers:
         held = trials.offer_by_code(connection, offer.code)
@@ -190,7 +190,7 @@ def make_token(
 
 
 def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
-    """Connect a code host, with the public host's name and API where none is given; the first one starts the trial.
+    """Connect a code host, by default with the public host's name and API; the first one starts the trial.
 
     Raises:
         SetupError: The way to probe it lacks its address.
@@ -263,7 +263,7 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
     """Configure an agent; `data` is the data folder of the machine on which it runs, None: elsewhere.
 
     Raises:
-        SetupError: Its organization does not exist, it contradicts itself, or needs what is not there.
+        SetupError: Its organization does not exist, it contradicts itself, or needs something that is missing.
     """
     owner = None if entry.organization is None else find_organization(connection, entry.organization).id
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
@@ -306,9 +306,9 @@ def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: P
 
 
 def _differences(organization: Organization, entry: OrganizationEntry) -> list[str]:
-    """Return the commands that would give an organization the standing it has in the document.
+    """Return the commands that would make an organization equal to its entry in the document.
 
-    What an operator decided after the document was written stays: applying it again must not undo that.
+    Decisions made after the document was written stay: applying it again must not undo them.
     """
     standing = [] if organization.active == entry.active else ["activate" if entry.active else "deactivate"]
     wanted, held = set(entry.entitlements), set(organization.entitlements)

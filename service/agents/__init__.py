@@ -1,1 +1,1 @@
-"""Agents of others: what is known of each program, where it is installed, and how its end is read."""
+"""Other programs as agents: their presets, where they are installed, and how their end is read."""

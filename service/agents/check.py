@@ -1,4 +1,4 @@
-"""What an agent's configuration needs of this machine: found before a turn fails for the lack of it."""
+"""Checks what an agent's configuration needs on this machine, before a turn fails for the lack of it."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from service.agents.presets import PRESETS
 def contradictions(
     argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], *, network: bool
 ) -> Iterator[str]:
-    """Yield what cannot be meant, wherever the agent runs; each with its cure."""
+    """Yield contradictions that are wrong wherever the agent runs, each with its cure."""
     if not argv and options.preset is None:
         yield "it needs argv, the command, or preset, a program that the service knows"
     try:
@@ -40,7 +40,7 @@ def _of_preset(options: AgentOptions, environment: tuple[str, ...]) -> Iterator[
 
 
 def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], data: Path) -> Iterator[str]:
-    """Yield what is not there on this machine; each with its cure. `data`: the service's folder."""
+    """Yield what is missing on this machine, each with its cure. `data`: the service's folder."""
     try:
         name = program_name(argv, options)
         if name is not None:
@@ -59,7 +59,7 @@ def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str
 
 
 def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[str]:
-    """Return what the agent's model cannot be asked without, each with its cure."""
+    """Return the missing keys of the agent's model, each with its cure."""
     if options.model is not None:
         key = options.model.key_env
         return [] if os.environ.get(key) else [f"there is no key: set {key} in the environment of the service"]

@@ -1,4 +1,4 @@
-"""An invocation: what an agent's configuration, with its preset, comes to in one turn."""
+"""An invocation: an agent's configuration, with its preset, for one turn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ def is_relayed(agent: Agent) -> bool:
 
 
 def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Invocation:
-    """Return how an agent is called; `session` is what an earlier turn of the run was called, None: there was none."""
+    """Return the agent's invocation; `session` is the one of an earlier turn of the run, or None."""
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
     if preset is None:
@@ -66,7 +66,7 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Invo
     guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
     values = _values(options.model, home, settings_file, session)
-    # What goes on with a session may be a command of its own, after the options.
+    # Continuing a session may be a subcommand, after the options.
     given = (*preset.argv, *guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
     variables = {**preset.environment, **model.environment}
     variables |= {} if options.trust_repository else preset.untrusted_environment

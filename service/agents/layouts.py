@@ -1,4 +1,4 @@
-"""Installed programs: where one is found, and the files and folders it has to read: a file, an npm or a Python tree."""
+"""Installed programs: where one is, and the files and folders it reads: a file, an npm or a Python tree."""
 
 import os
 import shutil
@@ -22,9 +22,9 @@ class Program:
     """An installed program."""
 
     path: Path
-    """What to execute: the file itself, whatever links lead to it."""
+    """The file to execute, through whatever links lead to it."""
     trees: tuple[Path, ...]
-    """What it needs to read, itself included."""
+    """The paths that it reads, itself included."""
     search: tuple[Path, ...]
     """The folders of interpreters that it looks for by name."""
 
@@ -82,7 +82,7 @@ def _base_python(environment: Path) -> Iterator[Path]:
 
 
 def _interpreter(script: Path, search: list[Path]) -> Path | None:
-    """Return the program that executes a script; None where it is no script, or its interpreter is not there."""
+    """Return the program that executes a script; None: it is not a script, or its interpreter is missing."""
     try:
         with script.open("rb") as file:
             line = file.read(_LONGEST_SHEBANG).partition(b"\n")[0]

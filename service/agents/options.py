@@ -1,4 +1,4 @@
-"""What an agent's configuration may say beyond its command; every key has a default that grants nothing."""
+"""Options of an agent's configuration beyond its command; every key has a default that grants nothing."""
 
 import re
 from typing import Annotated, Final, Literal, Self
@@ -26,7 +26,7 @@ class _Options(BaseModel):
 
 
 class Price(_Options):
-    """What a million tokens cost, in US dollars."""
+    """The price of a million tokens, in US dollars."""
 
     input: Annotated[float, Field(ge=0)]
     output: Annotated[float, Field(ge=0)]
@@ -37,7 +37,7 @@ class Price(_Options):
 
 
 class Budget(_Options):
-    """What an agent may spend before it is stopped; None: no limit of this kind."""
+    """How much an agent may spend before it is stopped; None: no limit of this kind."""
 
     run_usd: Annotated[float, Field(gt=0)] | None = None
     day_usd: Annotated[float, Field(gt=0)] | None = None
@@ -84,13 +84,13 @@ class OnCompletion(_Options):
     pull_request: Literal["off", "draft", "ready"] = "off"
     """Whether a pull request (GitLab: merge request) is opened for the branch, or brought up to date."""
     review: bool = False
-    """Whether what the agent found is posted as a review of that pull request."""
+    """Whether the agent's findings are posted as a review of that pull request."""
     status: bool = False
     """Whether commits say that a run works on them, and how it ended."""
 
 
 class ChangeLimits(_Options):
-    """What one turn may change: a change beyond it is not pushed, and the turn fails."""
+    """The largest change of one turn: a larger one is not pushed, and the turn fails."""
 
     files: Annotated[int, Field(ge=1)] = 500
     bytes: Annotated[int, Field(ge=1)] = 10 << 20
@@ -111,7 +111,7 @@ class AgentOptions(_Options):
     session: bool | None = None
     """Whether the home folder stays for the run's later turns; None: with a preset."""
     idle_timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
-    """Ends an agent that neither prints nor computes for so long; None: 300 with a preset, otherwise never."""
+    """Ends an agent that neither prints nor computes for this long; None: 300 with a preset, otherwise never."""
     egress: tuple[str, ...] | None = None
     """Hosts that the agent may reach over TLS; None: none."""
     model: ModelAccess | None = None

@@ -1,4 +1,4 @@
-"""How an agent's turn ended: read from what it printed, since exit codes lie."""
+"""How an agent's turn ended, read from its output, since exit codes lie."""
 
 import json
 import re
@@ -44,14 +44,14 @@ class Failure:
 
 @dataclass(slots=True)
 class Heard:
-    """What an agent said of itself so far."""
+    """What an agent reported about itself so far."""
 
     session: str | None = None
     """By which the program resumes."""
     summary: str | None = None
     """Its last words."""
     error: str | None = None
-    """What it says went wrong."""
+    """The error that it reported."""
     refused: bool = False
     ended: bool = False
     """Whether it said that it came to its end."""
@@ -139,7 +139,7 @@ def aider(line: str, heard: Heard) -> None:
 
 
 class OutcomeReader:
-    """Hears what an agent prints: objects of JSON, one a line, and other lines."""
+    """Reads an agent's output: JSON objects, one a line, and other lines."""
 
     def __init__(
         self,

@@ -16,12 +16,12 @@ from service.agents.outcome import Listener, OutcomeReader
 
 @dataclass(frozen=True, slots=True)
 class ModelWords:
-    """How a program is told of a model of one provider."""
+    """How a program is told the model of one provider."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
     name: tuple[str, ...] = ()
-    """Arguments that choose the model; left out where no name is configured."""
+    """Arguments that choose the model; left out if no name is configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class Preset:
     last: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
-    """What has to be there in its home."""
+    """Folders that must exist in its home."""
     sealed: tuple[str, ...] = ()
     """Folders of its home that it cannot write to: it would install something there."""
     settings: str | None = None
     """A file that it gets, read-only."""
     untrusted: tuple[str, ...] = ()
-    """Arguments that keep it from what the repository says."""
+    """Arguments that make it ignore the repository's own configuration."""
     untrusted_environment: Mapping[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
     """Files of a repository that make it execute something; not shown, unless the repository is trusted."""
     left_behind: tuple[str, ...] = ()
-    """What it writes into a checkout for itself; never committed."""
+    """Files that it writes into a checkout for itself; never committed."""
     listener: Listener | None = None
     is_told_by_lines: bool = False
     must_end: bool = True
@@ -100,7 +100,7 @@ PRESETS: Final = {
             "CLAUDE_CONFIG_DIR": "{home}/.claude",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
-            # It refuses to skip permissions as root, unless it is told that it is boxed in.
+            # As root it refuses to skip permissions, unless it is told that it runs in a sandbox.
             "IS_SANDBOX": "1",
         },
         untrusted=("--setting-sources", "user", "--strict-mcp-config"),

@@ -55,7 +55,7 @@ def build(context: Context) -> FastAPI:
 
 
 class Readiness:
-    """Asks the database in threads that no request waits for; one that never answers holds a few of them, not more."""
+    """Asks the database in threads that no request waits for; one that never answers holds a few of them at most."""
 
     def __init__(self, database: Database, deadline_s: float = 5.0) -> None:
         self._database = database

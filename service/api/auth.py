@@ -25,11 +25,11 @@ class Caller:
 
     @property
     def actor(self) -> str:
-        """Who this is, to the audit trail."""
+        """The caller's name in the audit trail."""
         return f"token:{self.token.id}"
 
     def require_scope(self, *accepted: str) -> None:
-        """Refuse a token that has none of the scopes (403, spec 5.6)."""
+        """Refuse a token without any of the scopes (403, spec 5.6)."""
         if not set(accepted) & set(self.token.scopes):
             raise ApiError(
                 403, "insufficient_scope", f"this needs a token with scope {' or '.join(accepted)}; create one with it"

@@ -128,27 +128,27 @@ def _check_type(request: Request) -> None:
 
 
 class Reserve:
-    """Memory for what is read of callers who have shown nothing yet; on the event loop alone."""
+    """Memory for the bodies of unknown callers; used on the event loop only."""
 
     def __init__(self, size: int) -> None:
         self._left = size
 
     def take(self, size: int) -> bool:
-        """Take some of it; False when there is not so much."""
+        """Take some of it; False if there is less."""
         enough = size <= self._left
         self._left -= size if enough else 0
         return enough
 
     def give_back(self, size: int) -> None:
-        """Return what was taken."""
+        """Give some back."""
         self._left += size
 
 
 async def read_bytes(request: Request, limit: int, reserve: Reserve | None = None) -> bytes:
-    """Return the body of a request; what it has beyond a first piece comes out of a reserve, where there is one.
+    """Return the body of a request; all beyond a first piece comes out of the reserve, if there is one.
 
     Raises:
-        ApiError: 413, 400 where the connection ended first, or 503 where the reserve is used up.
+        ApiError: 413, 400 if the connection ended first, or 503 if the reserve is used up.
     """
     chunks: list[bytes] = []
     size = taken = 0

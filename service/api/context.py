@@ -39,18 +39,18 @@ class Context:
     page_key: bytes
     """Signs page tokens; the same in every process on one database."""
     counts: RunCounts
-    """How many runs a list has; moments old where there are many."""
+    """The lengths of lists of runs; long ones moments old."""
     wake: Callable[[], None]
     """Tells the worker of this process, if there is one, that a turn was accepted."""
     results: Results
-    """What is kept of the logs and diffs of turns."""
+    """The stored logs and diffs of turns."""
     accounts: OwnAccounts | None = None
-    """Whose the tokens of code hosts are; None: only `triggers.own_accounts` says it."""
+    """The owners of code hosts' tokens; None: only `triggers.own_accounts` names them."""
     exposition: Exposition | None = None
     """None: `/metrics` is not offered."""
     tracer: Tracer = field(default_factory=NoTracer)
     log_watch: LogWatch = field(default_factory=LogWatch)
-    """Where requests wait for a log to grow."""
+    """Requests that wait for a log to grow."""
     parsing: Threads = field(default_factory=lambda: Threads(1))
     """Reads large bodies."""
     scrapes: Threads = field(default_factory=lambda: Threads(1))

@@ -1,4 +1,4 @@
-"""The receiver's paths: what a code host delivers is read, checked and decided on; nothing else is said of it."""
+"""The receiver's paths: a code host's delivery is read, checked and decided on, without further answers."""
 
 import os
 from dataclasses import replace
@@ -29,7 +29,7 @@ _HEADERS: Final = (
 
 @router.post("/hooks/{platform}", include_in_schema=False)
 async def receive(platform: str, request: Request, context: Services) -> Response:
-    """Answer a delivery: 202 where it starts a run, 204 where it starts none."""
+    """Answer a delivery: 202 if it starts a run, 204 if it starts none."""
     secrets = await run_in_threadpool(_secrets, context, platform) if platform in PLATFORMS else {}
     if not secrets:
         raise ApiError(404, "not_found", f"there is nothing at {request.url.path}")

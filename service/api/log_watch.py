@@ -1,4 +1,4 @@
-"""Waiting for logs to grow: one look for all who wait, in one thread, and a connection only while it looks."""
+"""Waiting for logs to grow: one thread checks for all waiting requests, with a connection only while it checks."""
 
 import asyncio
 from collections import defaultdict
@@ -14,7 +14,7 @@ _PAUSE_S: Final = 0.4
 
 
 class LogWatch:
-    """Wakes those who wait for a log, on one event loop."""
+    """Wakes requests that wait for a log, on one event loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[Key, set[tuple[int, asyncio.Future[None]]]] = defaultdict(set)
@@ -38,7 +38,7 @@ class LogWatch:
                 del self._waiting[key]
 
     def close(self) -> None:
-        """Answer all who wait, and let no more wait: the service goes down."""
+        """Answer all waiting requests, and accept no more: the service goes down."""
         self._is_closed = True
         self._wake({})
 

@@ -1,4 +1,4 @@
-"""HTTP on a connection: what is no HTTP is answered in the spec's form, and a request has a time to arrive in."""
+"""HTTP on a connection: anything else is answered in the spec's form, and a request has a time limit to arrive."""
 
 import asyncio
 import json
@@ -79,5 +79,5 @@ class HttpProtocol(H11Protocol):
 
 
 def protocol(arrival_s: float, count: Callable[[int], None]) -> type[HttpProtocol]:
-    """Return the protocol of connections whose requests have so many seconds to arrive, head and body together."""
+    """Return the protocol of connections whose requests have `arrival_s` to arrive, head and body together."""
     return type("HttpProtocol", (HttpProtocol,), {"arrival_s": arrival_s, "count": staticmethod(count)})

@@ -38,7 +38,7 @@ router = APIRouter(tags=["results"])
 
 
 class UsageBody(BaseModel):
-    """What a turn used of its models."""
+    """A turn's use of its models."""
 
     requests: int
     input_tokens: int
@@ -172,7 +172,7 @@ def _found_turn(connection: sa.Connection, caller: Caller, run_id: str, number: 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a request asks of a log."""
+    """The part of a log that a request asks for."""
 
     offset: int
     wait_s: int
@@ -208,7 +208,7 @@ class _Part:
     },
 )
 async def read_log(run_id: str, n: _TurnNumber, request: Request, context: Services, caller: Administrator) -> Response:
-    """Return a piece of a turn's log; it waits for more without a connection or a thread of its own."""
+    """Return a piece of a turn's log; a request that waits for more holds no connection or thread."""
     part = _Part.of(request)
     ask = partial(_log_piece, context, caller, run_id, n, part.offset)
 
@@ -225,7 +225,7 @@ async def read_log(run_id: str, n: _TurnNumber, request: Request, context: Servi
 
 def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int) -> Response:
     with context.database.read() as connection:
-        # Before its bytes are read: what has ended by then is whole.
+        # Before its bytes are read: a log that has ended by then is complete.
         turn = _found_turn(connection, caller, run_id, number)
         piece = context.results.log(connection, (turn.run_id, turn.number), offset, _PIECE)
     is_ended = turn.status in FINAL
@@ -261,7 +261,7 @@ _PATCH: Final = {
     responses=_PATCH,
 )
 def read_turn_diff(run_id: str, n: _TurnNumber, context: Services, caller: Administrator) -> Response:
-    """Return what a turn changed, as a patch."""
+    """Return the change of a turn, as a patch."""
     with context.database.read() as connection:
         turn = _found_turn(connection, caller, run_id, n)
         if turn.status not in FINAL:
@@ -271,7 +271,7 @@ def read_turn_diff(run_id: str, n: _TurnNumber, context: Services, caller: Admin
 
 @router.get("/external/runs/{run_id}/diff", response_class=Response, responses=_PATCH)
 def read_run_diff(run_id: str, context: Services, caller: Administrator) -> Response:
-    """Return what the whole run changed since it left the default branch, as a patch."""
+    """Return the whole run's change since it left the default branch, as a patch."""
     with context.database.read() as connection:
         _found(connection, caller, run_id)
         with_commit = [turn for turn in turns.of(connection, run_id) if turn.commit_sha]

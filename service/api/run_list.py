@@ -41,7 +41,7 @@ class PageToken:
         return _written(self._mark(place) + place)
 
     def read(self, token: str) -> tuple[int, str]:
-        """Return the (created_at, id) that a token stands for.
+        """Return the (created_at, id) of a token.
 
         Raises:
             Failure: 400, it is not ours, or was made for other filters.

@@ -62,7 +62,7 @@ def checked_branch(name: str | None) -> str | None:
 async def start_run(
     context: Services, caller: Administrator, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
 ) -> dict[str, Any]:
-    """Accept a run: what this answers with 201 will be executed, whatever happens to the service (spec 4.3)."""
+    """Accept a run: after a 201 it will be executed, whatever happens to the service (spec 4.3)."""
     target, request = await run_in_threadpool(_run_request, context, caller, start)
     await _refuse_protected(context, target, request)
     if start.run_id is None:

@@ -42,7 +42,7 @@ class Member(_Model):
 
 
 class Manifest(_Model):
-    """What an archive holds; its last member."""
+    """The content of an archive; its last member."""
 
     format: int
     schema_version: int
@@ -163,10 +163,10 @@ def _read(file: IO[bytes]) -> Member:
 
 
 def members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the name and the content of each file of an archive, in its order; read one before the next.
+    """Yield the name and the content of each file of an archive, in order; read one before the next.
 
     Raises:
-        BackupError: It holds what no back-up holds.
+        BackupError: It holds something that no back-up holds.
     """
     with tarfile.open(source, mode="r|gz") as tar:
         for entry in tar:

@@ -1,4 +1,4 @@
-"""Restoring a back-up: checked first, put beside what is there, and then in its place."""
+"""Restoring a back-up: checked first, unpacked beside the old state, then moved in its place."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ _RUNNING = "a service runs on {0}; stop it before it is restored"
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored."""
+    """The numbers of restored things."""
 
     made_at: int
     organizations: int
@@ -49,7 +49,7 @@ class Restore:
         self._staged = folder.root / "runs.restored"
 
     def run(self, *, force: bool) -> Restored:
-        """Restore; with `force` in place of what is there.
+        """Restore; with `force` over an existing state.
 
         Raises:
             BackupError: The back-up is damaged or of another version, or the target is not empty.
@@ -92,7 +92,7 @@ class Restore:
             )
 
     def _found(self) -> str | None:
-        """Return what stands in the way, None if nothing does."""
+        """Return what is in the way, or None."""
         if self._url is None and not self._folder.exists():
             return None
         with contextlib.closing(Database(self._url or self._folder.database_url)) as database:
@@ -101,7 +101,7 @@ class Restore:
             except sa.exc.DatabaseError as error:
                 if self._url is not None:
                     raise
-                # What a back-up is for.
+                # Just then a back-up is needed.
                 return f"a database that cannot be read ({error.orig})"
         return plural(number, "organization") if number else None
 
@@ -144,7 +144,7 @@ class Restore:
         return loaded
 
     def _load(self, url: str, manifest: Manifest) -> tuple[int, int, int]:
-        """Replace what a database holds, in one transaction; return organizations, runs, and turns queued again."""
+        """Replace the content of a database, in one transaction; return organizations, runs, and turns queued again."""
         with contextlib.closing(Database(url)) as database, database.exclusive() as connection:
             _clear(connection)
             number = self._load_tables(connection, manifest.schema_version)

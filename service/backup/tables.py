@@ -16,7 +16,7 @@ from service.store.dispatch import MADE_UP
 from service.store.schema import metadata, rate_limits, runs, turns, workers
 
 _OF_PROCESSES: Final = frozenset({workers.name, rate_limits.name})
-"""What only running processes need."""
+"""Tables that only running processes need."""
 _AT_ONCE: Final = 1000
 TABLES: Final = tuple(table for table in metadata.sorted_tables if table.name not in _OF_PROCESSES)
 """In an order in which rows can be inserted."""
@@ -56,7 +56,7 @@ def dump(connection: sa.Connection, table: sa.Table, place: Path) -> None:
 
 
 def load(connection: sa.Connection, table: sa.Table, file: IO[bytes]) -> int:
-    """Insert what was dumped of a table; return how many rows.
+    """Insert a table's dump; return the number of rows.
 
     Raises:
         BackupError: It is not this table's.
@@ -86,10 +86,10 @@ def _rows(table: sa.Table, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def queue_again(connection: sa.Connection, clock: Clock) -> int:
-    """Queue the turns that had not ended: the back-up has no queue. Return how many there are.
+    """Queue the turns that had not ended: the back-up has no queue. Return their number.
 
-    What one of them pushed after the back-up was made is found on its branch, and not done again: a further attempt
-    looks for it, so none of them may be the first.
+    What one of them pushed after the back-up is found on its branch and not done again: a further attempt looks for it,
+    so none of them may be the first.
     """
     still = sa.and_(turns.c.status.notin_(run_store.FINAL), turns.c.executor.is_distinct_from(MADE_UP))
     attempt = sa.case((turns.c.attempt < 1, 1), else_=turns.c.attempt)

@@ -29,7 +29,7 @@ class _Inline(click.ParamType[Any]):
 INLINE: Final = _Inline()
 _QUESTION: Final = "This is a check of your installation. Answer with one short sentence, and change no file."
 _SHOWN: Final = 3000
-"""Of the log, where it failed."""
+"""Characters of a failed check's log that are shown."""
 
 
 @click.group("agent")
@@ -75,7 +75,7 @@ def _line(one: Agent, owner: str | None) -> str:
 @elsewhere_option
 @admin_command
 def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> None:
-    """Configure an agent, or change the one of its name."""
+    """Configure an agent, or change an existing one."""
     try:
         words = shlex.split(argv)
     except ValueError as error:
@@ -108,7 +108,7 @@ def list_all(admin: AdminContext) -> None:
 @click.option("--org", "slug", help="The organization whose agent it is; the one for all if left out.")
 @admin_command
 def check(admin: AdminContext, name: str, slug: str | None) -> None:
-    """Run an agent once on a scratch repository, and say what is missing; this asks its model for one answer."""
+    """Run an agent once on a scratch repository and report what is missing; this asks its model for one answer."""
     from service.agents.check import missing
 
     with admin.read() as connection:

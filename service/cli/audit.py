@@ -1,4 +1,4 @@
-"""`audit`: who administered what, and when."""
+"""`audit`: acts of administration, by whom and when."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def _line(one: AuditEntry) -> str:
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="The latest so many.")
 @admin_command
 def list_all(admin: AdminContext, slug: str | None, since: str | None, action: str | None, limit: int) -> None:
-    """List what was administered, by whom and when, the latest at the end."""
+    """List acts of administration, by whom and when, the latest at the end."""
     begin = None if since is None else _instant(since)
     with admin.read() as connection:
         # A deleted organization has no slug any longer, but its id is still in the trail.

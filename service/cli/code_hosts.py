@@ -125,7 +125,7 @@ def _repository_line(one: Repository) -> str:
 @click.option("--protect-nothing", is_flag=True, help="Let runs work on every branch, the default one too.")
 @admin_command
 def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_triggers: bool, **options: Any) -> None:
-    """Configure a repository, or change the one at its path; rules and secret stay where none are given."""
+    """Configure a repository, or change the one with its path; rules and secret are kept unless given."""
     patterns, triggers = options.pop("patterns") or None, options.pop("triggers") or None
     given = {"protected": () if protect_nothing else patterns, "triggers": () if no_triggers else triggers}
     entry = RepositoryEntry.model_validate({"name": name, **given, **options})

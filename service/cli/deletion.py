@@ -1,4 +1,4 @@
-"""`run delete` and `org delete`: for good, with all that is theirs here; what stays on code hosts is said."""
+"""`run delete` and `org delete`: for good, with all their data here; leftovers on code hosts are reported."""
 
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ def _confirm(name: str, what: str, *, yes: bool) -> None:
 @_yes
 @admin_command
 def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> None:
-    """Delete a run: its turns, logs and diffs, and what the queue knows of it. Its branch stays on the code host."""
+    """Delete a run: its turns, logs, diffs and queue entries. Its branch stays on the code host."""
     with admin.read() as connection:
         if runs.by_id(connection, run_id) is None:
             raise SetupError(f"there is no run {run_id!r} in this service; list them with: runwarden runs list")
@@ -83,7 +83,7 @@ def _conclude(
     branches: list[tuple[str, str, str]],
     webhooks: list[tuple[str, str]],
 ) -> None:
-    """Remove what is left in the queue and in the data folder, and say what is left elsewhere."""
+    """Remove leftovers in the queue and in the data folder, and report those elsewhere."""
     with admin.database() as database:
         held = _complete(admin, database)
     document |= {

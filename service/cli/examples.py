@@ -79,7 +79,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
 
 
 def with_examples(command: click.Command, name: str = "") -> click.Command:
-    """Have the help of a command, and of what is below it, end with its examples."""
+    """Let the help of a command and its subcommands end with their examples."""
     if shown := EXAMPLES.get(name):
         # \b: click leaves the lines as they are.
         command.epilog = "\b\nExamples:\n" + "\n".join(f"  {_PROGRAM} {line}" for line in shown)

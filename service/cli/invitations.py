@@ -1,4 +1,4 @@
-"""`invitation`: who was invited, whether the mail was sent, and how to send it again."""
+"""`invitation`: the invitations, whether their mails were sent, and how to send them again."""
 
 import os
 from typing import Any
@@ -17,7 +17,7 @@ from service.text import plural
 
 @click.group("invitation")
 def invitation() -> None:
-    """Invitations of administrators, and what became of their mails."""
+    """Invitations of administrators, and the state of their mails."""
 
 
 def _document(one: Invitation, now: int) -> dict[str, Any]:

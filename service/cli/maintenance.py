@@ -42,7 +42,7 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
 
 
 def _inventory(connection: sa.Connection, setup: Setup) -> _Inventory:
-    """Return what is there that the document may name, by its kind, its organization's id and its name."""
+    """Return the existing things that a document can name, by kind, organization id and name."""
     held: _Inventory = {("agent", owner, one.name): one for owner, one in agents.all_of(connection)}
     held |= {("offer", None, one.code): one for one in trials.all_offers(connection)}
     for entry in setup.organizations:
@@ -56,7 +56,7 @@ def _inventory(connection: sa.Connection, setup: Setup) -> _Inventory:
 def _applied(
     connection: sa.Connection, setup: Setup, made: dict[str, Any], before: _Inventory
 ) -> list[dict[str, str | None]]:
-    """Return what became of each entry of the document: added, changed or unchanged."""
+    """Return for each entry of the document: added, changed or unchanged."""
     after = _inventory(connection, setup)
     named: list[tuple[str, str | None, str]] = []
     for agent in setup.agents:

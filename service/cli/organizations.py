@@ -129,7 +129,7 @@ def _change(
     changed: Callable[[Organization], tuple[bool, set[str]]],
     detail: str | None = None,
 ) -> None:
-    """Set what an operator may change: whether it is active, and its entitlements."""
+    """Change an organization: whether it is active, and its entitlements."""
     with admin.change(f"organization.{verb}") as change:
         found = find_organization(change.connection, slug)
         change.target, change.organization_id, change.detail = found.id, found.id, detail

@@ -44,7 +44,7 @@ def default_data_dir() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """What an administration command works with."""
+    """The context of an administration command."""
 
     folder: DataFolder
     format: Format
@@ -76,9 +76,9 @@ class AdminContext:
 
     @contextmanager
     def change(self, action: str, database: "Database | None" = None, *, create: bool = False) -> Iterator["Change"]:
-        """Open the database for one act of administration; the audit trail keeps who did it, and whether it failed.
+        """Open the database for one act of administration; the audit trail records its author, and whether it failed.
 
-        `database`: the one that is open already.
+        `database`: one that is open already.
         """
         from sqlalchemy.exc import DBAPIError
 
@@ -147,18 +147,18 @@ def _cell(value: object) -> str:
 
 @dataclass(slots=True)
 class Change:
-    """An act of administration: its transaction, and what the audit trail is to say of it."""
+    """An act of administration: its transaction, and its entry in the audit trail."""
 
     connection: "Connection"
     target: str | None = None
-    """Set it once it is found: what was typed may be anything, even a token."""
+    """Set once it is found: the typed text may be anything, even a token."""
     organization_id: str | None = None
     detail: str | None = None
     is_recorded: bool = False
-    """Entries of its own stand for it."""
+    """The change records its own entries."""
 
     def record(self, action: str, *, outcome: str = "done") -> None:
-        """Add an entry for what the change is about now."""
+        """Add an entry for the current target."""
         from service.clock import now_micros
         from service.store import audit
 
@@ -176,7 +176,7 @@ class Change:
 
 
 def operator() -> str:
-    """Return who calls a command: the account of the process, whatever the environment says, and the machine."""
+    """Return the author of a command: the account of the process, whatever the environment says, and the machine."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -230,7 +230,7 @@ def _format(form: Format | None, *, as_json: bool) -> Format:
 
 @contextmanager
 def plain_errors(*, as_json: bool) -> Iterator[None]:
-    """Turn what an operator can cure into one sentence and exit status 2."""
+    """Turn an error that an operator can cure into one sentence and exit status 2."""
     from pydantic import ValidationError
     from sqlalchemy.exc import DBAPIError
 

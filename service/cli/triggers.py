@@ -1,4 +1,4 @@
-"""`trigger`: the rules by which deliveries of code hosts start runs, what became of each, what waits."""
+"""`trigger`: rules by which deliveries of code hosts start runs, the decisions on deliveries, and pending ones."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def _line(one: DeliveryEntry) -> str:
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="The latest so many.")
 @admin_command
 def log(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> None:
-    """Show what was decided on deliveries, the latest at the end."""
+    """Show the decisions on deliveries, the latest at the end."""
     with admin.read() as connection:
         owner = None if slug is None else find_organization(connection, slug).id
         found = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)

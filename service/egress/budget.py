@@ -1,4 +1,4 @@
-"""The budget: what a run and a day may still cost, asked before each request, with those under way counted in."""
+"""The budget of a run and a day, asked before each request; requests under way are counted in."""
 
 import threading
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from service.egress.usage import BYTES_PER_TOKEN, Usage
 
 _MICROS: Final = 1_000_000
 _ANSWER_TOKENS: Final = 4096
-"""What an answer that is under way is taken for."""
+"""The assumed length of an answer under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrganizationDay:
-    """What all agents of an organization have used today, and may; None: there is no limit."""
+    """The use and the limits of an organization's agents today; None: no limit."""
 
     micro_usd: int = 0
     tokens: int = 0
@@ -26,29 +26,29 @@ class OrganizationDay:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was used so far, this turn's part included."""
+    """The use so far, this turn's part included."""
 
     run_micro_usd: int = 0
     day_micro_usd: int = 0
     run_tokens: int = 0
     organization: OrganizationDay = OrganizationDay()
-    """Counted where it has a limit."""
+    """Counted if it has a limit."""
 
 
 class Ledger(Protocol):
-    """Where usage is kept."""
+    """Stores usage."""
 
     def spent(self) -> Spent:
-        """Return what the run and the agent's day have used."""
+        """Return the use of the run and of the agent's day."""
         ...
 
     def add(self, model: str, usage: Usage, micro_usd: int) -> None:
-        """Keep what one request used."""
+        """Store one request's use."""
         ...
 
 
 class BudgetSpentError(Exception):
-    """No request is allowed any more; the text says which limit was reached."""
+    """No further request is allowed; the text names the limit."""
 
 
 class SpendingWatch:
@@ -78,7 +78,7 @@ class SpendingWatch:
                 self._move(expected, price, -1)
 
     def add(self, model: str, usage: Usage, price: Price | None) -> None:
-        """Keep what a request used."""
+        """Store one request's use."""
         with self._lock:
             self._ledger.add(model, usage, usage.micro_usd(price))
 
@@ -103,7 +103,7 @@ class SpendingWatch:
 
 
 def _check_day(day: OrganizationDay, held: Spent, *, has_price: bool) -> None:
-    """Hold an agent to what its organization may spend in a day; other turns' requests count when they are answered."""
+    """Apply the organization's limits of a day; other turns' requests count once they are answered."""
     if day.most_usd is not None:
         if not has_price:
             raise BudgetSpentError(

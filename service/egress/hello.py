@@ -14,7 +14,7 @@ _ENCRYPTED_HELLO: Final = 0xFE0D
 
 
 class NotTlsError(Exception):
-    """What came is no TLS, or hides its server's name."""
+    """The bytes are not TLS, or hide the server's name."""
 
 
 def read_hello(connection: socket.socket) -> tuple[bytes, str]:

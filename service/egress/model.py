@@ -32,13 +32,13 @@ UNAUTHORIZED: Final = frozenset({401, 403})
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """How a provider is asked."""
+    """How to ask a provider."""
 
     base_url: str
     header: str
     """Carries the key."""
     prefix: str
-    """What stands before the key there."""
+    """The text before the key in that header."""
     billed: re.Pattern[str]
     """Paths that cost tokens; the model's name is in the body, or in the group."""
     free: re.Pattern[str]
@@ -146,7 +146,7 @@ class ModelProxy:
             document = document_of(body)
             model = billed.groupdict().get("model") or str(document.get("model") or "unknown")[:200]
             if path.endswith("completions") and document.get("stream"):
-                # Otherwise a stream says nothing of what it used.
+                # Otherwise a stream does not report its use.
                 asked = document.get("stream_options")
                 document["stream_options"] = (asked if isinstance(asked, dict) else {}) | {"include_usage": True}
                 body = json.dumps(document).encode()
@@ -205,7 +205,7 @@ class ModelProxy:
                 self.answers += 1
                 meter.feed(piece)
                 start = start or piece
-                # Also when the agent has gone: what it asked for is counted to its end.
+                # Even if the agent has gone: its request is counted to the end.
                 visit.send(piece)
             is_complete = True
             visit.finish_answer()

@@ -1,4 +1,4 @@
-"""All that an agent without a network has of the outside, for one turn: its proxies, and what they know of its end."""
+"""An agent's access to the outside, for one turn: its proxies, and what they know of its end."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ class MemoryLedger:
         return Spent(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
 
     def add(self, model: str, usage: Usage, micro_usd: int) -> None:
-        """Keep what one request used."""
+        """Store one request's use."""
         self.used.append((model, usage, micro_usd))
 
 

@@ -33,7 +33,7 @@ def public_addresses(host: str, port: int) -> list[Address]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the internet, also where it holds another one."""
+    """Whether an address is a public one, also if another one is embedded in it."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
@@ -142,7 +142,7 @@ def _head(inside: socket.socket) -> bytes:
 
 
 def _target(head: bytes) -> tuple[str, int | None]:
-    """Return the host and port that a request names; no port where it is no CONNECT."""
+    """Return the host and port of a request; no port unless it is a CONNECT."""
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     target = rest.partition(" ")[0]
     if method != "CONNECT":
@@ -159,7 +159,7 @@ def _hello_for(host: str, inside: socket.socket) -> bytes:
 
 
 def _dial(addresses: Sequence[Address]) -> socket.socket:
-    """Connect with the first address that answers: with the one that was looked at, not with the name again."""
+    """Connect to the first address that answers: to a checked one, without resolving the name again."""
     for address in addresses[:-1]:
         try:
             return socket.create_connection(address, _PATIENCE_S)

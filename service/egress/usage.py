@@ -1,4 +1,4 @@
-"""What a model's answers cost: tokens as each provider counts them, streamed or not, and their price."""
+"""The cost of a model's answers: tokens as each provider counts them, streamed or not, and their price."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from service.agents.options import Price
 _LONGEST_ANSWER: Final = 32 << 20
 _LONGEST_LINE: Final = 8 << 20
 BYTES_PER_TOKEN: Final = 4
-"""For what a provider does not count: an answer that was cut off, or one of a server that counts nothing."""
+"""For uncounted answers: one that was cut off, or one of a server that counts nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Usage:
         return self.input + self.cached + self.cache_write + self.output
 
     def most(self, other: Self) -> "Usage":
-        """Return the larger figure of each kind: the figures of a stream are sums so far."""
+        """Return the larger figure of each kind: a stream reports running totals."""
         return Usage(*(max(getattr(self, one.name), getattr(other, one.name)) for one in fields(Usage)))
 
     def micro_usd(self, price: Price | None) -> int:
-        """Return the price in millionths of a dollar; nothing where there is no price."""
+        """Return the price in millionths of a dollar; 0 without a price."""
         if price is None:
             return 0
         cached = price.input if price.cached is None else price.cached
@@ -74,7 +74,7 @@ class Meter:
             self._held = b""
 
     def total(self, *, is_complete: bool) -> Usage:
-        """Return what the answer used; where the provider did not say it, what its length stands for."""
+        """Return the answer's use; if the provider did not report it, an estimate by length."""
         self._read(self._held.removeprefix(b"data:"))
         self._held = b""
         output = self._received // BYTES_PER_TOKEN
@@ -104,7 +104,7 @@ def _usage_in(document: dict[str, Any]) -> Usage:
 def _of_anthropic_or_openai(found: dict[str, Any]) -> Usage:
     details = found.get("input_tokens_details") or found.get("prompt_tokens_details")
     cached = _number(details, "cached_tokens")
-    # OpenAI's input includes what was cached, Anthropic's does not.
+    # OpenAI's input includes cached tokens, Anthropic's does not.
     whole = _number(found, "input_tokens") or _number(found, "prompt_tokens")
     return Usage(
         max(0, whole - cached),

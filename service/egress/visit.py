@@ -1,4 +1,4 @@
-"""A visit: one connection of an agent to the model proxy, and what it reads and writes there."""
+"""A visit: one connection of an agent to the model proxy."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ class RefusedError(Exception):
 
 
 class ClosedError(RefusedError):
-    """It is none that an agent needs: programs also ask for news and send statistics."""
+    """The request is not one that an agent needs: programs also ask for news and send statistics."""
 
 
 class Visit(BaseHTTPRequestHandler):

@@ -28,17 +28,17 @@ _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
 _NOT_STARTED: Final = frozenset({126, 127})
-"""What a shell answers when a command cannot be executed, and when there is none."""
+"""A shell's exit codes for a command that cannot be executed, and for a missing one."""
 
 
 def run(
     command: AgentCommand, log: IO[bytes], limits: AgentLimits, secrets: Secrets, check: Callable[[], None]
 ) -> None:
-    """Run an agent to its end, its output into the log, without the secrets.
+    """Run an agent to its end, with its output in the log, without the secrets.
 
     Raises:
         AgentFailedError: It could not start, failed, or passed a limit.
-        Exception: What `check` raised, which is asked several times a second whether the agent may run on.
+        Exception: Raised by `check`, which is called several times a second and ends the agent by raising.
     """
     command.prepare()
 
@@ -66,7 +66,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """Who is asked, and told, while an agent runs."""
+    """The callbacks while an agent runs."""
 
     outside: Outside
     check: Callable[[], None]
@@ -80,7 +80,7 @@ class _Watched:
 
 
 def _judge(status: int, command: AgentCommand, reader: OutcomeReader, outside: Outside) -> None:
-    """Raise why a turn failed, if it did; the proxy knows best, then what the program said, then its exit status."""
+    """Raise the reason why a turn failed, if it did; the proxy knows best, then the program, then its exit status."""
     is_preset = command.invocation.reader is not None
     trouble = outside.trouble if status or is_preset else None
     failure = outside.end or trouble or (reader.failure(status) if is_preset else None)
@@ -224,7 +224,7 @@ class _SupervisedAgent:
         return was_active
 
     def _forward_output(self) -> bool:
-        """Pass on what the agent printed; False at the end of its output."""
+        """Pass the agent's output on; False at its end."""
         chunk = self._process.stdout.read(_CHUNK) if self._process.stdout is not None else b""
         if chunk:
             self._printed = True
@@ -245,7 +245,7 @@ class _SupervisedAgent:
 
 
 def _end(process: subprocess.Popen[bytes], report: str, workspace: Workspace) -> None:
-    """Wait for the supervisor; where it did not clean up, kill what is left."""
+    """Wait for the supervisor; kill what it did not clean up."""
     if not report or report.startswith("left "):
         processes.kill_group(process.pid)
         processes.kill_marked(f"RUNWARDEN_RESULT={workspace.result_file}")

@@ -1,4 +1,4 @@
-"""An attempt at a turn: what its steps need, what the agent is told, and what its commit is recognized by."""
+"""An attempt at a turn: the data of its steps, the agent's task, and the trailer that identifies its commit."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _SUBJECT_LENGTH: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A claimed turn with what its steps need."""
+    """A claimed turn with the data of its steps."""
 
     run: Run
     turn: Turn
@@ -42,7 +42,7 @@ class Attempt:
 
     @property
     def fields(self) -> dict[str, str | int]:
-        """What its span says of it."""
+        """The attributes of its span."""
         run = self.run
         named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
         return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
@@ -90,7 +90,7 @@ def masked(attempt: Attempt, text: str | None) -> str | None:
 
 
 def own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:
-    """Return commit and subject of what an earlier attempt at this turn pushed before it could say so."""
+    """Return the commit and subject that an earlier attempt at this turn pushed before it could report it."""
     head = snapshot.branches.get(attempt.run.branch)
     if head is None:
         return None

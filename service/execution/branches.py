@@ -19,21 +19,21 @@ from service.store.database import Database
 from service.store.runs import Run
 
 _AGAIN_MICROS: Final = DAY_MICROS
-"""So much of the time before is looked at again, for what could not be reached."""
+"""How far back branches are checked again that could not be reached."""
 _REMOVAL: Final = 3
 """The task that one worker at a time does for all."""
 _logger = logging.getLogger(__name__)
 
 
 class StaleBranches:
-    """Removes branches of runs that ended long ago: what the service made, and no one else wrote to."""
+    """Removes branches of runs that ended long ago, if the service made them and no one else wrote to them."""
 
     def __init__(self, database: Database, folder: DataFolder, git_timeout_s: float) -> None:
         self._database = database
         self._folder = folder
         self._git_timeout_s = git_timeout_s
         self._done_until = 0
-        """What ended before was looked at since this worker started."""
+        """Up to this end of a run branches were checked since this worker started."""
 
     def remove(self, before: int, stopping: threading.Event) -> int:
         """Remove branches whose last run ended before an instant (microseconds); return how many."""

@@ -56,7 +56,7 @@ class TurnGroup:
         return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
 
     def remove(self) -> None:
-        """Kill what is in it, and remove it; what the kernel still holds goes with the unit."""
+        """Kill its processes and remove it; what the kernel still holds goes with the unit."""
         with contextlib.suppress(OSError):
             (self.folder / "cgroup.kill").write_text("1", "ascii")
         deadline = time.monotonic() + _PATIENCE_S
@@ -66,7 +66,7 @@ class TurnGroup:
             except FileNotFoundError:
                 return
             except OSError:
-                # What was killed takes a moment to end.
+                # Killed processes take a moment to end.
                 time.sleep(_PAUSE_S)
 
 
@@ -81,7 +81,7 @@ def limits_of(agent: AgentLimits) -> dict[str, str]:
 
 
 def find() -> Delegated | None:
-    """Return the control group that was delegated to this service, prepared for turns; None where none was."""
+    """Return the control group delegated to this service, prepared for turns, or None."""
     own = _own()
     if own is None or not _is_delegated(own) or not set(_words(own / "cgroup.controllers")) >= _NEEDED:
         return None
@@ -110,7 +110,7 @@ def prepare(own: Path, controllers: frozenset[str]) -> None:
 
 
 def _own() -> Path | None:
-    """Return the folder of this process's group (version 2); None where there is none."""
+    """Return the folder of this process's group (version 2), or None."""
     try:
         lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
     except OSError:
@@ -124,7 +124,7 @@ def _own() -> Path | None:
 
 
 def _is_delegated(folder: Path) -> bool:
-    # systemd marks what it delegates. Root may write everywhere, and must not take a session's group for its own.
+    # systemd marks delegated groups. Root may write everywhere, and must not take a session's group for its own.
     try:
         return os.getxattr(folder, "user.delegate") == b"1"
     except OSError:

@@ -1,4 +1,4 @@
-"""What a turn changed: its patch, the whole run's, and their size."""
+"""The change of a turn: its patch, the whole run's, and their sizes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,15 +26,15 @@ class Change:
     """Between which commits a turn's change lies, and how large it is; the fields are a turn's."""
 
     base_sha: str | None
-    """Where the branch was before; None: nowhere."""
+    """Where the branch was before; None: there was none."""
     merge_base: str | None
-    """Where the branch left the default branch; None: the two have nothing in common."""
+    """Where the branch left the default branch; None: they have no common history."""
     files: int
     additions: int
     deletions: int
 
     def fields(self) -> dict[str, str | int | None]:
-        """Return what the turn's outcome says of it."""
+        """The change in the turn's outcome."""
         return asdict(self)
 
 
@@ -124,9 +124,9 @@ def refusal(limits: ChangeLimits, names: Sequence[str], patch_bytes: int) -> str
 
 
 def _touches(name: str, pattern: str) -> bool:
-    """Whether a file is a protected one, lies in a protected folder, or stands in the place of such a folder.
+    """Whether a file is a protected one, lies in a protected folder, or replaces such a folder.
 
-    In any case: some disks do not tell them apart.
+    Case is ignored: some disks do.
     """
     name, pattern = name.lower(), pattern.lower()
     if pattern.endswith("/"):

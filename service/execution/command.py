@@ -1,4 +1,4 @@
-"""One agent's command: its arguments, its environment, and what its sandbox shows of the machine."""
+"""One agent's command: its arguments, its environment, and its sandbox's view of the machine."""
 
 import contextlib
 import os
@@ -56,21 +56,21 @@ class AgentCommand:
     """The home folder of the run; None: it has one for this turn alone."""
     cache: Path | None = None
     ledger: Ledger = field(default_factory=MemoryLedger)
-    """Where its use of a model is kept."""
+    """Stores its use of a model."""
 
     @cached_property
     def program(self) -> Program | None:
-        """Where the program is; None: it is the service's Python, or in the checkout.
+        """The program; None: it is the service's Python, or in the checkout.
 
         Raises:
-            NoProgramError: It is not there.
+            NoProgramError: It is missing.
         """
         name = check.program_name(self.agent.argv, self.agent.options)
         return None if name is None else layouts.find(name)
 
     @cached_property
     def invocation(self) -> Invocation:
-        """How it is called."""
+        """The program's invocation."""
         session = None if self._session_file is None else _read(self._session_file)
         return invocation.of(self.agent, self._home_inside, str(self.workspace.settings_file), session)
 
@@ -85,12 +85,12 @@ class AgentCommand:
         return self.workspace.doors if self._is_boxed and invocation.is_relayed(self.agent) else None
 
     def prepare(self) -> None:
-        """Make what the agent is to find.
+        """Make the files that the agent needs.
 
         Raises:
-            AgentFailedError: Its program or key is not there, its instructions are too long for an argument, or the
+            AgentFailedError: Its program or key is missing, its instructions are too long for an argument, or the
                 repository holds configuration that it must not obey.
-            NoSandboxError: What it is to be kept from takes a sandbox.
+            NoSandboxError: Its restrictions need a sandbox.
         """
         try:
             self._bare()
@@ -116,7 +116,7 @@ class AgentCommand:
         """Return the command of a prepared agent, inside its sandbox.
 
         Raises:
-            NoSandboxError: It is to have a network, and there is none that it may have.
+            NoSandboxError: It needs a network, and there is none that it may have.
         """
         return self.sandbox.wrap(self._bare(), self.workspace, self.objects, self._view())
 
@@ -126,7 +126,7 @@ class AgentCommand:
         return files.get(self.invocation.stdin, Path(os.devnull))
 
     def environment(self) -> dict[str, str]:
-        """Return the whole environment of the agent: the allow-list and what the contract adds."""
+        """Return the whole environment of the agent: the allow-list and the contract's variables."""
         allowed = (*_PASSED_ON, *self.agent.environment)
         given = {name: os.environ[name] for name in allowed if name in os.environ}
         if self.program is not None:
@@ -146,7 +146,7 @@ class AgentCommand:
         )
 
     def note(self, heard: Heard) -> None:
-        """Keep what a turn that was done leaves: its session's name, and its last words where it reported nothing."""
+        """Store the state of a successful turn: its session's name, and its last words if it reported nothing."""
         preset = invocation.preset_of(self.agent)
         name = str(self.task.get("run_id", "")) if preset is not None and preset.named_session else heard.session
         if self._session_file is not None and name:
@@ -205,12 +205,12 @@ class AgentCommand:
                 f"the repository holds {hidden[0]}, which the agent would execute: install bubblewrap, or set "
                 "trust_repository = true for this agent"
             )
-        # An earlier turn may have put a link into the home, and bubblewrap would make the folder where it leads.
+        # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
         sealed = tuple(name for name in self.invocation.sealed if not _leads_away(self.home, name))
         return View(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden, sealed)
 
     def _hidden(self) -> Iterator[str]:
-        """Yield what is there of the repository's configuration that must not be obeyed.
+        """Yield the repository's existing configuration that must not be obeyed.
 
         Raises:
             AgentFailedError: It is behind a link, which cannot be covered.
@@ -250,9 +250,9 @@ def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:
 
 
 def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | None:
-    """Return the folder that an agent keeps for an organization from turn to turn; None: it is to have none.
+    """Return the folder that an agent keeps for an organization from turn to turn; None: it has none.
 
-    For each organization one: what a tenant's code leaves there must not be executed for another.
+    Each organization has its own: files of one tenant's code must not be executed for another.
     """
     if agent.options.cache is None:
         return None

@@ -1,4 +1,4 @@
-"""Deletion: what a deleted run or organization left in the queue and in a data folder goes, also after a crash."""
+"""Deletion: removes leftovers of a deleted run or organization in the queue and data folders, also after a crash."""
 
 import fcntl
 import time
@@ -15,7 +15,7 @@ from service.store.database import Database
 _BATCH: Final = 500
 _PAUSE_S: Final = 0.3
 _REMEMBERED_DAYS: Final = 30
-"""For so long the data folders of other machines look for their copies (PostgreSQL)."""
+"""For this long, other machines look for copies in their data folders (PostgreSQL)."""
 
 
 class Deletion:
@@ -28,7 +28,7 @@ class Deletion:
         self._clock = clock
 
     def complete(self, wait_s: float = 0.0) -> int:
-        """Complete what is pending, waiting so long for workers to let go; return how many turns they still hold."""
+        """Complete pending deletions, waiting up to `wait_s` for workers; return how many turns they still hold."""
         until = time.monotonic() + wait_s
         self._delete_rows()
         while (held := self._once()) and time.monotonic() < until:
@@ -36,7 +36,7 @@ class Deletion:
         return held
 
     def remove_copies(self) -> None:
-        """Remove what this folder holds of what was deleted elsewhere, and forget deletions of long ago."""
+        """Remove this folder's copies of things deleted elsewhere, and forget deletions of long ago."""
         with self._database.read() as connection:
             gone = {
                 kind: deletions.noted(connection, kind, pending=False) for kind in ("run", "mirror", "organization")

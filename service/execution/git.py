@@ -34,7 +34,7 @@ _SHOWN_OUTPUT: Final = 2000
 
 
 class GitError(Exception):
-    """git refused or could not; the text holds what it said."""
+    """git refused or failed; the text holds its message."""
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -70,7 +70,7 @@ def _header(url: str, login: str) -> dict[str, str]:
 
 
 def _plain(said: str) -> str:
-    """Return what git said as one line that can be shown and logged: much of it may be the code host's words."""
+    """Return git's message as one line that can be shown and logged: much of it may be the code host's words."""
     return printable("; ".join(filter(None, (part.strip() for part in said.splitlines()))))
 
 

@@ -22,7 +22,7 @@ _GONE: Final = "couldn't find remote ref"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a repository held at one moment."""
+    """A repository's state at one moment."""
 
     git_dir: Path
     default_branch: str | None
@@ -86,7 +86,7 @@ class Mirror:
             fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
             refs = [f"+{sources[name]}:{ref}" for name, ref in kept.items()]
             self._git(*fetch, "--", self._url, *refs, git_dir=self.git_dir)
-        # From the mirror itself: what was fetched, not what was announced a moment before.
+        # From the mirror itself: the fetched state, not the one announced a moment before.
         branches = {name: self._git("rev-parse", "--verify", ref, git_dir=self.git_dir) for name, ref in kept.items()}
         return Snapshot(self.git_dir, default, branches)
 

@@ -102,7 +102,7 @@ class UsageWatch:
         cache: tuple[Path, int] | None = None,
     ) -> None:
         self.cpu_s = 0.0
-        """What it has used so far."""
+        """Used so far."""
         self._session = session
         """A home folder beside the workspace, which counts as a part of it."""
         self._cache = cache
@@ -155,13 +155,13 @@ class UsageWatch:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return what an ordinary user may still write beside a folder."""
+    """Return the bytes that an ordinary user may still write beside a folder."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return what a folder and all in it take on the disk."""
+    """Return the bytes that a folder takes on the disk."""
     return sum(_sizes(folder))
 
 
@@ -197,7 +197,7 @@ def _open_files(pid: int) -> list[str]:
 
 
 def _hides(pid: int) -> bool:
-    """Whether a living process does not show its open files: what is deleted or in memory of them is not counted."""
+    """Whether a living process hides its open files: deleted ones and those in memory are then not counted."""
     try:
         os.scandir(f"/proc/{pid}/fd").close()
     except PermissionError:

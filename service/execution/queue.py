@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 QUEUE: Final = "turns"
 WORKFLOW: Final = "execute_turn"
-"""What a turn is called in the queue's tables."""
+"""A turn's name in the queue's tables."""
 _APPLICATION: Final = "runwarden"
 # Pinned: workflows are recovered only by a program of the same version, and ours stay compatible.
 APPLICATION_VERSION: Final = "runwarden-1"
@@ -119,7 +119,7 @@ class TurnQueue:
         """Put the turns that a dead worker had taken back into the queue."""
         from dbos import DBOS
 
-        # resume_workflow() would also take what another worker has started; this takes only what the dead still own.
+        # resume_workflow() would also take another worker's workflow; this takes only dead workers' ones.
         DBOS._recover_pending_workflows([executor])  # noqa: SLF001 — there is no public name for it
 
     def gave_up(self, run_id: str, number: int) -> str | None:
@@ -198,7 +198,7 @@ def migrate_queue(database: Database) -> None:
 
 
 def _stop_idle_polling(engine: "DBOS") -> None:
-    """Stop DBOS from polling for what we never use: a third of an idle service's CPU."""
+    """Stop DBOS from polling for unused features: a third of an idle service's CPU."""
     # No public name for either: delayed workflows and deadlines, and the queue for DBOS's own workflows.
     engine._background_jobs_stop_event.set()  # noqa: SLF001 — see above
     engine._registry.get_internal_queue()._polling_interval_sec = _NEVER_S  # noqa: SLF001 — see above
@@ -215,7 +215,7 @@ class Entry:
     workflow_id: str
     is_open: bool = False
     executor: str | None = None
-    """Who has taken it up."""
+    """The worker that has it."""
 
     @property
     def run_id(self) -> str:
@@ -224,7 +224,7 @@ class Entry:
 
 
 class QueueHistory:
-    """The queue's history, as a context manager; empty where no worker has ever run."""
+    """The queue's history, as a context manager; empty if no worker has ever run."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -22,13 +22,13 @@ _BRANCH = "rehearsal"
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """How it went."""
+    """The result of a rehearsal."""
 
     log: str
     failure: str | None
     result: Result
     diff: str
-    """What would have been committed."""
+    """The change that would have been committed."""
     reason: str | None = None
     """The kind of the failure."""
     used: Sequence[tuple[str, Usage, int]] = ()

@@ -1,4 +1,4 @@
-"""Retention: old logs, diffs and queue entries are removed; what the API shows or a run needs to continue, never is."""
+"""Retention: removes old logs, diffs and queue entries, but nothing that the API shows or a run needs to continue."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ _BATCH: Final = 500
 """Rows removed in one transaction, so that other writers do not wait long."""
 _PAUSE_S: Final = 3600.0
 _HELD_PAUSE_S: Final = 5.0
-"""How soon a deletion is looked at again that waits for a worker to let go."""
+"""How soon a deletion that waits for a worker is tried again."""
 _RETENTION: Final = 2
 """The task that one worker at a time does for all (a data folder is each worker's own)."""
 _logger = logging.getLogger(__name__)
@@ -39,11 +39,11 @@ class Pruned:
     files: int = 0
     """Logs and diffs in the data folder."""
     bytes: int = 0
-    """What these files took."""
+    """The size of these files."""
 
 
 class Pruning:
-    """Removes what is older than an instant (microseconds) from one database and one data folder."""
+    """Removes data older than an instant (microseconds) from one database and one data folder."""
 
     def __init__(self, database: Database, folder: DataFolder, *, dry_run: bool = False) -> None:
         self._database = database
@@ -107,7 +107,7 @@ class Pruning:
 
 def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path]:
     """Yield the files of runs last written before an instant; folders found empty afterwards are removed."""
-    # Ids begin with their time: what was accepted later cannot have ended earlier, and needs no look.
+    # Ids begin with their time: a turn accepted later cannot have ended earlier.
     end = f"run_{ids.ulid(max(0, before), lambda _: 0)}"
     with os.scandir(runs) as found:
         old = [entry.name for entry in found if entry.name < end and entry.name not in spared]
@@ -141,7 +141,7 @@ class RetentionThread:
         self._settings = settings
         self._clock = clock
         self._held = 0
-        """Deleted turns that a worker, or one that died a moment ago, still holds."""
+        """Deleted turns still held by a worker, or by one that died a moment ago."""
 
     def start(self) -> None:
         """Begin; the queue has its tables by now."""

@@ -31,7 +31,7 @@ PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Where the sandbox shows an agent its folders: always there, as many programs find their state by its path."""
+    """The sandbox's folders as the agent sees them: always the same, as many programs find their state by path."""
 
     tree: str = "/workspace"
     home: str = "/home/agent"
@@ -44,10 +44,10 @@ INSIDE: Final = Inside()
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What an agent gets beside the system and its workspace."""
+    """An agent's view of the machine, beside the system and its workspace."""
 
     home: Path
-    """What it sees as its home folder."""
+    """Its home folder."""
     cache: Path | None = None
     readable: tuple[Path, ...] = ()
     network: bool = False
@@ -56,9 +56,9 @@ class View:
     ports: Mapping[int, str] = field(default_factory=dict)
     """Of its loopback, with the socket that each leads to."""
     hidden: tuple[str, ...] = ()
-    """What it does not see of its checkout."""
+    """Files of its checkout that it does not see."""
     sealed: tuple[str, ...] = ()
-    """What it cannot write to of its home."""
+    """Files of its home that it cannot write."""
 
 
 class NoSandboxError(Exception):
@@ -67,32 +67,32 @@ class NoSandboxError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What stands between an agent and the machine."""
+    """The sandbox between an agent and the machine."""
 
     program: str | None
     """bubblewrap's path; None: agents run with the rights of the service."""
     reason: str
     slirp: str | None = None
-    """slirp4netns's path: what a network of an agent's own is made with; None: an agent may get only the machine's."""
+    """slirp4netns's path, for agents' own networks; None: an agent may get only the machine's."""
     network_fault: str | None = None
     """Why no agent may have a network; None: those may that are configured so."""
 
     groups: Delegated | None = None
-    """Where each agent gets a control group with its limits; None: only the watch over its processes holds them."""
+    """Makes a control group with limits for each agent; None: only the watch over its processes holds them."""
 
     def __str__(self) -> str:
         walls = "" if self.groups is None else ", with control groups"
         return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason}){walls}"
 
     def tree_of(self, workspace: Workspace) -> str:
-        """Return what an agent calls its checkout."""
+        """Return the agent's path of its checkout."""
         return str(workspace.tree) if self.program is None else INSIDE.tree
 
     def wrap(self, argv: list[str], workspace: Workspace, objects: Path, view: View) -> list[str]:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
 
         Raises:
-            NoSandboxError: The agent is to have a network, and there is none that it may have.
+            NoSandboxError: The agent needs a network, and there is none that it may have.
         """
         if self.program is None:
             return argv
@@ -126,12 +126,12 @@ class Sandbox:
 
 
 def _connected(slirp: str | None, command: list[str]) -> list[str]:
-    """Return a sandbox's command, with a network of its own where slirp4netns is to make one."""
+    """Return a sandbox's command, with a network of its own by slirp4netns if needed."""
     return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
 
 
 def _relayed(view: View, argv: list[str]) -> list[str]:
-    """Return a command behind the relay that leads out, where there is a way out."""
+    """Return a command behind the relay, if the agent may reach anything outside."""
     if view.doors is None:
         return argv
     places = [f"{port}={_DOORS}/{name}" for port, name in view.ports.items()]
@@ -236,7 +236,7 @@ def _read_only(paths: Iterable[Path]) -> list[str]:
     mounts: list[str] = []
     shown = [*map(Path, _SYSTEM)]
     for path in sorted(set(paths)):
-        # A mount point could not be made in what is shown read-only.
+        # A mount point could not be made inside a read-only mount.
         if not any(path.is_relative_to(folder) for folder in shown):
             mounts += ["--ro-bind-try", str(path), str(path)]
             shown.append(path)
@@ -244,7 +244,7 @@ def _read_only(paths: Iterable[Path]) -> list[str]:
 
 
 def _program_paths(argv: list[str]) -> Iterator[Path]:
-    """Yield what the command itself needs to be read: our interpreter, this package, and the files it names."""
+    """Yield the paths that the command itself reads: our interpreter, this package, and the files it names."""
     if argv[0] == sys.executable:
         yield from (Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service")
     yield from (path for path in map(Path, argv) if path.is_absolute() and path.is_file())

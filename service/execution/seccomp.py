@@ -1,4 +1,4 @@
-"""A seccomp filter: system calls with which an agent could hold memory that is counted for none of its processes."""
+"""A seccomp filter against system calls with which an agent could hold memory that no limit counts."""
 
 import platform
 import struct
@@ -11,7 +11,7 @@ _CALLS: Final = {
 }
 """Machine to its audit architecture, and its numbers of prctl, and of shmget, add_key, request_key and keyctl."""
 _SET_DUMPABLE: Final = 4
-"""What prctl may not do: a process that cannot be dumped shows the service none of its files, memory files included."""
+"""Forbidden to prctl: a process that cannot be dumped hides its files, memory files included, from the service."""
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 """Where they stand in what a filter sees of a call."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06

@@ -35,7 +35,7 @@ class Secrets:
         return self._masked(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def named_in(self, pieces: Iterable[bytes]) -> str | None:
-        """Return the name of the first value that stands in a stream of bytes; None when there is none."""
+        """Return the name of the first value found in a stream of bytes, or None."""
         held = b""
         for piece in pieces:
             held += piece
@@ -78,7 +78,7 @@ class Secrets:
         return max(ends, len(data) - len(self._tail(data)))
 
     def _tail(self, data: bytes) -> bytes:
-        """Return what a value may have begun with at the end of some data."""
+        """Return the beginning of a value at the end of some data, if there may be one."""
         longest = data[max(0, len(data) - self._longest + 1) :] if self._longest else b""
         starts = (longest[at:] for at in range(len(longest)))
         return next((start for start in starts if any(form.startswith(start) for form in self._forms)), b"")
@@ -97,7 +97,7 @@ def of_environment(names: Iterable[str | None]) -> dict[str, str]:
 
 
 def of_url(url: str) -> dict[str, str]:
-    """Return the password that an address holds, under a name that says where it stands."""
+    """Return the password in an address, under a name that tells its place."""
     try:
         password = urlsplit(url).password if "://" in url else None
     except ValueError:

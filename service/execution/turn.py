@@ -31,7 +31,7 @@ from service.store.turns import TurnOutcome
 from service.store.usage import TurnLedger
 
 DIFFS: Final = ("diff", "run.diff")
-"""What the patches of a turn and of the whole run are called where they are kept."""
+"""The names of the stored patches of a turn and of the whole run."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
 _logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class TurnExecution:
         self._claimed: dict[tuple[str, int], int] = {}
         """The attempts of turns that were claimed here and not settled yet."""
         self.sandbox = sandbox
-        """What stands around every agent here."""
+        """Around every agent here."""
         self._clock = clock
 
     def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
@@ -114,7 +114,7 @@ class TurnExecution:
         return self._claimed.get((run_id, number))
 
     def attend(self) -> None:
-        """Interrupt what works on turns that have been ended, and share what the others say."""
+        """Interrupt work on turns that have been ended, and share the logs of the others."""
         at_work = list(self._at_work.values())
         if not at_work:
             return
@@ -258,7 +258,7 @@ class TurnExecution:
         return completed(attempt, pushed, result.summary or message.partition("\n")[0], change)
 
     def _push(self, attempt: Attempt, snapshot: Snapshot, commit: str) -> str:
-        """Push, and return the commit that stands for this turn on its branch."""
+        """Push, and return this turn's commit on its branch."""
         expected = snapshot.branches.get(attempt.run.branch)
         try:
             with self._tracer.step("push"):

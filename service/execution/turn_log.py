@@ -19,7 +19,7 @@ class TurnAtWork:
     ended: threading.Event = field(default_factory=threading.Event)
     """Set: the turn has been ended, by a caller or an operator."""
     _shared: int = field(init=False)
-    """Up to where in the file others have the log; what an earlier attempt said stands before it."""
+    """The offset up to which others have the log; an earlier attempt's part comes before it."""
     _sharing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -27,7 +27,7 @@ class TurnAtWork:
         self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
 
     def share(self, database: Database) -> None:
-        """Give others what was added since the last time; with SQLite there is only this machine."""
+        """Share what was added since the last time; with SQLite there is only this machine."""
         if database.is_sqlite:
             return
         with self._sharing:

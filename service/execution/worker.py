@@ -71,7 +71,7 @@ class TurnWorker:
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
         self.me: Final = Worker(executor, socket.gethostname(), sandbox, os.getpid(), concurrency, clock(), clock())
-        """Who this worker is, to the others."""
+        """This worker's identity for the others."""
         self._workspaces: Workspaces | None = None
         self._queue = TurnQueue(database, executor, concurrency)
         self._doorbell: Doorbell | None = None

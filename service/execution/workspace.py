@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the agent reported of its work."""
+    """The agent's report on its work."""
 
     summary: str | None = None
     commit_message: str | None = None
@@ -45,7 +45,7 @@ class Workspace:
         """Of our own git, which must find no `.netrc` of the agent's."""
         self.temporary = root / "scratch" / "tmp"
         self.shared = root / "scratch" / "shm"
-        """What the sandbox shows as /tmp and /dev/shm: on the disk, so that one limit covers all it writes."""
+        """Shown by the sandbox as /tmp and /dev/shm: on the disk, so that one limit covers all of it."""
         self.result_file = root / "result" / "result.json"
         self.task_file = root / "task.json"
         self.instructions_file = root / "instructions.txt"
@@ -55,12 +55,12 @@ class Workspace:
         self.settings_file = root / "settings.json"
         """Of the agent's program, for it to read."""
         self.doors = root / "doors"
-        """The sockets that lead out of the sandbox; made where there are any."""
+        """The sockets that lead out of the sandbox, if any."""
         self._nothing = root / "nothing"
         self.sealed = self._nothing / "sealed"
         """Shown in place of folders that a program must not write to."""
         self.left_behind: tuple[str, ...] = ()
-        """Patterns of what the agent's program writes for itself: never committed."""
+        """Patterns of files that the agent's program writes for itself: never committed."""
         self.ours = root / "commit.git"
         """Made after the agent ended, so that nothing it wrote can steer our git."""
 
@@ -98,7 +98,7 @@ class Workspace:
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
             collect.clear(self.tree)
-        # For the agent's own git: it may commit, and what it has in the checkout at its end becomes the turn's commit.
+        # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
         (self.tree / ".git").write_text(f"gitdir: {self.history}\n", "utf-8")
         with (self.history / "config").open("a", encoding="utf-8") as config:
             config.write("[user]\n\tname = agent\n\temail = agent@runwarden.invalid\n")
@@ -120,7 +120,7 @@ class Workspace:
         return git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
 
     def changed(self, git: Git, base: str | None, commit: str) -> Iterator[bytes]:
-        """Yield what a commit adds: the names of changed files and their contents, piece by piece."""
+        """Yield a commit's additions: the names of changed files and their contents, piece by piece."""
         names = git("diff-tree", "-r", "-z", "--no-renames", "--name-only", *_against(base), commit, git_dir=self.ours)
         for name in names.split("\0"):
             yield name.encode("utf-8", "surrogateescape") + b"\n"
@@ -142,7 +142,7 @@ class Workspace:
         git("push", "--quiet", "--no-verify", lease, "--", url, f"{commit}:{ref}", git_dir=self.ours)
 
     def result(self) -> Result:
-        """Read what the agent reported of its work; nothing it wrote can fail the turn."""
+        """Read the agent's report on its work; nothing in it can fail the turn."""
         try:
             # Not through a link: the file is the agent's, and the service may read more than the agent.
             descriptor = os.open(self.result_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -157,7 +157,7 @@ class Workspace:
         )
 
     def report(self, summary: str) -> None:
-        """Report for an agent that said what it did, but wrote no result."""
+        """Write the report of an agent that described its work, but wrote none."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with contextlib.suppress(FileExistsError), os.fdopen(os.open(self.result_file, flags, 0o600), "w") as file:
             json.dump({"summary": summary}, file)
@@ -171,7 +171,7 @@ class Workspace:
         alternates = git_dir / "objects" / "info" / "alternates"
         alternates.write_text(f"{snapshot.git_dir / 'objects'}\n", "utf-8")
         git("config", "core.bare", "false", git_dir=git_dir)
-        # Over the repository's own: what is checked out and committed are the bytes as they are stored.
+        # Over the repository's own: files are checked out and committed byte for byte.
         (git_dir / "info" / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n", "utf-8")
 
 
@@ -207,7 +207,7 @@ class Workspaces:
         self._work = folder.work
         self._locks = folder.workers
         self.executor = executor
-        """Whose it is."""
+        """The worker that has it."""
         self._lock = _hold(self._locks / executor)
 
     def place(self, turn: str) -> Path:

@@ -23,7 +23,7 @@ from service.text import plural
 
 FOLDER: Final = ".runwarden"
 FILES: Final = (f"{FOLDER}/findings.json", f"{FOLDER}/findings.sarif")
-"""What an agent may write; never part of a commit."""
+"""The files that an agent may write; never part of a commit."""
 _LARGEST: Final = {FILES[0]: 1 << 20, FILES[1]: 4 << 20}
 _LARGEST_SOURCE: Final = 4 << 20
 _MOST_READ: Final = 10_000
@@ -36,17 +36,17 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a turn's agent found."""
+    """The findings of a turn's agent."""
 
     findings: tuple[IdentifiedFinding, ...] | None
     """None: it wrote no such file, or none that can be used."""
     remarks: tuple[str, ...] = ()
-    """For the turn's log: what was wrong with what it wrote."""
+    """Problems with its files, for the turn's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a turn."""
+    """The stored part of a turn."""
 
     base: str | None
     """The commit that the agent looked at; None: the repository was empty."""
@@ -67,9 +67,9 @@ def unpacked(data: bytes) -> Kept:
 
 
 def keep(database: Database, turn: Turn, base: str | None, collected: Collected, say: Callable[[str], None]) -> None:
-    """Keep what a turn's agent found, unless another attempt has the turn; tell what was wrong with it.
+    """Store the findings of a turn's agent, unless another attempt has the turn, and report problems with them.
 
-    `base`: the commit that it looked at.
+    `base`: the commit that it read.
     """
     for remark in collected.remarks:
         say(remark)
@@ -80,7 +80,7 @@ def keep(database: Database, turn: Turn, base: str | None, collected: Collected,
 
 
 def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
-    """Read what the agent found; nothing that it wrote can fail the turn. `root`: what the agent calls the checkout."""
+    """Read the agent's findings; nothing in them can fail the turn. `root`: the agent's path of the checkout."""
     remarks: list[str] = []
     found: list[Finding] = []
     usable = 0
@@ -198,7 +198,7 @@ def _why(error: OSError) -> str:
 
 
 def _source(tree: Path, path: str) -> list[str]:
-    """Return the lines of a file, none where it cannot be read."""
+    """Return the lines of a file; none if it cannot be read."""
     try:
         text = _read(tree, path, _LARGEST_SOURCE).decode("utf-8", "replace")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""`findings.json`, version 1: what an agent writes, and each finding checked by itself (docs/findings.schema.json)."""
+"""`findings.json`, version 1, with each finding checked by itself (docs/findings.schema.json)."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -126,7 +126,7 @@ def drafts(document: Any) -> list[Any]:
 
 
 def checked(written: Iterable[Any], remarks: list[str]) -> Iterator[Finding]:
-    """Yield the findings that can be used; add to the remarks what is wrong with the first few others."""
+    """Yield the usable findings; add the problems of the first few others to the remarks."""
     refused = 0
     for number, draft in enumerate(written, 1):
         try:

@@ -1,4 +1,4 @@
-"""Own accounts: whose the tokens of connected hosts are, so that what the service does there starts nothing here."""
+"""The service's own accounts on code hosts: what it does there by itself starts nothing here."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What the service does on a forge, the same for GitHub and GitLab, and how it fails."""
+"""The operations on a forge, the same for GitHub and GitLab, and their failures."""
 
 import re
 import time
@@ -16,7 +16,7 @@ _SUCCESS: Final = range(200, 300)
 _FAULTS: Final = range(500, 600)
 _LIMITED: Final = frozenset({403, 429})
 _MAY_CHANGE: Final = frozenset({401, 403, 404, 408, 409, 423, 425, 429})
-"""An operator, or time, may make up for these; any other 4xx stays what it is."""
+"""An operator, or time, may cure these; any other 4xx is final."""
 _PAGE: Final = 50
 _MOST_PAGES: Final = 40
 _LARGEST: Final = 8 << 20
@@ -37,7 +37,7 @@ class ForgeError(Exception):
         self.is_final = is_final
         """Whether it would fail again."""
         self.retry_after_s = retry_after_s
-        """How long the forge wants to be left alone; None: it did not say."""
+        """The wait that the forge stated; None: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """What is said beside a commit; the context is its key."""
+    """The state shown beside a commit; the context is its key."""
 
     context: str
     state: State
@@ -83,7 +83,7 @@ class ReviewComment:
     line: int
     body: str
     start_line: int | None = None
-    """The first line, where it is about several."""
+    """The first line, if it covers several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Thread:
     """Of its first comment."""
     path: str
     line: int | None
-    """None: the line is not in the diff any more."""
+    """None: the line is no longer in the diff."""
     body: str
     """Of its first comment."""
     author: str
@@ -131,7 +131,7 @@ class Forge(Protocol):
         """Replace a pull request's text."""
 
     def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:
-        """Set a commit's status, in place of the one of the same context."""
+        """Set a commit's status, replacing the one with the same context."""
 
     def reviews(self, number: int) -> list[Review]:
         """Return all notes on a pull request, oldest first."""
@@ -248,7 +248,7 @@ def wait_of(answer: Answer) -> float | None:
 
 
 def reason_of(body: object) -> str:
-    """Return what a forge says of a failure, in brackets; nothing where it says nothing."""
+    """Return a forge's message about a failure, in brackets, or an empty text."""
     if not isinstance(body, dict):
         return ""
     errors = body.get("errors")

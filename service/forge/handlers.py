@@ -1,4 +1,4 @@
-"""Handlers: how each kind of posting comes to be shown; each looks first at what is there, and may be repeated."""
+"""Handlers: how each kind of posting is made; each checks first what is there, and may be repeated."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _LARGEST_ESCAPE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A posting with what is to be said."""
+    """A posting with its content."""
 
     posting: Posting
     run: Run
@@ -33,7 +33,7 @@ class Subject:
     default_branch: str | None
     """None: the repository was never asked for it."""
     run_url: str | None
-    """Where a person can look at the run."""
+    """Where the run can be seen."""
     mask: Callable[[str], str]
     """Takes out the secrets that the service knows."""
 
@@ -90,7 +90,7 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
 
 
 def _is_settled(found: PullRequest, subject: Subject) -> bool:
-    """Whether a person closed the run's pull request, or merged it as it is now."""
+    """Whether the run's pull request was closed by a person, or merged in its present state."""
     ours = subject.mark in found.body
     return ours and (found.state == "closed" or found.head == subject.posting.wanted["commit"])
 
@@ -108,7 +108,7 @@ def _proposal(subject: Subject) -> Proposal:
 
 
 def _renewed(body: str, subject: Subject) -> str:
-    """Return a text with our part as it is now; without our marks a person took it over."""
+    """Return a text with our part renewed; without our marks a person took it over."""
     pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
     # A server may have changed the ends of lines.
     return re.sub(pattern, lambda _: _part(subject), body.replace("\r\n", "\n"), count=1, flags=re.DOTALL)

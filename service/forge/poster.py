@@ -57,13 +57,13 @@ class Poster:
         """Until when (microseconds) an organization's forge is left alone, as it asked for, or does not answer."""
 
     def recover(self) -> None:
-        """Take up what a dead worker had claimed: SQLite has one worker at a time; elsewhere its claims run out."""
+        """Take over a dead worker's claims: SQLite has one worker at a time; elsewhere its claims expire."""
         if self._database.is_sqlite:
             with self._database.write() as connection:
                 postings.release_all(connection)
 
     def post_due(self, is_stopping: Callable[[], bool] = lambda: False) -> int:
-        """Post what is due and not claimed; return how much was tried."""
+        """Post what is due and not claimed; return the number of attempts."""
         with self._database.read() as connection:
             found = postings.due(connection, [*self._handlers], self._clock(), _BATCH)
         return sum(not is_stopping() and self._post(one) for one in found)
@@ -150,7 +150,7 @@ class PostingThread:
     def __init__(self, poster: Poster) -> None:
         self._poster = poster
         self._stopping = threading.Event()
-        # A daemon: what is being posted at the end keeps its claim, and is due again when that expires.
+        # A daemon: a posting under way at the end keeps its claim, and is due again when that expires.
         self._thread = threading.Thread(target=self._run, name="poster", daemon=True)
 
     def start(self) -> None:

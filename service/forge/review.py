@@ -18,19 +18,19 @@ from service.store.postings import Posted
 from service.store.runs import Run
 
 _MOST_COMMENTS: Final = 50
-"""That one push adds; more are listed in the review's text."""
+"""Added by one push; more are listed in the review's text."""
 _FORBIDDEN: Final = frozenset({403, 404})
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _PATIENCE: Final = 6
-"""How often a pull request is looked at again that may not have heard of a push yet."""
+"""How often a pull request is read again that may not know of a push yet."""
 _HEAD: Final = re.compile(r"refs/(?:pull|merge-requests)/([0-9]{1,9})/head")
 Lines = Mapping[str, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an agent found at a commit."""
+    """An agent's findings at a commit."""
 
     agent: str
     commit: str
@@ -40,7 +40,7 @@ class Report:
 
 
 def post_review(forge: Forge, subject: Subject) -> Posted:
-    """Post what a turn found to the pull request of its branch, or to the one whose head it looked at."""
+    """Post a turn's findings to the pull request of its branch, or to the one whose head it read."""
     posting, run = subject.posting, subject.run
     commit = str(posting.wanted["commit"])
     current = _pull_request(forge, run)
@@ -69,7 +69,7 @@ def _pull_request(forge: Forge, run: Run) -> PullRequest:
 
 
 def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:
-    """Bring an agent's review of a pull request up to date with what it found.
+    """Bring an agent's review of a pull request up to date with its findings.
 
     Raises:
         ForgeError: The forge did not take all of it; what it took is found again.
@@ -85,7 +85,7 @@ def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:
 
 
 class _Update:
-    """The difference between what an agent found and what the pull request shows."""
+    """The difference between an agent's findings and the pull request's comments."""
 
     def __init__(self, forge: Forge, number: int, report: Report, lines: Lines) -> None:
         self._forge = forge
@@ -111,7 +111,7 @@ class _Update:
         ]
 
     def apply(self) -> None:
-        """Post what is new, then close what is gone; the text is written last, as it says what was done."""
+        """Post new findings, then close gone ones; the text is written last, as it reports both."""
         text = self._text()
         if self._review is None and not self._report.found and not self._threads:
             return
@@ -177,7 +177,7 @@ class _Update:
 
 
 def _account(forge: Forge) -> str | None:
-    """The name of our account; None: the token may not ask, and marks alone tell what is ours."""
+    """The name of our account; None: the token may not ask, and only marks identify our comments."""
     try:
         return forge.account()
     except ForgeError as error:

@@ -11,7 +11,7 @@ from service.findings.document import SEVERITIES, IdentifiedFinding
 from service.text import printable
 
 MARK: Final = "<!-- runwarden:"
-"""How a mark of ours begins; foreign text cannot hold one where it is looked for."""
+"""The beginning of our marks; foreign text cannot hold one where they are read."""
 _FENCED: Final = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 # Without pipes: in a row of a table they end a cell, and with it the code.
 _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
@@ -89,12 +89,12 @@ class Marks:
         return None if found is None else found[1]
 
     def review(self, memory: Mapping[str, Sequence[str]]) -> str:
-        """The mark of a review, with what the next one has to know."""
+        """The mark of a review, with the data for the next one."""
         kept = {key: list(ids)[-_REMEMBERED:] for key, ids in memory.items()}
         return f"{self._review}{json.dumps(kept, separators=(',', ':'))} -->"
 
     def memory_of(self, review: str) -> dict[str, set[str]] | None:
-        """What a review of ours has in mind, with the findings that were ticked; None: it is not ours."""
+        """The data of one of our reviews, with ticked findings; None: it is not ours."""
         text = review.replace("\r", "").rstrip()
         _, mark, rest = text.rpartition(self._review)
         if not mark or not rest.endswith(" -->") or "\n" in rest:
@@ -124,7 +124,7 @@ def body(
     memory: Mapping[str, Sequence[str]],
     origin: str,
 ) -> str:
-    """The text of a review; `listed`: the findings without a line of the diff, which are told here."""
+    """The text of a review; `listed`: findings on lines outside the diff."""
     counts = [(sum(one.severity == severity for one in found), severity) for severity in SEVERITIES]
     told = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
     lines = [f"{in_code(agent)} found {told}."]

@@ -1,4 +1,4 @@
-"""Default branches: what a run must not work on unless its repository says otherwise (spec 4.3)."""
+"""Default branches, on which a run must not work unless its repository allows it (spec 4.3)."""
 
 import tempfile
 from pathlib import Path

@@ -34,17 +34,17 @@ _TROUBLES: Final = re.compile(r"returned error: (404|429|5\d\d)\b|repository '.*
 _logger = logging.getLogger(__name__)
 _PARALLEL: Final = 32
 _GRACE_S: Final = 1.0
-"""What a probe may take beyond its own time-out: name look-ups have none."""
+"""A probe may take this much beyond its own time-out: name look-ups have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a code host is."""
+    """A code host's state."""
 
     status: str
     """`ok`, `degraded`, `unauthorized` or `unreachable`."""
     reason: str | None = None
-    """Why it is not ok, with the cure where there is one."""
+    """Why it is not ok, with the cure if there is one."""
 
 
 OK: Final = Verdict("ok")
@@ -102,7 +102,7 @@ def _spent(answer: Answer) -> bool:
 
 
 def _core_limit_left(body: object) -> object:
-    """Return what GitHub's /rate_limit says is left of the core limit; None when the answer says nothing of it."""
+    """Return what is left of the core limit by GitHub's /rate_limit; None: it does not tell."""
     for key in ("resources", "core", "remaining"):
         body = body.get(key) if isinstance(body, dict) else None
     return body
@@ -123,7 +123,7 @@ _NOTHING_TO_ASK: Final = Verdict(
 class _Probe:
     host: Host
     url: str | None
-    """What git is asked about; None: the host's API is asked, or there is nothing to ask about."""
+    """The repository that git is asked for; None: the host's API is asked, or there is nothing to ask."""
     token: str | None = field(repr=False)
 
 
@@ -135,7 +135,7 @@ class _RunningProbe:
 
 
 class HealthProbes:
-    """Asks hosts for their health, each probe once for all who have it."""
+    """Asks hosts for their health, each once for all who have it."""
 
     def __init__(self, settings: Probing, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -154,13 +154,13 @@ class HealthProbes:
         return {probe.host.platform: self._answered(probe.host, one, until) for probe, one in asked}
 
     def close(self) -> None:
-        """Let go of what is still being asked."""
+        """Drop the probes under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _put(self, probe: _Probe) -> _RunningProbe:
         now = self._monotonic()
         with self._lock:
-            # Callers who come while a probe is open share its answer.
+            # Callers during a probe share its answer.
             self._running = {key: one for key, one in self._running.items() if self._holds(one, now)}
             if probe not in self._running:
                 self._running[probe] = _RunningProbe(now, self._pool.submit(self._probe, probe))

@@ -43,7 +43,7 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a host answered."""
+    """A host's answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -62,10 +62,10 @@ def ask(
     document: object = None,
     largest: int = _LARGEST_ANSWER,
 ) -> Answer:
-    """Send one request, with a JSON document if there is one, and read the answer of at most so many bytes.
+    """Send one request, with a JSON document if there is one, and read at most `largest` bytes of the answer.
 
     Raises:
-        UnreachableError: No connection, no answer within the deadline, or no HTTP.
+        UnreachableError: No connection, no answer within the deadline, or not HTTP.
     """
     started = time.monotonic()
     given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity"} | dict(

@@ -27,7 +27,7 @@ _CURES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """What is known of a project's webhook after it was asked for."""
+    """The state of a project's webhook."""
 
     configured: bool | None
     """None: GitLab could not be asked, so it is as it was."""
@@ -88,7 +88,7 @@ _NO_WEBHOOK: Final = Webhook(configured=None)
 
 @dataclass(frozen=True, slots=True)
 class ProjectKey:
-    """The project to onboard; the id wins when both are given, one of them is."""
+    """The project to onboard by id or path; the id wins if both are given."""
 
     project_id: int | None
     path: str | None
@@ -104,7 +104,7 @@ class ProjectKey:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an onboarding."""
+    """The result of an onboarding."""
 
     is_new: bool
     repository: Repository
@@ -124,10 +124,10 @@ class Onboarding:
         self._settings = settings
         self._clock = clock
         self._actor = actor
-        """Who asked for it, to the audit trail."""
+        """The author in the audit trail."""
 
     def onboard(self, key: ProjectKey) -> Outcome:
-        """Connect a project; one that is connected is asked for nothing but its webhook.
+        """Connect a project; for one that is connected, only its webhook is checked.
 
         Raises:
             OnboardingError: GitLab has no such project or cannot be asked.

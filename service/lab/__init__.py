@@ -1,4 +1,4 @@
-"""The lab: faults, time and history on demand, for those who test clients of the service. Never on by itself."""
+"""The lab: faults, time and history on demand, for testing clients of the service. It must be switched on."""
 
 from starlette.types import ASGIApp
 
@@ -9,6 +9,6 @@ from service.lab.lab import FaultInjector, Lab
 
 
 def install_lab(context: Context) -> tuple[ASGIApp, dict[str, str]]:
-    """Return the application with the lab before it, and what is announced of it: the `lab_token`."""
+    """Return the application with the lab before it, and the announced `lab_token`."""
     lab = Lab(context)
     return FaultInjector(lab, build(lab.context), endpoints.build(lab)), {"lab_token": lab.token}

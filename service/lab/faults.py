@@ -1,4 +1,4 @@
-"""Faults: what is scripted for which operation, each consumed a counted number of times, and an account of it."""
+"""Faults: scripted by operation, each consumed a counted number of times, and an account of it."""
 
 import itertools
 import re
@@ -38,11 +38,11 @@ class Fault(BaseModel):
     operation: Operation | Literal["any"]
     kind: Kind
     times: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """How many requests it hits."""
+    """How many requests it affects."""
     delay_s: Annotated[float, Field(ge=0, le=3600)] = 0
     """Waited before anything else happens."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
-    """For `status`: what is answered instead of executing."""
+    """For `status`: the answer in place of the operation."""
     retry_after: HeaderText | None = None
     """For `status`: the header Retry-After, seconds or a date, as it is."""
     message: str | None = None
@@ -65,14 +65,14 @@ class Fault(BaseModel):
 
 @dataclass(slots=True)
 class PendingFault:
-    """A fault on the script, with what is left of it."""
+    """A scripted fault with its remaining number."""
 
     id: int
     fault: Fault
     left: int
 
     def body(self) -> dict[str, Any]:
-        """Return it as it stands in an answer."""
+        """Return its form in an answer."""
         return {"id": self.id, "left": self.left} | self.fault.model_dump(exclude_none=True)
 
 
@@ -86,7 +86,7 @@ class ConsumedFault:
     path: str
     at: str
     executed_status: int | None = None
-    """What the operation itself answered; None: it was not executed."""
+    """The operation's own answer; None: it was not executed."""
     ended: bool = False
     """True once the fault is over: the answer is sent, or the connection gone."""
 
@@ -123,12 +123,12 @@ class FaultScript:
         return None
 
     def pending(self) -> list[dict[str, Any]]:
-        """Return what is still to come."""
+        """Return the remaining faults."""
         with self._lock:
             return [one.body() for one in self._pending]
 
     def account(self) -> tuple[list[dict[str, Any]], int]:
-        """Return what was consumed, oldest first, and how many older entries were dropped."""
+        """Return the consumed faults, oldest first, and how many older entries were dropped."""
         with self._lock:
             return [asdict(one) for one in self._account], self._dropped
 

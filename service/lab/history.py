@@ -66,10 +66,10 @@ class HistorySpec:
     until: int
     """The end of the span, in microseconds since 1970."""
     active: int
-    """How many of the newest runs are queued or working, and stay so: they are never executed."""
+    """How many of the newest runs stay queued or working: they are never executed."""
     repositories: int
     agents: tuple[str, ...] = (DEFAULT_NAME,)
-    """Whose runs they are, by name."""
+    """The names of the runs' agents."""
     team: bool = False
     """A team's days, with its nights, weekends and troubles, instead of one run after another."""
 

@@ -1,4 +1,4 @@
-"""The lab in force: it stands before the application, lets scripted faults happen, and answers under /_lab."""
+"""The active lab: it stands before the application, carries out scripted faults, and answers under /_lab."""
 
 import asyncio
 import dataclasses

@@ -5,10 +5,10 @@ _PRIVATE = "local"
 
 
 def checked_address(email: str) -> tuple[str, str]:
-    """Return an address in its normal form, and in ASCII where it has such a form (spec 2.1).
+    """Return an address in its normal form, in ASCII if possible (spec 2.1).
 
     Raises:
-        ValueError: It is none; the text says why.
+        ValueError: It is not one; the text says why.
     """
     import email_validator
 

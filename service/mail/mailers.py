@@ -110,7 +110,7 @@ class SmtpRelay:
                 session.close()
 
     def _new_session(self) -> smtplib.SMTP:
-        # With a name given, smtplib does not go and ask the DNS who we are.
+        # With a name given, smtplib does not ask the DNS for ours.
         name, timeout_s = socket.gethostname() or "localhost", self._settings.timeout_s
         if self._settings.security == "tls":
             session: smtplib.SMTP = smtplib.SMTP_SSL(
@@ -171,6 +171,6 @@ def _hand_over(session: smtplib.SMTP, message: MailMessage) -> None:
 
 def _reply(code: int, reply: bytes | str) -> str:
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
-    # What a server says ends in a log and on a terminal.
+    # A server's message ends up in a log and on a terminal.
     plain = "".join(mark if mark.isprintable() else " " for mark in text)
     return f"{code} {plain}"[:_LONGEST_REPLY]

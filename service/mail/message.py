@@ -1,4 +1,4 @@
-"""The message: an invitation with its envelope (spec 4.1), and what can go wrong on its way."""
+"""The message: an invitation with its envelope (spec 4.1), and its possible failures."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -104,7 +104,7 @@ def _one_line(name: str) -> str:
 
 
 def _deliverable(email: str) -> str:
-    """Return the address in ASCII where its name allows it: a domain in another script has an ASCII form."""
+    """Return the address in ASCII if its name allows it: a domain in another script has an ASCII form."""
     try:
         return checked_address(email)[1]
     except ValueError:

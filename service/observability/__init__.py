@@ -1,1 +1,1 @@
-"""What operators see of a running service: its log, its metrics and its traces. Only service processes import it."""
+"""Log, metrics and traces of a running service. Only service processes import it."""

@@ -1,4 +1,4 @@
-"""The log on standard error: one record a line, as text or JSON, without secrets and without what a terminal obeys."""
+"""The log on standard error: one record a line, as text or JSON, without secrets and control characters."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ FIELDS: Final = (
     *("request_id", "actor", "token_id", "organization", "method", "route", "status", "duration_ms"),
     *("run_id", "turn"),
 )
-"""What a record may carry beside its message; other fields that a library adds are left out."""
+"""The fields of a record beside its message; other fields that a library adds are left out."""
 _HEAD: Final = ("timestamp", "level", "logger", "event")
 _SECRETIVE: Final = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
 """Names of variables whose values count as secret, whatever they are for."""
@@ -32,7 +32,7 @@ _CREDENTIAL: Final = re.compile(
     rf"|\b(?:{TOKEN_PREFIX}|rwlab_|gh[a-z]_|github_pat_|glpat-)[\w-]{{16,}}",
     re.IGNORECASE,
 )
-"""What is a credential by its form alone: an Authorization header, the login in a URL, a token."""
+"""Credentials recognized by form: an Authorization header, the login in a URL, a token."""
 _PLAIN: Final = re.compile(r"[^\s\"=]+")
 
 Event = MutableMapping[str, Any]
@@ -51,14 +51,14 @@ class Masks:
         self._secrets = Secrets(self._values)
 
     def mask(self, text: str) -> str:
-        """Return the text without the values, and without what is a credential by its form."""
+        """Return the text without the values and without credentials recognized by form."""
         return _CREDENTIAL.sub(_masked, self._secrets.mask(text))
 
 
 def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
     """Send every record of this process, of libraries too, to standard error.
 
-    What is returned takes further names of secrets; those that are named like secrets are known.
+    The result takes further names of secrets; variables that are named like secrets are known.
     """
     masks = Masks()
     masks.add(name for name in os.environ if _SECRETIVE.search(name))
@@ -97,7 +97,7 @@ def bound(**fields: object) -> AbstractContextManager[None]:
 
 
 class _Cleaner:
-    """Masks secrets, and shows what a terminal would obey."""
+    """Masks secrets, and shows control characters."""
 
     def __init__(self, masks: Masks) -> None:
         self._masks = masks

@@ -60,7 +60,7 @@ class ServiceMetrics:
     def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
         # When a series began is of no use to us, and would be as many series again.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-        # A registry of its own: what libraries register elsewhere is not ours to show.
+        # A registry of its own: libraries' own metrics are not ours to show.
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "runwarden_http_requests",
@@ -99,7 +99,7 @@ class ServiceMetrics:
         self._deliveries.labels(platform, result).inc()
 
     def count_refusal(self, status: int) -> None:
-        """Count a connection that was refused before a request had arrived: none of it can be told but the status."""
+        """Count a connection that was refused before a request had arrived: only its status is known."""
         self._requests.labels("other", UNREAD, str(status)).inc()
 
     def render(self) -> bytes:
@@ -122,7 +122,7 @@ class Exposition:
 
 
 def exposition(metrics: ServiceMetrics, settings: Metrics, environment: Mapping[str, str]) -> Exposition | None:
-    """Return what `/metrics` needs; None where there is no token for it.
+    """Return the data for `/metrics`; None: there is no token for it.
 
     Raises:
         SettingsError: The token is too short to be a secret.
@@ -139,7 +139,7 @@ def exposition(metrics: ServiceMetrics, settings: Metrics, environment: Mapping[
 
 
 class _DatabaseCollector(Collector):
-    """Asks the database at each scrape: no value is older than its question, and none outlives what it counts."""
+    """Asks the database at each scrape: no value is older than the scrape, and none outlives its subject."""
 
     def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
         self._database = database
@@ -149,7 +149,7 @@ class _DatabaseCollector(Collector):
         self._used = _ModelUsage(clock)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what the database says; while it cannot be asked, only that."""
+        """Yield the database's figures; if it cannot be asked, only that."""
         try:
             found = [_gauge("runwarden_database_up", "Whether the database answers.", 1), *self._ask()]
         except sa.exc.SQLAlchemyError as error:
@@ -219,7 +219,7 @@ class _EndedTurns(Collector):
     def catch_up(self, connection: sa.Connection) -> None:
         """Count what ended since the last time."""
         now = self._clock()
-        # Read twice what is recent: it may have been committed late, or by a machine whose clock is behind.
+        # Read recent ones twice: they may have been committed late, or by a machine whose clock is behind.
         earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _LONGEST_GAP_MICROS)
         for turn in statistics.ended_since(connection, earliest):
             if (turn.run_id, turn.number) in self._seen:
@@ -232,7 +232,7 @@ class _EndedTurns(Collector):
         self._seen = {key: ended for key, ended in self._seen.items() if ended >= now - _OVERLAP_MICROS}
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what was counted so far."""
+        """Yield the counts so far."""
         yield from self._lasted.collect()
         yield from self._waited.collect()
 
@@ -244,7 +244,7 @@ class _ModelUsage(Collector):
         self._clock = clock
         self._first_day = 0
         self._seen: dict[tuple[str, str, int], Figures] | None = None
-        """As of the last scrape; None before the first: what was used until then is not counted."""
+        """As of the last scrape; None before the first: earlier use is not counted."""
         self._named: set[tuple[str, str]] = set()
         labels = ("organization", "agent")
         self._tokens = Counter(
@@ -253,8 +253,8 @@ class _ModelUsage(Collector):
         self._cost = Counter("runwarden_model_cost_usd", "US dollars, at the configured prices.", labels, registry=None)
 
     def catch_up(self, connection: sa.Connection) -> None:
-        """Count what was used since the last time; a run that was deleted takes nothing back."""
-        # The day before as well: what was used at its end is read after midnight.
+        """Count the use since the last time; a deleted run takes nothing back."""
+        # The day before as well: use at its end is read after midnight.
         self._first_day = max(self._first_day, self._clock() // DAY_MICROS - 1)
         found = usage.by_agent(connection, self._first_day)
         for key, now in found.items():
@@ -274,7 +274,7 @@ class _ModelUsage(Collector):
         return labels
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what was counted so far."""
+        """Yield the counts so far."""
         yield from self._tokens.collect()
         yield from self._cost.collect()
 

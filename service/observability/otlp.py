@@ -82,13 +82,13 @@ class OtlpTracer:
             span.set_status(Status(StatusCode.ERROR))
 
     def close(self) -> None:
-        """Send what is left, unless the collector is too slow for that."""
+        """Send the remaining spans, unless the collector is too slow."""
         closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         closing.start()
         closing.join(_FLUSH_S)
 
     def _span(self, name: str, **options: Any) -> Any:
-        # Without the text of a failure: it may quote what is masked only later.
+        # Without the text of a failure: it may quote something that is masked only later.
         return self._tracer.start_as_current_span(
             name, record_exception=False, set_status_on_exception=False, **options
         )

@@ -85,7 +85,7 @@ class RequestObserver:
 
 
 def record_of(scope: Scope) -> RequestRecord:
-    """Return the record of a request; one that is dropped where no observer stands before the application."""
+    """Return the record of a request; a discarded one without an observer before the application."""
     record: RequestRecord = scope.get("state", {}).get(RECORD) or RequestRecord("", "")
     return record
 

@@ -15,7 +15,7 @@ _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_E
 
 
 class Tracer(Protocol):
-    """What the service traces with."""
+    """The service's tracer."""
 
     def instrument_app(self, app: FastAPI) -> None:
         """Trace the requests to an application."""
@@ -36,7 +36,7 @@ class Tracer(Protocol):
         """Note how the attempt ended."""
 
     def close(self) -> None:
-        """Send what is left, unless the collector is too slow for that."""
+        """Send the remaining spans, unless the collector is too slow."""
 
 
 class NoTracer:

@@ -1,1 +1,1 @@
-"""The reviewer: an agent that reads a branch with git and the standard library alone, and writes down what it found."""
+"""The reviewer: an agent that reads a branch with git and the standard library alone, and writes a review."""

@@ -1,4 +1,4 @@
-"""Findings: the rules, what one of them saw at a place, and an identity for it that survives moving lines."""
+"""Findings: the rules, one rule's finding at a place, and an identity for it that survives moving lines."""
 
 import hashlib
 from collections import Counter
@@ -21,7 +21,7 @@ SEVERITIES: Final = tuple(Severity)
 
 
 class Topic(StrEnum):
-    """What a rule is about; a focus is a set of these."""
+    """A rule's topic; a focus is a set of these."""
 
     SECURITY = "security"
     CORRECTNESS = "correctness"
@@ -90,7 +90,7 @@ class Finding:
     line: int
     """1-based; 0 when the finding is about the whole file."""
     message: str
-    """What was seen here; never holds a secret."""
+    """The observation; never holds a secret."""
     anchor: str = ""
     """Text that identifies the place within the file; empty when there can be one such finding in a file."""
     severity: Severity | None = None

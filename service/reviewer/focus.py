@@ -37,12 +37,12 @@ class Focus:
     paths: tuple[str, ...] = ()
     """Files, folders or patterns; empty: all of them."""
     whole_tree: bool = False
-    """False: only what the branch changed, if it changed anything."""
+    """False: only the branch's changes, if there are any."""
     unclear: tuple[str, ...] = ()
     """Sentences about inputs that cannot be used; they may hold foreign text."""
 
     def wants(self, rule: Rule, path: str) -> bool:
-        """Whether a finding is to be reported."""
+        """Whether a finding is reported."""
         inside = not self.paths or any(matches(path, pattern) for pattern in self.paths)
         return rule.severity is Severity.BLOCKER or (inside and (not self.topics or rule.topic in self.topics))
 

@@ -10,9 +10,9 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _SPECIAL: Final = re.compile(
     r"[\\`*\[\]<&~|$@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE
 )
-"""What means something anywhere in a line; an underscore within a word does not."""
+"""Characters with a meaning anywhere in a line; an underscore within a word has none."""
 _START: Final = re.compile(r"^(\d*)([#+\-=>:.)])")
-"""What means something at the beginning of a line only."""
+"""Characters with a meaning only at the beginning of a line."""
 _FENCES: Final = re.compile(r"`+")
 _READ: Final = 10_000
 _TEXT: Final = 300

@@ -1,4 +1,4 @@
-"""The record: what a review leaves for the next turn at the end of its file, validated when it is read back."""
+"""The record: a review's data for the next turn, at the end of its file, validated when it is read back."""
 
 import json
 import re
@@ -22,7 +22,7 @@ class RecordError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a review tells the next one."""
+    """A review's data for the next one."""
 
     whole_tree: bool
     findings: tuple[Finding, ...]
@@ -81,7 +81,7 @@ def decode(review: bytes | None) -> Record:
     """Read the record of the last review; findings of rules that no longer exist are dropped.
 
     Raises:
-        RecordError: there is none, or it is not what this reviewer writes.
+        RecordError: there is none, or this reviewer did not write it.
     """
     if review is None:
         raise RecordError("it is not on this branch")

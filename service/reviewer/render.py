@@ -31,7 +31,7 @@ def summary(review: Review) -> str:
 
 
 def commit_message(review: Review) -> str:
-    """What the commit that carries the review says."""
+    """The message of the commit with the review."""
     what = f"Review, turn {review.task.turn}: {_in_words(review)}"
     return f"{what}\n\n{summary(review)}\nThe review is reviews/{review.task.run_id}.md.\n"
 
@@ -104,7 +104,7 @@ def _since(review: Review) -> Iterator[str]:
 
 
 def _some(items: list[str]) -> Iterator[str]:
-    """A list, and how many more there are."""
+    """A list, with the number of left-out items."""
     yield from (f"- {item}" for item in items[:_SHOWN])
     if len(items) > _SHOWN:
         yield f"- and {len(items) - _SHOWN} more"
@@ -115,7 +115,7 @@ def _line(number: int) -> str:
 
 
 def _findings(review: Review) -> Iterator[str]:
-    """The files with the heaviest findings first, then what the rules mean."""
+    """The files with the heaviest findings first, then the meanings of the rules."""
     by_path: dict[str, list[Finding]] = defaultdict(list)
     for one in review.reported:  # the heaviest come first, so their files do
         by_path[one.path].append(one)

@@ -1,4 +1,4 @@
-"""One turn of work: read, check, compare with the last turn, and keep what the focus asks for."""
+"""One turn of work: read, check, compare with the last turn, and apply the focus."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _VERDICTS: Final = {
 
 
 class NothingToReviewError(Exception):
-    """There is no commit to look at; the text says what to do."""
+    """There is no commit to review; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Review:
     focus: Focus
     survey: Survey
     reported: tuple[Finding, ...]
-    """What the branch has to answer for and the focus asks for, heaviest first."""
+    """The branch's own findings within the focus, heaviest first."""
     beside_focus: int
-    """How many findings the focus leaves out."""
+    """Findings outside the focus."""
     since: Since | None = None
     """None: there is no last review to compare with."""
     since_problem: str = ""
@@ -50,13 +50,13 @@ class Review:
 
     @property
     def verdict(self) -> str:
-        """What the counts mean for a merge."""
+        """The verdict on a merge, by the counts."""
         heaviest = next((severity for severity, number in self.counts.items() if number), Severity.NOTE)
         return _VERDICTS[heaviest]
 
     @property
     def record(self) -> Record:
-        """What the next turn compares with: what is reported, and what earlier turns reported and may still hold."""
+        """The data for the next turn: reported findings, and earlier ones that may still hold."""
         earlier = (*self.since.still_open, *self.since.unseen) if self.since else ()
         findings = {one.fingerprint: one for one in (*self.reported, *earlier)}
         return Record(self.scope.base is None, tuple(findings.values()))

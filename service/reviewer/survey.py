@@ -1,4 +1,4 @@
-"""The survey: every file under review is read once, every check is asked, and what was left out is written down."""
+"""The survey: every file under review is read and checked once, and left-out files are noted."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ _FINDINGS_A_FILE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is under review."""
+    """The files under review."""
 
     head: str
     base: str | None
@@ -33,7 +33,7 @@ class Scope:
 
 
 def choose_scope(git: Git, default_branch: str | None, head: str) -> Scope:
-    """What the branch changed since it left the default branch, or the whole tree when that is not known.
+    """The branch's changes since it left the default branch, or the whole tree if that is not known.
 
     Raises:
         GitError: a commit cannot be read.
@@ -53,16 +53,16 @@ def choose_scope(git: Git, default_branch: str | None, head: str) -> Scope:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the checks said."""
+    """The checks' results."""
 
     found: tuple[Finding, ...]
     """Everything, whether the branch brought it or not."""
     older: frozenset[str]
-    """Fingerprints of what was there before the branch."""
+    """Fingerprints of findings older than the branch."""
     sources: Mapping[str, Source]
     """The files whose content was checked."""
     judged: frozenset[str]
-    """Paths under review, without files left unread: about these it can be told that an earlier fault is gone."""
+    """Paths under review without unread files: only about these it is known that an earlier fault is gone."""
     unread: int
     """Files that are too large, or that the limits on time and bytes left out."""
     tree_judged: bool
@@ -114,7 +114,7 @@ class Surveyor:
         )
 
     def _checked(self, path: str) -> Source | None:
-        """Read and check a file, as long as there is time; what the branch did not bring is marked as older."""
+        """Read and check a file, if there is time; findings that the branch did not bring are marked as older."""
         source = self._read(path) if self.spent() < _READING else None
         if source is None:
             return None

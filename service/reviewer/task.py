@@ -1,4 +1,4 @@
-"""The task: what the service asks of the agent, read from standard input and checked field by field."""
+"""The agent's task, read from standard input and checked field by field."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _BRANCH: Final = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\\ud800-\udfff]{1,250}\Z")
 
 
 class TaskError(Exception):
-    """The task cannot be worked on; the text names the field and what was expected."""
+    """The task cannot be worked on; the text names the field and the expected value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Agent:
 
     @property
     def key(self) -> str:
-        """What stays the same when it is configured again."""
+        """Its identity, unchanged by configuring it again."""
         return f"{self.organization_id or ''}/{self.name}"
 
     def restricted(self) -> "Agent":
@@ -83,7 +83,7 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
 
 
 def of_run(connection: sa.Connection, run: Run | None) -> Agent | None:
-    """Return the agent of a run, with what it may have there; None: it is no longer configured."""
+    """Return the agent of a run, with its permissions there; None: it is no longer configured."""
     found = None if run is None else by_name(connection, run.organization_id, run.agent)
     return found.restricted() if found and run and run.is_restricted else found
 

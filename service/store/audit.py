@@ -1,6 +1,6 @@
-"""The audit trail: who administered what, and when; written in the transaction of the change, never changed later.
+"""The audit trail: acts of administration, written in the transaction of the change and never changed later.
 
-It holds ids and the names of what is configured, and no token, code, address of a person or error text.
+It holds ids and configured names, and no token, code, address of a person or error text.
 """
 
 from dataclasses import asdict, dataclass
@@ -28,9 +28,9 @@ class AuditEntry:
     outcome: str
     """`done`, or `failed`: nothing was changed."""
     target: str | None
-    """Id or name of what was changed; None where an act failed before it found it."""
+    """Id or name of the changed object; None: the act failed before it was found."""
     organization_id: str | None
-    """Whose it was, even if it is deleted by now; None: the service's."""
+    """Its organization, even if that is deleted by now; None: the service."""
     detail: str | None
 
 

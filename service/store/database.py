@@ -107,12 +107,12 @@ def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, 
     """Insert a row unless its key is there already; True when it was new."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
-    # Unless it is told, SQLAlchemy forgets an insert's count on PostgreSQL.
+    # Without this, SQLAlchemy forgets an insert's count on PostgreSQL.
     return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount > 0
 
 
 def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
-    """Wait for other transactions that change the same subject, so that what is looked up before an insert holds.
+    """Wait for other transactions on the same subject, so that a look-up before an insert stays true.
 
     SQLite's write lock does this for all of them.
     """
@@ -123,7 +123,7 @@ def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
 
 
 def now_in(connection: sa.Connection, clock: Clock) -> int:
-    """Return the present in microseconds as all who share the database see it: a server's own clock, else ours."""
+    """Return the present in microseconds, the same for all who share the database: a server's own clock, else ours."""
     if connection.dialect.name == "sqlite":
         return clock()
     seconds = sa.func.extract("epoch", sa.func.clock_timestamp())
@@ -157,7 +157,7 @@ def _create_private(path: Path) -> None:
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
-    # What is deleted is overwritten in the file as well.
+    # Deleted content is overwritten in the file as well.
     for pragma in ("busy_timeout = 30000", "foreign_keys = ON", "synchronous = FULL", "secure_delete = ON"):
         connection.execute(f"PRAGMA {pragma}")
 

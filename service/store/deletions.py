@@ -1,4 +1,4 @@
-"""Deletions: rows go at once, with a note of what may still stand elsewhere, so that a crash leaves nothing behind."""
+"""Deletions: rows go at once, with a note of leftovers elsewhere, so that a crash leaves nothing behind."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -50,7 +50,7 @@ def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) ->
 
 
 def delete_organization(connection: sa.Connection, organization_id: str, now: int) -> bool:
-    """Delete what is left of an organization; False when a run was accepted just before it was shut out."""
+    """Delete the rest of an organization; False: a run was accepted just before it was shut out."""
     mine = organizations.c.id == organization_id
     connection.execute(sa.select(organizations.c.id).where(mine).with_for_update())
     if connection.execute(sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id)).first():
@@ -64,7 +64,7 @@ def delete_organization(connection: sa.Connection, organization_id: str, now: in
 
 
 def noted(connection: sa.Connection, kind: Kind, *, pending: bool = True) -> list[str]:
-    """Return what was deleted of a kind: what is not completed, or all that is on record."""
+    """Return the deletions of a kind: pending ones, or all on record."""
     query = sa.select(deletions.c.id).where(deletions.c.kind == kind).order_by(deletions.c.id)
     return list(connection.execute(query.where(deletions.c.completed_at.is_(None)) if pending else query).scalars())
 
@@ -113,7 +113,7 @@ def _delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) ->
     query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
     _note(connection, "turn", [f"{row[0]}:{row[1]}" for row in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)
-    # What was decided on a delivery stays, so that it starts nothing when it comes again.
+    # Decisions on a delivery stay, so that it starts nothing when it comes again.
     owners = sa.select(run_table.c.organization_id).where(run_table.c.id.in_(run_ids))
     started = (deliveries.c.organization_id.in_(owners), deliveries.c.run_id.in_(run_ids))
     connection.execute(sa.update(deliveries).where(*started).values(run_id=None))

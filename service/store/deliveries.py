@@ -1,4 +1,4 @@
-"""Deliveries of code hosts: each is decided on once, and what was decided stays to be read."""
+"""Deliveries of code hosts: each is decided on once, and the decisions stay on record."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -27,7 +27,7 @@ class PullRequestKey:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryEntry:
-    """What one rule, or none, made of one delivery."""
+    """The decision of one rule, or of none, on a delivery."""
 
     id: str
     organization_id: str
@@ -37,7 +37,7 @@ class DeliveryEntry:
     event: str
     result: str
     rule: int
-    """Counted from 0; -1: none of them was asked, or none fits."""
+    """From 0; -1: no rule was asked, or none fits."""
     number: int
     head_sha: str
     sender: str
@@ -45,7 +45,7 @@ class DeliveryEntry:
     agent: str | None
     run_id: str | None
     request: dict[str, Any] | None
-    """What starts when it is approved."""
+    """The run to start once it is approved."""
     changed_at: int
     received_at: int
 
@@ -66,7 +66,7 @@ def is_known(connection: sa.Connection, organization_id: str, platform: str, del
 
 
 def record(connection: sa.Connection, entry: DeliveryEntry) -> None:
-    """Keep what was decided."""
+    """Store a decision."""
     connection.execute(sa.insert(deliveries).values(asdict(entry)))
 
 
@@ -107,14 +107,14 @@ def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:
 
 
 def settle(connection: sa.Connection, entry_id: str, result: str, detail: str, run_id: str | None = None) -> bool:
-    """Say what became of a decision that waited; False when it does not wait any longer."""
+    """Settle a pending decision; False: it is no longer pending."""
     waits = (deliveries.c.id == entry_id, deliveries.c.result == WAITING)
     values = {"result": result, "detail": detail, "run_id": run_id, "request": None}
     return connection.execute(sa.update(deliveries).where(*waits).values(values)).rowcount > 0
 
 
 def remove(connection: sa.Connection, before: int) -> int:
-    """Remove decisions on what was received before an instant (microseconds); return how many."""
+    """Remove decisions on deliveries received before an instant (microseconds); return their number."""
     return connection.execute(sa.delete(deliveries).where(deliveries.c.received_at < before)).rowcount
 
 

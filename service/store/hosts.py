@@ -18,7 +18,7 @@ class Host:
 
     platform: str
     host: str
-    """Its name, as it stands in repository URLs."""
+    """Its name in repository URLs."""
     group: str | None
     """The groups or owners whose repositories are this organization's, separated by commas; None: all of the host's."""
     probe: str

@@ -90,7 +90,7 @@ def accept(connection: sa.Connection, code: str, now: int) -> str | None:
 
 
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
-    """Close an invitation and stop its mail; False when there is no open one of that id."""
+    """Close an invitation and stop its mail; False: there is no open one with that id."""
     closed = connection.execute(
         sa.update(invitations)
         .where(invitations.c.id == invitation_id, invitations.c.accepted_at.is_(None), invitations.c.expires_at > now)

@@ -25,7 +25,7 @@ class Organization:
     offer_code: str | None
     created_at: int
     day_usd: float | None = None
-    """What all its agents together may spend in one day (UTC); None: there is no limit. As in the next."""
+    """The most that all its agents together may spend in one day (UTC); None: no limit. As in the next."""
     day_tokens: int | None = None
 
 
@@ -75,7 +75,7 @@ def ids_of_all(connection: sa.Connection) -> list[str]:
 
 
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
-    """Return the organization with a slug, in any case, or an id: what an administrator types."""
+    """Return the organization with a slug, in any case, or an id, as an administrator types it."""
     return _first(connection, sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug))
 
 
@@ -92,7 +92,7 @@ def all_of(connection: sa.Connection) -> list[Organization]:
 
 
 def change(connection: sa.Connection, organization_id: str, *, active: bool, entitlements: tuple[str, ...]) -> None:
-    """Set what an operator may change."""
+    """Change whether it is active, or its entitlements."""
     connection.execute(
         sa.update(organizations)
         .where(organizations.c.id == organization_id)

@@ -1,7 +1,7 @@
-"""Postings: what a code host is to show of a run, written down with the turn's end and posted afterwards.
+"""Postings: what a code host is to show of a run, stored with the turn's end and posted afterwards.
 
-A posting says what is wanted, not what to do: wanted again before it was posted, only the newest counts. So a crash at
-any moment costs a repetition, and every repetition looks first at what is there.
+A posting says what is wanted, not what to do: of several before it is posted, only the newest counts. So a crash at
+any moment costs a repetition, and every repetition checks first what is there.
 """
 
 import json
@@ -33,7 +33,7 @@ class Posting:
     run_id: str
     kind: Kind
     subject: str
-    """Of a status the commit; empty where a run has one of the kind."""
+    """The commit of a status; empty if a run has one of the kind."""
     number: int
     """The turn that asked for it last."""
     wanted: dict[str, Any]
@@ -44,10 +44,10 @@ class Posting:
     due_at: int
     posted_at: int | None
     failure: str | None
-    """Why it waits or was refused; of a posted one: what is to be known of it."""
+    """Why it waits or was refused; of a posted one: a remark."""
     url: str | None
     memory: dict[str, Any] | None
-    """What the next posting of the same has to know; None: nothing yet."""
+    """Data for the next posting of the same; None: nothing yet."""
 
     def document(self) -> dict[str, Any]:
         """Return it as the API and the command line tell it."""
@@ -58,11 +58,11 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What came of it."""
+    """The result of a posting."""
 
     url: str | None = None
     note: str | None = None
-    """What is to be known of it, such as that a person closed it."""
+    """A remark, such as that a person closed it."""
     memory: dict[str, Any] | None = None
 
 
@@ -76,7 +76,7 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
 
 
 def at_end(connection: sa.Connection, run_id: str, number: int, outcome: "TurnOutcome", state: str, now: int) -> None:
-    """Ask for what a turn that ended is to show, in the transaction that ends it.
+    """Request the postings of a turn that ended, in the transaction that ends it.
 
     `state`: `success`, `failure` or `error`.
     """
@@ -103,7 +103,7 @@ def at_end(connection: sa.Connection, run_id: str, number: int, outcome: "TurnOu
 def want(
     connection: sa.Connection, run_id: str, number: int, kind: Kind, subject: str, wanted: dict[str, Any], now: int
 ) -> None:
-    """Write down what is to be posted, in place of what was wanted before; what is at it now begins again."""
+    """Request a posting, replacing an earlier request; one under way begins again."""
     news = {"number": number, "wanted": wanted, "state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now}
     key = {"run_id": run_id, "kind": kind, "subject": subject}
     if not insert_new(connection, postings, key | news | {"version": 1, "claimed_until": 0}):
@@ -112,7 +112,7 @@ def want(
 
 
 def due(connection: sa.Connection, kinds: Sequence[str], now: int, limit: int) -> list[Posting]:
-    """Return what is to be posted now and claimed by no one, in the order in which it was wanted."""
+    """Return unclaimed postings that are due, in the order of their requests."""
     ready = (postings.c.state == WAITING, postings.c.due_at <= now, postings.c.claimed_until <= now)
     query = sa.select(*columns_of(postings, Posting)).where(*ready, postings.c.kind.in_(kinds))
     # A review needs its pull request.
@@ -128,7 +128,7 @@ def claim(connection: sa.Connection, posting: Posting, now: int, *, until: int) 
 
 
 def release_all(connection: sa.Connection) -> None:
-    """Give up every claim: those who made them are dead."""
+    """Give up every claim of dead processes."""
     connection.execute(sa.update(postings).where(postings.c.claimed_until > 0).values(claimed_until=0))
 
 
@@ -159,7 +159,7 @@ def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, du
 
 
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
-    """Return what a run's code host shows of it, or is to show."""
+    """Return a run's postings, made or pending."""
     query = sa.select(*columns_of(postings, Posting)).where(postings.c.run_id == run_id)
     return [Posting(*row) for row in connection.execute(query.order_by(postings.c.kind, postings.c.wanted_at))]
 

@@ -19,7 +19,7 @@ _TAKES_PER_MINUTE: Final = 100
 
 @dataclass(slots=True)
 class _Allowance:
-    """What this process has taken from an organization's bucket and not yet spent."""
+    """This process's unspent part of an organization's bucket."""
 
     left: int = 0
     empty_until: float = 0.0

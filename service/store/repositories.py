@@ -21,7 +21,7 @@ class Repository:
     platform: str
     path: str
     url: str
-    """What git is given: a URL or an absolute path."""
+    """Git's address: a URL or an absolute path."""
     project_id: int | None = None
     webhook_configured: bool = False
     protected: tuple[str, ...] | None = None
@@ -144,7 +144,7 @@ def _where(connection: sa.Connection, organization_id: str, *conditions: sa.Colu
 
 
 def _repository(row: Repository) -> Repository:
-    """Read what stands in a row as JSON."""
+    """Read a row's JSON."""
     rules: Any = row.triggers
     return replace(
         row,

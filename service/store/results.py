@@ -1,4 +1,4 @@
-"""Logs and diffs of turns where they are kept: in the data folder (SQLite), or in the database (PostgreSQL)."""
+"""The stored logs and diffs of turns: in the data folder (SQLite), or in the database (PostgreSQL)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class LogPiece:
 
 
 class Results:
-    """What a service has of its turns' logs and diffs."""
+    """The logs and diffs of a service's turns."""
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class Results:
         return LogPiece(start, size, turn_files.read_log(connection, key, start, limit))
 
     def diff(self, connection: sa.Connection, key: Key, kind: DiffKind) -> bytes | None:
-        """Return a patch, cut where it has more than 16 MiB; None: none is kept."""
+        """Return a patch, cut after 16 MiB; None: none is stored."""
         if not _is_in_folder(connection):
             return turn_files.content(connection, key, kind)
         file = self._diff_file(key, kind)

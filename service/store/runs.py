@@ -16,7 +16,7 @@ from service.store.schema import columns_of, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
-"""Asked for by name: no index helps to find what is not final."""
+"""Named one by one: no index helps to find runs that are not final."""
 EXACT_BELOW: Final = 10_000
 _KEPT_S_PER_RUN: Final = 5e-6
 """Counting takes about a tenth of a microsecond a run: at most a fiftieth of the time goes into it."""
@@ -39,7 +39,7 @@ class Run:
     created_at: int
     updated_at: int
     head_ref: str | None = None
-    """What is worked on in place of the branch, such as `refs/pull/7/head`; nothing is pushed then."""
+    """Worked on in place of the branch, such as `refs/pull/7/head`; nothing is pushed then."""
     head_sha: str | None = None
     """The one commit of it that may be worked on."""
     is_restricted: bool | None = None
@@ -226,7 +226,7 @@ def count(connection: sa.Connection, filters: Filters) -> int:
 
 
 def touch(connection: sa.Connection, run_id: str, now: int) -> None:
-    """Say of a run that what is told of it has changed, so that clients ask again."""
+    """Mark a run's results as changed, so that clients ask again."""
     connection.execute(sa.update(runs).where(runs.c.id == run_id).values(updated_at=_later(now)))
 
 

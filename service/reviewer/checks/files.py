@@ -1,4 +1,4 @@
-"""Files against their tree: what does not belong there, what leads out of it, and what no test or page is for."""
+"""Files and their tree: those that do not belong there, links that lead out of it, missing tests and pages."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ def _links_outside(tree: Tree) -> Iterator[Finding]:
 
 
 def _resolve(path: str, target: str) -> str | None:
-    """Where a relative target leads, seen from the folder of a path; None when that is outside of the tree."""
+    """The target of a relative link, seen from the folder of a path; None: it is outside of the tree."""
     parts = list(PurePosixPath(path).parts[:-1])
     for part in target.split("/"):
         if part == "..":
@@ -121,7 +121,7 @@ def folders_of(entries: Mapping[str, Entry]) -> frozenset[str]:
 
 
 def broken_links(source: Source, known: frozenset[str]) -> Iterator[Finding]:
-    """Relative links of a Markdown page that lead to none of the known files and folders."""
+    """Relative links of a Markdown page without a known target."""
     if source.suffix not in {".md", ".markdown"} or source.foreign or source.fixture:
         return
     fenced = False

@@ -1,4 +1,4 @@
-"""Python: what does not parse, what runs more than it should, what hides failures, and imports without a use."""
+"""Python: unparsable code, code that runs more than it should, hidden failures, and unused imports."""
 
 import ast
 import re
