@@ -1,4 +1,4 @@
-"""Copies of databases that are in use: complete, sound, and of one moment."""
+"""Copies of databases in use: complete, sound, and of one moment."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The request budget as all processes of a data folder share it: a few numbers in the cache's file."""
+"""The request budget shared by all processes of a data folder: a few numbers in the cache's file."""
 
 import sqlite3
 import time
@@ -12,16 +12,16 @@ from storage.errors import StorageError
 from storage.records.budget import BudgetState
 
 FRESH_S: Final = 0.5
-"""How long what was read counts as current: the news of another process come this late, and no request reads twice."""
+"""How long a reading counts as current: news of other processes come this late, and no request reads twice."""
 
 Change = Callable[[BudgetState], BudgetState]
 _NAMES: Final = frozenset(field.name for field in fields(BudgetState))
 
 
 class SharedBudget:
-    """The state, read at most twice a second, and written only where it changes.
+    """The state, read at most twice a second, and written only after a change.
 
-    Where the cache cannot be used, the state is this process's own: what stores the answers says what is wrong.
+    If the cache cannot be used, the state is this process's own: storing the answers reports what is wrong.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -31,7 +31,7 @@ class SharedBudget:
         """Monotonic seconds."""
 
     async def current(self) -> BudgetState:
-        """The state, as it was at most a moment ago."""
+        """The state as of a moment ago."""
         if time.monotonic() >= self._fresh_until_s:
             try:
                 self._keep(await self._cache.reader.run(_read))
@@ -40,7 +40,7 @@ class SharedBudget:
         return self._state
 
     async def change(self, change: Change) -> tuple[BudgetState, BudgetState]:
-        """Change the state in one transaction; before and after."""
+        """Change the state in one transaction; return it before and after."""
         try:
             before, after = await self._cache.writer.run(lambda connection: _change(connection, change))
         except StorageError:

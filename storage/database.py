@@ -20,13 +20,13 @@ Step = Callable[["Database"], None]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A database's schema, as the migrations that lead to it."""
+    """A database's schema, as a list of migrations."""
 
     name: str
     steps: Mapping[str, Step]
     """By name, in order; a step that was released never changes."""
     newer_cure: str
-    """What to do where a newer program wrote the file."""
+    """The cure when a newer program wrote the file."""
 
 
 def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
@@ -57,7 +57,7 @@ def immediate(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Several reads of one state; nested, they share the outer one."""
+    """Several reads of one state; nested ones share the outer one."""
     if connection.in_transaction:
         yield
         return
@@ -70,18 +70,18 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def make_fleeting(connection: sqlite3.Connection) -> None:
-    """Trade durability for speed: what is written from now on need not outlive the process."""
+    """Trade durability for speed: later writes need not outlive the process."""
     for pragma in ("synchronous = OFF", "journal_mode = MEMORY"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
 def data_version(connection: sqlite3.Connection) -> int:
-    """A number that differs after any other connection committed a change."""
+    """A number that changes after any other connection committed."""
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
-    """Apply the steps that are missing.
+    """Apply missing steps.
 
     Raises:
         DatabaseNewerError: A step was applied that this program does not know.
@@ -116,7 +116,7 @@ def is_current(connection: sqlite3.Connection, schema: Schema, path: Path) -> bo
 
 
 def _applied(connection: sqlite3.Connection, schema: Schema) -> set[str]:
-    # Without sqlite-utils: its import would take a third of a start that has nothing to migrate.
+    # Without sqlite-utils: its import would take a third of a start without migrations.
     there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone()
     if there is None:
         return set()

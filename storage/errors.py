@@ -1,4 +1,4 @@
-"""Everything that can go wrong with a database file, each with its cure.
+"""The errors of database files, each with its cure.
 
 StorageError
 ├── DatabaseNewerError       written by a newer Runwarden
@@ -109,7 +109,7 @@ _BY_CODE: Final[dict[int, tuple[type[StorageError], str]]] = {
 
 
 def storage_error(error: sqlite3.Error, path: Path, *, damage_cure: str) -> StorageError | None:
-    """The storage error that stands for SQLite's; None where SQLite blames our statement, which is a bug."""
+    """Translate SQLite's error; None if SQLite blames our statement, which is a bug."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code is None or (code & _PRIMARY_CODE) not in _BY_CODE:
         return None

@@ -1,4 +1,4 @@
-"""Noticing what other processes wrote to our databases, at the price of a look at each file's times."""
+"""Detects other processes' writes to our databases, by the times of the files."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ _Stamp = tuple[int, int, int]
 
 
 class ForeignWrites:
-    """Tells whether another process wrote since it was asked last."""
+    """Tells whether another process wrote since the last call."""
 
     def __init__(self, *databases: Cache | Ledger | State) -> None:
         self._databases = databases
@@ -25,7 +25,7 @@ class ForeignWrites:
         self._versions: tuple[int, ...] | None = None
 
     async def noticed(self) -> bool:
-        """Whether another process wrote; False when asked for the first time.
+        """Whether another process wrote; False at the first call.
 
         Raises:
             StorageError: A database cannot be asked.

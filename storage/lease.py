@@ -1,4 +1,4 @@
-"""The lease: of all processes that share a data folder, one at a time does what must be done once, such as polling."""
+"""The lease: one process of a data folder at a time does the work that must be done once, such as polling."""
 
 import sqlite3
 from functools import partial
@@ -24,7 +24,7 @@ class Leasing(Protocol):
 
 
 class Lease:
-    """Named leases in a database that has their table; a lease not renewed in time is free again.
+    """Named leases in a database with their table; a lease that is not renewed in time is free again.
 
     Without a database every claim is granted: each process then does the work itself.
     """
@@ -33,7 +33,7 @@ class Lease:
         self._database = database
 
     async def acquire(self, name: str, owner: str, ttl_s: float) -> bool:
-        """Whether the owner holds the lease for the next `ttl_s` seconds: it was free, had run out, or was theirs."""
+        """Take the lease for `ttl_s` seconds; return whether it was free, expired, or the owner's."""
         if self._database is None:
             return True
         claim = partial(_acquire, name=name, owner=owner, clock=self._database.clock, ttl_us=round(ttl_s * _SECOND_US))
@@ -54,7 +54,7 @@ class Lease:
 
 def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock, ttl_us: int) -> bool:
     with immediate(connection):
-        # Read once the lock is held: a time from before the wait could lie before the one that the holder wrote.
+        # Read under the lock: a time from before the wait could be earlier than the holder's.
         now_us = to_us(clock())
         taken = connection.execute(
             "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
@@ -65,7 +65,7 @@ def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock
                 "owner": owner,
                 "until": now_us + ttl_us,
                 "now": now_us,
-                # Further away than any term: the clock was set back, and the lease would never run out.
+                # Further ahead than any term: the clock was set back, and the lease would never expire.
                 "unbelievable": now_us + 2 * ttl_us,
             },
         )

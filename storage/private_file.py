@@ -14,7 +14,7 @@ from storage.lazy_dataclass import dataclass
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 SIDE_FILES: Final = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database."""
+"""Files that SQLite keeps beside a database."""
 
 _OPENING_WAIT_S: Final = 10.0
 _RETRY_S: Final = 0.01
@@ -57,7 +57,7 @@ def opening(path: Path) -> Iterator[None]:
 
 
 def move_aside(path: Path, why: str, stamp: str) -> Path:
-    """Move the database and its side files aside, replacing an earlier one for the same reason; its new place.
+    """Move the database and its side files aside, replacing earlier ones for the same reason; return the new place.
 
     Raises:
         StorageError: The files cannot be moved.
@@ -77,7 +77,7 @@ def move_aside(path: Path, why: str, stamp: str) -> Path:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one that takes its place; None: there is none."""
+    """A file's identity, which differs for a file that replaces it; None: there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -87,7 +87,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """Where a file lay when it was opened."""
+    """The place of a file when it was opened."""
 
     path: Path
     identity: tuple[int, int] | None

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        # With its first use: the first picture is read by one module of this package, without all the others.
+        # At first use: the first frame needs only one module of this package.
         if name != "Cache":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from storage.cache.cache import Cache

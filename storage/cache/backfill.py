@@ -1,4 +1,4 @@
-"""Where the backfill stands: whether it is paused, the places its walks reached, and that of the re-reading."""
+"""The backfill's state: whether it is paused, the places that its walks reached, and the place of the re-reading."""
 
 import sqlite3
 from datetime import datetime, timedelta
@@ -10,16 +10,16 @@ from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us
 
 _KEPT_PLACES: Final = 8
 SILENT: Final = timedelta(seconds=10)
-"""A process that fills tells how far it is more often than that."""
+"""A process that fills reports its progress more often than that."""
 
 
 def is_paused(connection: sqlite3.Connection) -> bool:
-    """Whether a person paused the backfill, in any process."""
+    """Whether a user paused the backfill, in any process."""
     return connection.execute("SELECT 1 FROM backfill WHERE is_paused").fetchone() is not None
 
 
 def pause(connection: sqlite3.Connection, *, paused: bool) -> None:
-    """Pause the backfill of all processes, or let it go on."""
+    """Pause the backfill of all processes, or resume it."""
     with immediate(connection):
         connection.execute(
             "INSERT INTO backfill (one, is_paused) VALUES (1, :paused)"
@@ -29,7 +29,7 @@ def pause(connection: sqlite3.Connection, *, paused: bool) -> None:
 
 
 def keep_progress(connection: sqlite3.Connection, progress: BackfillProgress, at: datetime) -> None:
-    """Let other processes see how far the backfill of this one is."""
+    """Store the backfill's progress for other processes."""
     until_us = None if progress.until is None else to_us(progress.until)
     how_far = (progress.phase, progress.done_runs, progress.estimated_runs, progress.seconds_left)
     with immediate(connection):
@@ -40,7 +40,7 @@ def keep_progress(connection: sqlite3.Connection, progress: BackfillProgress, at
 
 
 def progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:
-    """How far the backfill of the process that fills is. None: nothing was heard of one lately."""
+    """The progress of the process that fills. None: none was reported lately."""
     row = connection.execute(
         "SELECT phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us FROM backfill_progress"
     ).fetchone()
@@ -48,14 +48,14 @@ def progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress 
         return None
     phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us = row
     until, told_at = from_us_or_none(until_us), from_us(told_us)
-    # While it waits it says nothing until the wait is over.
+    # While it waits it reports nothing until the wait is over.
     if not told_at - SILENT <= now <= max(until or told_at, told_at) + SILENT:
         return None
     return BackfillProgress(phase, done_runs, estimated_runs, seconds_left=seconds_left, until=until, why=why)
 
 
 def reread(connection: sqlite3.Connection) -> RereadPlace | None:
-    """How far the re-reading is. None: it has not begun."""
+    """The place of the re-reading. None: it has not begun."""
     row = connection.execute(
         "SELECT began_us, floor_us, down_to_us, token, last_began_us FROM backfill WHERE began_us IS NOT NULL"
     ).fetchone()
@@ -67,7 +67,7 @@ def reread(connection: sqlite3.Connection) -> RereadPlace | None:
 
 
 def keep_reread(connection: sqlite3.Connection, place: RereadPlace) -> None:
-    """Remember how far the re-reading is."""
+    """Store the place of the re-reading."""
     times = (place.began_at, place.floor, place.down_to, place.last_began_at)
     token = None if place.token is None else sqlite_text(place.token)
     with immediate(connection):
@@ -81,7 +81,7 @@ def keep_reread(connection: sqlite3.Connection, place: RereadPlace) -> None:
 
 
 def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
-    """The place of the walk that reached down to this creation. None: its times cannot be read; or no such walk."""
+    """The place of the walk that reached down to this creation. None: unreadable times, or no such walk."""
     row = connection.execute(
         "SELECT token, run_id, as_of_us FROM places WHERE bottom_us = ?", (to_sortable_us(bottom),)
     ).fetchone()
@@ -89,13 +89,13 @@ def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace 
 
 
 def keep_place(connection: sqlite3.Connection, bottom: datetime | None, reached: ListPlace | None) -> None:
-    """Remember the place of a walk that reached down to this creation; no place: it leads nowhere."""
+    """Store the place of a walk that reached down to this creation; no place: it leads nowhere."""
     bottom_us = to_sortable_us(bottom)
     with immediate(connection):
         connection.execute("DELETE FROM places WHERE bottom_us = ?", (bottom_us,))
         if reached is None:
             return
-        # The same walk moved on; of others, the last few may be gone back to.
+        # The same walk moved on; of other walks, the last few are kept.
         connection.execute("DELETE FROM places WHERE as_of_us = ?", (to_us(reached.as_of),))
         connection.execute(
             "DELETE FROM places WHERE as_of_us <="

@@ -11,10 +11,10 @@ from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _STEP_US: Final = timedelta(seconds=5) // _MICROSECOND
-"""A smaller change between the clocks is noise: answers take their time, and date themselves in whole seconds."""
+"""A smaller change between the clocks is noise: answers take time, and are dated in whole seconds."""
 _MARGIN_US: Final = timedelta(seconds=2) // _MICROSECOND
 _FUTURE_US: Final = timedelta(minutes=5) // _MICROSECOND
-"""What is known as of a time so far ahead was learnt before our clock was set back."""
+"""Knowledge as of a time this far ahead dates from before our clock was set back."""
 _BEHIND: Final = ("behind_from_us", "behind_until_us")
 """Traits, while the service's clock is behind the time at which runs were claimed: the creation from which on nothing
 is claimed, and that time, by the service's clock."""
@@ -118,7 +118,7 @@ def note_clock(connection: sqlite3.Connection, ahead: timedelta, now: datetime, 
 def _set_back(
     connection: sqlite3.Connection, now_us: int, ahead_us: int, newest_us: int, before_us: int | None = None
 ) -> int:
-    """Take back what is claimed above the service's present; the time until which it is behind, by its own clock.
+    """Withdraw claims above the service's present; return until when its clock is behind, by that clock.
 
     `before_us`: how far it was ahead before. None: that was never heard.
     """
@@ -161,7 +161,7 @@ def _keep(connection: sqlite3.Connection, **values_us: int) -> None:
 
 
 def forget(connection: sqlite3.Connection) -> None:
-    """Claim nothing any more: the service shows another history."""
+    """Withdraw all claims: the service shows another history."""
     with immediate(connection):
         connection.execute("DELETE FROM coverage")
         connection.execute("DELETE FROM places")
@@ -169,7 +169,7 @@ def forget(connection: sqlite3.Connection) -> None:
 
 
 def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
-    """Remember whether a list whose times say nothing goes on below what was read of it."""
+    """Remember whether a list without readable times goes on below the part that was read."""
     with immediate(connection):
         if is_unread:
             connection.execute("INSERT OR IGNORE INTO service_traits (name, value) VALUES ('unread', '1')")
@@ -180,18 +180,18 @@ def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
 
 
 def is_unread(connection: sqlite3.Connection) -> bool:
-    """Whether a list whose times say nothing goes on below what was read of it."""
+    """Whether a list without readable times goes on below the part that was read."""
     return connection.execute("SELECT 1 FROM service_traits WHERE name = 'unread'").fetchone() is not None
 
 
 def keep_pass(connection: sqlite3.Connection, since: datetime, as_of: datetime) -> None:
-    """Remember a pass of the re-reading that is over: since which creation it read, and when it began."""
+    """Remember a finished pass of the re-reading: the creation it reached, and when it began."""
     with immediate(connection):
         _keep(connection, reread_since_us=to_us(since), reread_as_of_us=to_us(as_of))
 
 
 def drop_anchor(connection: sqlite3.Connection) -> None:
-    """Remember which runs are held now, since none is missing between the newest of them and those before."""
+    """Remember the runs that are held now: none is missing between the newest of them and earlier ones."""
     with immediate(connection):
         connection.execute(
             "INSERT INTO service_traits (name, value) SELECT 'anchor', coalesce(max(id), 0) FROM runs WHERE true"
@@ -215,7 +215,7 @@ def anchored(connection: sqlite3.Connection, run_ids: Sequence[str]) -> frozense
 
 
 def coverage(connection: sqlite3.Connection) -> Coverage:
-    """What is held completely, and up to when."""
+    """The completely held ranges, and up to when."""
     with snapshot(connection):
         return _coverage(connection)
 

@@ -1,4 +1,4 @@
-"""The first picture: what the cache holds, read before anything else is imported."""
+"""The first frame's rows, read from the cache before anything else is imported."""
 
 import sqlite3
 import time
@@ -20,22 +20,22 @@ _STEPS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FirstPaint:
-    """Everything the first screen shows."""
+    """The content of the first screen."""
 
     rows: tuple[RunRow, ...]
     total: int
-    """How many runs the filter lets through."""
+    """The number of matching runs."""
     held: int
-    """How many there are at all."""
+    """The number of all runs."""
     links: tuple[LinkState, ...]
     health: tuple[PlatformHealth, ...]
     coverage: Coverage
 
 
 def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint | None:
-    """The first `limit` rows and what is shown around them; None: no cache can be read as it is.
+    """Read the first `limit` rows and the facts around them; None: no cache can be read as it is.
 
-    Changes nothing, creates no file and does not report damage: opening the cache does.
+    It changes nothing, creates no file and reports no damage: opening the cache does.
     """
     if not path.exists():
         return None
@@ -50,7 +50,7 @@ def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint
     try:
         return _paint(connection, filter, sort, limit) if layout_of(connection) == LAYOUT else None
     except sqlite3.Error:
-        # Damaged, locked or too slow: the picture then comes a moment later, from the opened cache.
+        # Damaged, locked or too slow: the rows come a moment later, from the opened cache.
         return None
     finally:
         connection.close()

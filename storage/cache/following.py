@@ -1,4 +1,4 @@
-"""Following: the runs that a person watches, what changed since the last look, and which process reports it."""
+"""Following: followed runs, changes since the last look, and which process reports them."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from storage.thread import DatabaseThread, reads, writes
 from storage.values import from_us, sqlite_text, to_us
 
 PIN_KEPT: Final = timedelta(days=1)
-"""How long a run stays pinned after its end: a person who returns the next morning still finds it."""
+"""How long a run stays followed after its end, so that it is still there the next morning."""
 PIN_CAP: Final = 100
-"""Runs pinned at a time; the oldest pins make room."""
+"""Runs followed at a time; the oldest make room."""
 _REPOSITORY: Final = 7
 """Its place in a row of `pins`."""
 CHANGES_CAP: Final = 1_000
-"""Status changes returned at a time, the newest: more are not reported one by one."""
+"""The newest changes of status returned at a time."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 CLAIM_KEPT: Final = timedelta(days=90)
@@ -41,10 +41,10 @@ STUCK_CAP: Final = 200
 
 
 def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
-    """Watch a run to its end; one that is watched already stays so."""
+    """Follow a run to its end; one that is followed already stays so."""
     at_us = to_us(at)
     with immediate(connection):
-        # A pinned run is shown with the figures of its repository.
+        # A followed run is shown with the figures of its repository.
         make_index(connection, "repository")
         connection.execute(
             "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
@@ -60,14 +60,14 @@ def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
 
 
 def _unpin(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Stop watching a run; whether it was watched."""
+    """Unfollow a run; return whether it was followed."""
     with immediate(connection):
         gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
     return gone.rowcount > 0
 
 
 def _unpin_ended(connection: sqlite3.Connection) -> int:
-    """Stop watching runs that have ended or are no longer there; how many those were."""
+    """Unfollow runs that have ended or are gone; return their number."""
     with immediate(connection):
         gone = connection.execute(
             "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
@@ -77,7 +77,7 @@ def _unpin_ended(connection: sqlite3.Connection) -> int:
 
 
 def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
-    """The watched runs: those still active first, each group by when it was pinned."""
+    """The followed runs: active ones first, each group by when it was followed."""
     with snapshot(connection):
         found = connection.execute(
             "SELECT p.run_id, p.pinned_us, g.asked_us, s.run IS NOT NULL,"
@@ -106,7 +106,7 @@ def _pinned(values: tuple[Any, ...], figures: dict[str, RunDurations]) -> Pinned
 
 
 def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
-    """The watermark that was saved; without one, everything held now counts as reported."""
+    """The stored watermark; without one, everything held now counts as reported."""
     with snapshot(connection):
         kept = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
         if kept is None:
@@ -116,7 +116,7 @@ def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
 
 
 def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
-    """Save the watermark for the next report, in this process or a later one; it never goes back."""
+    """Store the watermark for the next report, of any process; it never goes back."""
     with immediate(connection):
         connection.execute(
             "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
@@ -130,7 +130,7 @@ def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetim
 def _changes(
     connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = CHANGES_CAP
 ) -> StatusChanges:
-    """What changed status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
+    """Changes of status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
     with snapshot(connection):
         here = _watermark(connection)
         moved = connection.execute(
@@ -139,7 +139,7 @@ def _changes(
             " WHERE t.id > ? ORDER BY t.id DESC LIMIT ?",
             (after.transition, limit),
         ).fetchall()
-        # Backfilled history is new to the cache, and no news.
+        # Backfilled history is new to the cache, but no news.
         first_seen = connection.execute(
             f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST}, r.first_status IN ({FINAL_SQL})"
             " FROM runs AS r WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
@@ -163,10 +163,10 @@ def _change(values: tuple[Any, ...]) -> StatusChange:
 
 
 def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) -> frozenset[str]:
-    """Claim the right to report these; those that no process had claimed before."""
+    """Claim the right to report these; return those that no process had claimed before."""
     at_us = to_us(at)
     won: set[str] = set()
-    # The lock from the start: of two processes that ask at once the second must see the first one's claim.
+    # The lock from the start: of two simultaneous processes the second must see the first one's claim.
     with immediate(connection):
         connection.execute("DELETE FROM claims WHERE at_us < ?", (at_us - CLAIM_KEPT // timedelta(microseconds=1),))
         for key in keys:
@@ -179,7 +179,7 @@ def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) ->
 
 
 def _claimed(connection: sqlite3.Connection, keys: Sequence[str]) -> frozenset[str]:
-    """Those of these that a process has claimed."""
+    """Those that a process has claimed."""
     return frozenset(
         key
         for key in keys
@@ -205,7 +205,7 @@ class FollowStore:
     claimed = reads(_claimed)
 
     async def past_stuck(self, since: datetime) -> tuple[PastStuck, ...]:
-        """What was stuck since then, as it was to be flagged then."""
+        """Runs that were stuck since then, as of when they were to be flagged."""
         from storage.cache import past_stuck
 
         return await self.reader.run(partial(past_stuck.past_stuck, since=since))

@@ -13,7 +13,7 @@ from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
 from storage.records.grouping import GroupBy, Grouping, RunGroup
 
 MOST: Final = 500
-"""Groups that are told apart; the last line stands for the others."""
+"""Groups shown one by one; the last line stands for the others."""
 
 
 class Groups:
@@ -24,7 +24,7 @@ class Groups:
         self._known: dict[tuple[RunFilter, GroupBy], tuple[RunGroup, ...]] = {}
 
     def of(self, connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> tuple[RunGroup, ...]:
-        """The groups of the runs that the filter lets through, the worst first."""
+        """The groups of the matching runs, the worst first."""
         version = data_version(connection)
         if version != self._version or (condition, by) not in self._known:
             self._version, self._known = version, {(condition, by): _read(connection, condition, by)}
@@ -53,7 +53,7 @@ def _read(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> 
 
 
 def within(condition: RunFilter, by: GroupBy, name: str) -> RunFilter:
-    """The filter, and only the runs of this group."""
+    """The filter, restricted to this group's runs."""
     return replace(condition, repositories=(name,)) if by == "repository" else replace(condition, branches=(name,))
 
 
@@ -103,7 +103,7 @@ def _head_at(heads: tuple[tuple[int, RunGroup], ...], row: int) -> int:
 def _moves(
     connection: sqlite3.Connection, request: WindowRequest, grouping: Grouping, heads: tuple[tuple[int, RunGroup], ...]
 ) -> tuple[int, int | None]:
-    """By how many rows the anchor moved down, and where the cursor's run is now."""
+    """By how many rows the anchor moved down, and the cursor's current place."""
     wanted = where(request.condition)
 
     def index(run_id: str | None) -> int | None:

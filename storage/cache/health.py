@@ -1,4 +1,4 @@
-"""The health of the code hosts as it was observed: now, since when, and in stretches of one status over time."""
+"""The observed health of the code hosts: now, since when, and in stretches of one status over time."""
 
 import sqlite3
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ HISTORY_CAP: Final = 50
 """Changes given with each platform."""
 
 LONGEST_GAP: Final = timedelta(minutes=10)
-"""Samples further apart say nothing of the time between them."""
+"""Samples further apart do not cover the time between them."""
 
 KEPT: Final = timedelta(days=35)
 """More than the longest window that is shown."""
@@ -34,7 +34,7 @@ ON CONFLICT (platform) DO UPDATE SET
 
 
 def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) -> tuple[HealthChange, ...]:
-    """Store an answer to the health request; the platforms whose status it changed, by name.
+    """Store an answer to the health request; return the platforms whose status changed, by name.
 
     A platform that the report omits is no longer connected: a change to None.
     """
@@ -65,7 +65,7 @@ def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) ->
 
 
 def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
-    """What is known of each platform ever connected, by name."""
+    """The state of each platform ever connected, by name."""
     with snapshot(connection):
         history = _history(connection)
         found = connection.execute(
@@ -100,7 +100,7 @@ def _history(connection: sqlite3.Connection) -> dict[str, tuple[HealthChange, ..
 
 
 def _extend_span(connection: sqlite3.Connection, platform: str, status: str, at_us: int) -> None:
-    """Count a sample: into the span that it continues, or as the first of a new one."""
+    """Add a sample to the span that it continues, or begin a new one."""
     gap_us = LONGEST_GAP // timedelta(microseconds=1)
     extended = connection.execute(
         "UPDATE health_spans SET end_us = max(end_us, :at), samples = samples + 1"
@@ -157,7 +157,7 @@ def _append(joined: list[_Span], span: _Span, gap_us: int) -> None:
 
 
 def forget_old(connection: sqlite3.Connection, at_us: int) -> None:
-    """Delete what ended too long ago to be shown; within the caller's transaction."""
+    """Delete spans that ended too long ago to be shown; within the caller's transaction."""
     # Whole days: the start of an incident that lasts longer moves once a day, not with every sample.
     before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
     connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))

@@ -1,4 +1,4 @@
-"""Figures over many runs: each is answered by an index alone, so that a million runs take a moment, not a minute."""
+"""Figures over many runs, each from an index alone, so that a million runs take a moment, not a minute."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from storage.values import from_us_or_none, to_us
 
 SAMPLE: Final = 2_000
-"""The newest finished runs of a repository that its percentiles are made of."""
+"""The newest finished runs of a repository, for its percentiles."""
 MOST_REPOSITORIES: Final = 500
 
 _SECOND_US: Final = 1_000_000
@@ -62,7 +62,7 @@ _ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE {ACTIVE_SQL}
 
 
 def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Outcomes, ...]:
-    """What became of the runs created between each edge and the next."""
+    """The outcomes of the runs created between each edge and the next."""
     with snapshot(connection):
         found = [
             (start, end, connection.execute(_OUTCOMES, (to_us(start), to_us(end))).fetchone())
@@ -87,10 +87,10 @@ def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[Repos
 
 
 def concurrency(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Concurrency, ...]:
-    """How many runs were under way between each edge and the next, on average; the last edge is now.
+    """The average number of runs under way between each edge and the next; the last edge is now.
 
-    The number at an edge follows from the number now: less what began since, more what ended since. The average between
-    two edges follows from the number at the first and from when, between them, the others began and ended.
+    The number at an edge is the number now, less those that began since, plus those that ended since. The average
+    between two edges follows from the number at the first and the times at which others began and ended in between.
     """
     stretches = [(to_us(start), to_us(end)) for start, end in pairwise(edges)]
     now_us = to_us(edges[-1])
@@ -119,7 +119,7 @@ def concurrency(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tu
 def failed_between(
     connection: sqlite3.Connection, wanted: RunFilter, start: datetime, end: datetime
 ) -> tuple[int, datetime | None]:
-    """How many of these runs ended as failed between two times, and when the oldest of them was created."""
+    """The number of these runs that failed between two times, and when the oldest of them was created."""
     condition = where(wanted)
     count, created_us = connection.execute(
         "SELECT count(*), min(created_us) FROM runs INDEXED BY runs_updated"
@@ -145,7 +145,7 @@ def _figures(connection: sqlite3.Connection, label: str, since_us: int) -> Repos
 
 
 _Counted = tuple[int, int]
-"""How many events a stretch has, and how long before its end they were, summed up in microseconds."""
+"""The number of events in a stretch, and the sum of their distances from its end, in microseconds."""
 
 
 def _counted(connection: sqlite3.Connection, sql: str, stretch: tuple[int, int]) -> _Counted:

@@ -1,4 +1,4 @@
-"""What was learnt of the service: how it filters and shows times, what its clock says, and its habits."""
+"""Knowledge about the service: how it filters and shows times, its clock, and its habits."""
 
 import sqlite3
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from storage.records.budget import BudgetState
 from storage.values import from_us, to_us
 
 REMEMBERED: Final = timedelta(days=1)
-"""How long a habit is taken for granted."""
+"""How long a habit is assumed to last."""
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -33,7 +33,7 @@ def set_traits(connection: sqlite3.Connection, found: ServiceTraits) -> None:
 
 
 def run_clock(connection: sqlite3.Connection) -> RunClock:
-    """The clock of the times of runs, as exactly as it is known."""
+    """The clock of the runs' times, as exactly as it is known."""
     held = dict(connection.execute("SELECT name, value FROM budget WHERE name LIKE 'clock_%'").fetchall())
     found = traits(connection)
     ahead = timedelta(seconds=held.get("clock_ahead_s", 0.0)) + found.display_offset
@@ -42,7 +42,7 @@ def run_clock(connection: sqlite3.Connection) -> RunClock:
 
 
 def note(connection: sqlite3.Connection, habit: Habit, at: datetime) -> None:
-    """Remember when the service was seen with a habit."""
+    """Remember when the service last showed a habit."""
     with immediate(connection):
         connection.execute(
             "INSERT INTO service_traits (name, value) VALUES (?, ?)"
@@ -52,12 +52,12 @@ def note(connection: sqlite3.Connection, habit: Habit, at: datetime) -> None:
 
 
 def has_habit(connection: sqlite3.Connection, habit: Habit, now: datetime) -> bool:
-    """Whether the service was seen with the habit within a day: it may have been mended."""
+    """Whether the service showed the habit within a day: it may have been fixed."""
     row = connection.execute("SELECT value FROM service_traits WHERE name = ?", (habit,)).fetchone()
     return row is not None and abs(now - from_us(int(row[0]))) < REMEMBERED
 
 
 def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
-    """How far the times of runs are ahead of our clock: the service's clock may be off, or show local time."""
+    """How far the runs' times are ahead of our clock: the service's clock may be off, or show local time."""
     held = connection.execute("SELECT value FROM budget WHERE name = 'clock_ahead_s'").fetchone()
     return BudgetState(clock_ahead_s=held[0] if held else 0.0).clock_ahead + traits(connection).display_offset

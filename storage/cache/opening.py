@@ -1,4 +1,4 @@
-"""Opening the cache's file; a damaged one, or one of another layout, is set aside: the service has everything."""
+"""Opening the cache's file; a damaged one, or one of another layout, is set aside, for the service has everything."""
 
 import sqlite3
 import time
@@ -31,7 +31,7 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 }
 
 _IN_USE_WAIT_S: Final = 2.0
-"""How long a cache of another layout may be in use until it is refused: a first picture reads for a moment."""
+"""How long a cache of another layout may be in use before it is refused: a first frame reads for a moment."""
 _RETRY_S: Final = 0.02
 
 _Rows = list[tuple[str | int, ...]]
@@ -44,7 +44,7 @@ class SetAside:
     path: Path
     """Where it is now."""
     is_damaged: bool
-    """False: it was sound, but laid out by another version of Runwarden."""
+    """False: it was sound, but another version of Runwarden laid it out."""
 
     def __str__(self) -> str:
         """Say what happened and what it costs."""
@@ -53,7 +53,7 @@ class SetAside:
 
 
 def prepare(path: Path, now: datetime) -> SetAside | None:
-    """Make the cache's file where it is missing, and replace one that cannot be used.
+    """Create the cache's file if it is missing, and replace one that cannot be used.
 
     Returns:
         What was set aside; None: it was sound, or new.
@@ -83,7 +83,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
 
 
 def mark_damaged(path: Path) -> None:
-    """Mark the file for the next opening: damage may lie where opening does not look."""
+    """Mark the file for the next opening: damage may be where opening does not read."""
     # Without the mark the next read of the damage sets it.
     with suppress(OSError):
         _mark(path).touch(mode=0o600)
@@ -114,7 +114,7 @@ def _is_usable(path: Path) -> bool:
 
 
 def _what_is_carried(path: Path) -> dict[str, _Rows]:
-    """What no service has, from a cache of another layout that no process has open.
+    """Rows that no service has, from a cache of another layout that no process has open.
 
     Raises:
         DatabaseBusyError: A process has it open: one that went on writing to a file moved aside would lose its lease.
@@ -123,7 +123,7 @@ def _what_is_carried(path: Path) -> dict[str, _Rows]:
         _leave_wal(connection, path)
         carried: dict[str, _Rows] = {}
         for table, columns in CARRIED.items():
-            # A layout without this table, or with other columns, has nothing to carry.
+            # A layout without this table, or with other columns, has nothing to carry over.
             with suppress(sqlite3.OperationalError):
                 carried[table] = connection.execute(f"SELECT {columns} FROM {table}").fetchall()
         return carried

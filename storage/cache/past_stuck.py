@@ -1,4 +1,4 @@
-"""What was stuck when: found again from the runs' times, by the limits that were known at each moment."""
+"""Runs that were stuck in the past, computed from their times and the limits known at each moment."""
 
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -36,7 +36,7 @@ class _Ended(NamedTuple):
 
 
 def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStuck, ...]:
-    """The runs that were stuck since then, in the order in which they were to be flagged."""
+    """The runs that were stuck since then, in the order of their flags."""
     with snapshot(connection):
         final, ahead_us = final_statuses(connection), run_clock_ahead(connection) // _US
         since_us, ended = to_us(since) + ahead_us, dict[str, list[_Ended]]()
@@ -53,7 +53,7 @@ def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStu
 
 
 def _long(connection: sqlite3.Connection, since_us: int, ahead_us: int) -> list[_Run]:
-    """Those that took long enough, or still go on."""
+    """Runs that took long enough, or are still active."""
     found = connection.execute(
         "SELECT r.id, r.run_id, r.repository, r.branch, r.created_us, r.first_status, r.first_at_us, g.asked_us + ?"
         " FROM runs AS r JOIN sightings AS g ON g.id = r.id WHERE r.took_us > ? AND r.created_us > ?"
@@ -74,7 +74,7 @@ def _ended(connection: sqlite3.Connection, repository: str) -> list[_Ended]:
 
 
 def _turns(connection: sqlite3.Connection, run: _Run, final: Collection[str]) -> Iterator[tuple[str, int, int]]:
-    """Each turn's last active status, its start and its end; of one that goes on, when it was last seen."""
+    """Each turn's last active status, its start and its end; of an active one, when it was last seen."""
     moves = connection.execute(
         "SELECT old, new, at_us FROM transitions WHERE run = ? ORDER BY id", (run.row,)
     ).fetchall()

@@ -1,4 +1,4 @@
-"""Polls: the state of our own link, and a log of how each went, with equal outcomes in a row as one entry."""
+"""Polls: the state of our own link, and a log of outcomes, with equal ones in a row as one entry."""
 
 import sqlite3
 from datetime import timedelta
@@ -10,7 +10,7 @@ from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityP
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 CAP: Final = 5_000
-"""Entries kept, the newest: months of an ordinary link, days of one that changes with every poll."""
+"""The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
 LONGEST_GAP: Final = timedelta(minutes=30)
 """Polls further apart are two entries: the time in between is unknown."""
 MESSAGE_CAP: Final = 2_000
@@ -53,7 +53,7 @@ ON CONFLICT (subject) DO UPDATE SET
 
 
 def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
-    """Record how a poll went; the state of the link after it, which a failure of one process alone leaves as it is."""
+    """Record a poll; return the link's state after it, which a failure of this process alone does not change."""
     message = None if outcome.error_message is None else sqlite_text(outcome.error_message)
     bound = {
         "subject": outcome.subject,
@@ -103,7 +103,7 @@ def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
 
 
 def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[PollSpan]:
-    """The newest polls that the filter lets through, by when they began."""
+    """The newest matching polls, by when they began."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
     condition, parameters = _where(wanted)
     with snapshot(connection):

@@ -1,4 +1,4 @@
-"""Reading runs in full: bodies as received, and what was observed of them."""
+"""Runs in full: bodies as received, and observations."""
 
 import sqlite3
 from collections import defaultdict
@@ -51,7 +51,7 @@ def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
 def unseen(
     connection: sqlite3.Connection, since: datetime | None, until: datetime | None, seen_before: datetime, limit: int
 ) -> tuple[Run, ...]:
-    """Runs created in this time, both ends included, that the service last showed before then; newest first."""
+    """Runs created in this time, both ends included, last shown by the service before `seen_before`; newest first."""
     condition = where(RunFilter(since=since, until=until))
     found = connection.execute(
         f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
@@ -62,7 +62,7 @@ def unseen(
 
 
 def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, RunDetail]:
-    """Everything held about these runs, by id; those not held are left out."""
+    """All data of these runs, by id; unknown ones are left out."""
     with snapshot(connection):
         return {
             detail.run.run_id: detail

@@ -1,4 +1,4 @@
-"""Numbers of runs, the values to filter by, and a run's neighbours on its branch."""
+"""Counts of runs, values to filter by, and a run's neighbours on its branch."""
 
 import sqlite3
 from dataclasses import replace
@@ -15,10 +15,10 @@ REPOSITORIES_CAP: Final = 500
 BRANCHES_CAP: Final = 500
 
 _RECENT: Final = 5_000
-"""Runs whose branches are looked at: agents make a branch for each run, so that there are as many as runs."""
+"""Runs whose branches are read: agents make a branch for each run."""
 
 _REMEMBERED: Final = 256
-"""Filters whose numbers are kept: each letter of a search makes a new one."""
+"""Filters whose counts are kept: each letter of a search makes a new one."""
 
 COLUMNS: Final = (
     "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
@@ -35,11 +35,11 @@ class Counts:
         self._by_status: dict[RunFilter, dict[str, int]] = {}
 
     def total(self, connection: sqlite3.Connection, condition: RunFilter) -> int:
-        """How many runs the filter lets through."""
+        """The number of matching runs."""
         self._forget_stale(connection)
         rest = replaced_statuses(condition)
         if condition == rest or not rest:
-            # The numbers by status are asked for as well: one look at the runs gives both.
+            # The counts by status are needed as well: one scan gives both.
             known, finals = self.by_status(connection, condition), final_statuses(connection)
             return sum(runs for status, runs in known.items() if condition.lets_status_through(status, finals))
         if condition not in self._totals:
@@ -47,7 +47,7 @@ class Counts:
         return self._totals[condition]
 
     def by_status(self, connection: sqlite3.Connection, condition: RunFilter) -> dict[str, int]:
-        """How many runs of each status the rest of the filter lets through; statuses without any are left out."""
+        """The number of matching runs by status, regardless of the filter's statuses; empty ones are left out."""
         self._forget_stale(connection)
         rest = replaced_statuses(condition)
         if rest not in self._by_status:
@@ -63,18 +63,18 @@ class Counts:
 
 
 def replaced_statuses(condition: RunFilter) -> RunFilter:
-    """The filter without what it says of statuses."""
+    """The filter without its conditions on statuses."""
     return replace(condition, statuses=(), not_statuses=(), active=False, ended=False)
 
 
 def count(connection: sqlite3.Connection, condition: Where) -> int:
-    """How many runs meet the condition."""
+    """The number of matching runs."""
     found = connection.execute(f"SELECT count(*) FROM runs WHERE {condition.sql}", condition.parameters)
     return int(found.fetchone()[0])
 
 
 def _count_statuses(connection: sqlite3.Connection) -> dict[str, int]:
-    """Of all runs: storing keeps these numbers, so that a million runs are not counted after every poll."""
+    """Of all runs: storing updates these numbers, so that a million runs are not counted after every poll."""
     return dict(connection.execute("SELECT status, runs FROM statuses WHERE runs > 0").fetchall())
 
 
@@ -87,7 +87,7 @@ def _count_by_status(connection: sqlite3.Connection, condition: Where) -> dict[s
 
 
 def known_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Every status that any run was ever seen with."""
+    """All statuses ever seen."""
     return tuple(status for (status,) in connection.execute("SELECT status FROM statuses ORDER BY status").fetchall())
 
 
@@ -100,7 +100,7 @@ def repositories(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ...]:
-    """Names of branches of the newest runs that the filter lets through, the one with the most recent run first."""
+    """Branches of the newest matching runs, the one with the most recent run first."""
     condition = where(wanted)
     found = connection.execute(
         "SELECT branch FROM (SELECT branch, created_us FROM runs"
@@ -112,7 +112,7 @@ def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ..
 
 
 def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
-    """How many runs there are on a run's branch, at most `most`, and those around it, newest first."""
+    """The number of runs on a run's branch, at most `most`, and those around it, newest first."""
     with snapshot(connection):
         place = connection.execute(
             "SELECT branch, repository, created_us, run_id FROM runs WHERE run_id = ? AND branch <> ''", (run_id,)

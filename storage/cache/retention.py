@@ -1,4 +1,4 @@
-"""Retention: the oldest runs make room, a few at a time; what is active, followed or in the ledger stays."""
+"""Retention: the oldest runs make room, a few at a time; active and followed runs and those in the ledger stay."""
 
 import json
 import sqlite3
@@ -15,7 +15,7 @@ STEP: Final = 500
 """Runs dropped in one transaction: a window of rows or a page never waits long for it."""
 
 _ROWS: Final = {"transitions": "run", "stuck": "run", "sightings": "id", "run_bodies": "id", "runs": "id"}
-"""What there is of a run: the tables, and the column with its number."""
+"""The tables of a run, and their column with its number."""
 
 _OLDEST: Final = """
 SELECT id, status, created_us FROM runs AS r
@@ -27,7 +27,7 @@ ORDER BY created_us, run_id LIMIT :step
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """How much of the file is in use: what is free in it is filled again before it grows."""
+    """The used bytes of the file: free ones are filled before it grows."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     (size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -35,7 +35,7 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def dropped_until(connection: sqlite3.Connection) -> datetime | None:
-    """Until when runs were dropped, by their creation: what is missing up to then is not fetched again. None: none."""
+    """The creation up to which runs were dropped: missing ones up to then are not fetched again. None: none."""
     found = connection.execute("SELECT max(dropped_until_us) FROM retention").fetchone()
     return from_us_or_none(found[0])
 
@@ -81,7 +81,7 @@ def _drop(connection: sqlite3.Connection, oldest: Sequence[tuple[int, str, int]]
 def _claim_less(connection: sqlite3.Connection, until_us: int) -> None:
     bound = {"until": until_us, "no_time": NO_TIME_US}
     if until_us == NO_TIME_US:
-        # Of the runs whose place in time is not known some are missing: "all of them" is no longer so.
+        # Of runs without a known time some are missing: "all of them" no longer holds.
         connection.execute(
             "UPDATE coverage SET start_us = coalesce((SELECT min(created_us) FROM runs WHERE created_us > :no_time),"
             " end_us) WHERE start_us = :no_time",

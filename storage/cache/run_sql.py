@@ -1,4 +1,4 @@
-"""Filters and orders of runs as SQL; what people type is bound, never spliced."""
+"""Filters and orders of runs as SQL; user input is bound, never spliced."""
 
 from typing import Final
 
@@ -22,9 +22,9 @@ STUCK_SQL: Final = "id IN (SELECT run FROM stuck)"
 
 
 def severity_sql(is_final: str = "is_final", is_stuck: str = STUCK_SQL) -> str:
-    """How urgent a run is, the lowest first: failed; stuck or of an unknown status; working; queued; ended; completed.
+    """A run's urgency, the lowest first: failed; stuck or of an unknown status; working; queued; ended; completed.
 
-    Kept in a column of its own, since only what is stored can be an order's index.
+    It has a column of its own, since only stored values can be an order's index.
     """
     return f"""CASE
         WHEN status = 'failed' THEN 0 WHEN status = 'completed' THEN 5 WHEN {is_final} THEN 4 WHEN {is_stuck} THEN 1
@@ -37,14 +37,14 @@ RANK: Final = f"UPDATE runs SET severity = {severity_sql()} WHERE id = ?"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A condition on `runs` and what is bound to it."""
+    """A condition on `runs` and its bound values."""
 
     sql: str
     parameters: tuple[str | int, ...]
 
 
 def where(condition: RunFilter) -> Where:
-    """The condition that a run must meet to get through the filter."""
+    """The SQL condition of a filter."""
     words = sqlite_text(condition.search).casefold().split()[:MAX_WORDS]
     parts = [
         _among("status", condition.statuses),
@@ -66,19 +66,19 @@ def where(condition: RunFilter) -> Where:
 
 
 def orders_used(condition: RunFilter, sort: RunSort) -> frozenset[str]:
-    """The orders whose indexes find what gets through the filter, sorted like that."""
+    """The orders whose indexes find the filter's runs, sorted like that."""
     names = {"repository": condition.repositories, "branch": condition.branches}
     filtered = (order for order, some in names.items() if any("*" not in name for name in some))
     return frozenset((sort.column, *filtered))
 
 
 def both(one: Where, other: Where) -> Where:
-    """A condition that is met where both are."""
+    """A condition that requires both."""
     return Where(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
 
 
 def search_text(run_id: str, repository: str, branch: str) -> str:
-    """What a search looks into: case-folded, one field a line, so that no word spans two."""
+    """The text that a search reads: case-folded, one field a line, so that no word spans two."""
     return f"{run_id}\n{repository}\n{branch}".casefold()
 
 
@@ -90,7 +90,7 @@ def _among(column: str, values: tuple[str, ...]) -> Where | None:
 
 
 def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
-    """Any of these: names as they are, or with `*` for anything."""
+    """Matches any of these: names as they are, or with `*` for anything."""
     exact = _among(column, tuple(pattern for pattern in patterns if "*" not in pattern))
     globs = [Where(f"{column} GLOB ?", (_glob(pattern),)) for pattern in patterns if "*" in pattern]
     return _joined([part for part in (exact, *globs) if part is not None], " OR ")
@@ -147,12 +147,12 @@ def order_by(sort: RunSort, *, backwards: bool = False) -> str:
 
 
 def key_columns(sort: RunSort) -> tuple[str, ...]:
-    """The columns that say where in the order a run stands."""
+    """The columns that determine a run's place in the order."""
     return tuple(column for column, _ in _ASCENDING[sort.column])
 
 
 def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:
-    """The condition met by the run of this key and all after it; None: they are no single range of the index."""
+    """The condition of the run with this key and all after it; None: they are no single range of the index."""
     if len(before(sort, key)) != 1:
         return None
     columns, marks = ", ".join(key_columns(sort)), ", ".join("?" * len(key))

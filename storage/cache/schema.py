@@ -59,7 +59,7 @@ CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since
 _ORDERS: Final = {
     "updated": "updated_us DESC, id DESC, status",
     "status": "severity, created_us DESC, run_id DESC, status",
-    # Wider indexes, not more: the same orders, and the figures of a million runs without reading the table.
+    # Wider indexes, not more: the same orders, and figures of a million runs without reading the table.
     "repository": "repository, created_us DESC, run_id DESC, status, took_us",
     "branch": "branch, created_us DESC, run_id DESC, status",
     "took": "took_us, id, status",
@@ -171,27 +171,27 @@ SUBJECTS: Final = (_RETENTION, _RUNS, _HEALTH, _POLLS, _COVERAGE, _FOLLOWING, _B
 """The tables of each subject, as SQL."""
 
 _MEANING: Final = "1"
-"""Raise the number when a column holds something else than before while its SQL stays the same."""
+"""Raise the number when a column's meaning changes while its SQL stays the same."""
 
 LAYOUT: Final = zlib.crc32("".join((_MEANING, *SUBJECTS, *ORDER_INDEXES.values())).encode()) >> 1
 """Identifies this layout in a cache's header, where SQLite keeps 31 bits."""
 
 CARRIED: Final = {"pins": "run_id, pinned_us", "claims": "key, at_us", "backfill": "one, is_paused"}
-"""What moves into a rebuilt cache, since no service has it: the columns of each table. A column keeps its meaning."""
+"""Moved into a rebuilt cache, since no service has it: the columns of each table. A column keeps its meaning."""
 
 
 def layout_of(connection: sqlite3.Connection) -> int:
-    """The layout of the cache that is open here; 0: it has none yet, or one from before layouts were numbered."""
+    """The layout of the open cache; 0: it has none yet, or one from before layouts were numbered."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def make_index(connection: sqlite3.Connection, order: str) -> None:
-    """Make the index of this order, where it is missing."""
+    """Create the index of this order, if it is missing."""
     connection.execute(ORDER_INDEXES[order])
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables in an empty cache, inside the caller's transaction."""
+    """Create the tables of an empty cache, inside the caller's transaction."""
     for subject in SUBJECTS:
         for statement in subject.split(";"):
             connection.execute(statement)

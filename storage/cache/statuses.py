@@ -1,4 +1,4 @@
-"""Which statuses are final: those of the spec, and those that were learnt because runs stay in them."""
+"""The final statuses: those of the spec, and those learnt because runs stay in them."""
 
 import sqlite3
 from collections.abc import Collection
@@ -20,13 +20,13 @@ WHERE status = :status AND is_final <> :is_final
 
 
 def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
-    """The statuses that end a turn: those of the spec, and those that were learnt."""
+    """The statuses that end a turn: those of the spec, and learnt ones."""
     learnt = connection.execute("SELECT status FROM statuses WHERE is_final").fetchall()
     return FINAL_STATUSES | {status for (status,) in learnt}
 
 
 def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """The statuses of which it is not known whether they are final; those of most runs, `UNSETTLED` at most."""
+    """The statuses not known to be final or not, of which most runs have come; `UNSETTLED` at most."""
     found = connection.execute(
         f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({_SPEC})"
         " ORDER BY runs DESC, status LIMIT ?",
@@ -36,7 +36,7 @@ def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def learn_left(connection: sqlite3.Connection, statuses: Collection[str]) -> None:
-    """Remember that runs left these statuses, each as often as it is named; one that many leave is not final."""
+    """Remember that runs left these statuses, as often as each is named; a status that many leave is not final."""
     with immediate(connection):
         before = final_statuses(connection)
         connection.executemany(
@@ -49,7 +49,7 @@ def learn_left(connection: sqlite3.Connection, statuses: Collection[str]) -> Non
 
 
 def learn_final(connection: sqlite3.Connection, status: str, unchanged_since: datetime | None = None) -> bool:
-    """Remember that this status is final, unless runs were seen leaving it; whether that is new.
+    """Remember that this status is final, unless runs were seen leaving it; return whether that is new.
 
     With a time: only if each of its runs was last updated before then.
     """

@@ -1,4 +1,4 @@
-"""How long runs take, and which ones are stuck: active for far longer than their repository's runs take."""
+"""Durations of runs, and stuck runs: active for far longer than usual in their repository."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from storage.records.following import RunDurations, StuckRun
 from storage.values import from_us
 
 SAMPLE: Final = 200
-"""The newest finished runs of a repository that its figures are made of."""
+"""The newest finished runs of a repository, for its figures."""
 FLOOR: Final = timedelta(minutes=30)
 """No run is stuck sooner."""
 FACTOR: Final = 2
@@ -30,7 +30,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> dict[str, RunDurations]:
-    """Each repository's figures, by label; those of which no run has finished are left out."""
+    """Each repository's figures, by label; repositories without a finished run are left out."""
     found = {repository: _taken_us(connection, repository) for repository in dict.fromkeys(repositories)}
     return {
         repository: RunDurations(
@@ -68,7 +68,7 @@ class _Candidate:
 
 
 def judge(connection: sqlite3.Connection) -> frozenset[str]:
-    """Flag the runs that are stuck and unflag those that no longer are; ids of the runs that this changed."""
+    """Flag stuck runs and unflag others; return the ids of changed runs."""
     with immediate(connection):
         flagged: dict[int, str] = dict(
             connection.execute(

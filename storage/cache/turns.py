@@ -23,7 +23,7 @@ def took_sql(is_final: str = "is_final") -> str:
 
 
 def took(took_us: int) -> Took:
-    """What `Turns.took_us` says."""
+    """Decode `Turns.took_us`."""
     if took_us == UNKNOWN_US:
         return Took()
     if took_us > LONGEST_US // 2:
@@ -32,14 +32,14 @@ def took(took_us: int) -> Took:
 
 
 class Turns(NamedTuple):
-    """What the turns of a run add up to, in microseconds."""
+    """The sum of a run's turns, in microseconds."""
 
     active_since_us: int
     """When the current turn began, or the last one."""
     worked_us: int
-    """How long the turns before it took."""
+    """The duration of the earlier turns."""
     took_us: int
-    """How long all of them took. A run that goes on is above those that ended, the earlier it began the higher."""
+    """The duration of all turns. Active runs sort above ended ones, the earlier they began the higher."""
 
     @classmethod
     def first(cls, created_us: int, updated_us: int, asked_us: int, *, is_final: bool) -> Self:
@@ -54,7 +54,7 @@ class Turns(NamedTuple):
         """The turns after an answer that differs: one may have ended or begun with it, at `at_us`."""
         since_us, worked_us, took_us = self
         if was_final and is_final:
-            # A later time of a run that had ended is no work that anyone saw.
+            # A later time of an ended run is no observed work.
             return self
         if was_final:
             since_us, worked_us = at_us, max(0, took_us)

@@ -24,10 +24,10 @@ _STEPS: Final = 20_000
 """SQLite virtual machine steps between two checks of the clock."""
 
 _KEPT: Final = 64
-"""Of one filter and order: those of a person who pages for a minute."""
+"""Kept for one filter and order: enough for a minute of paging."""
 
 Key = tuple[str | int, ...]
-"""What says where in the order a run stands."""
+"""The values that determine a run's place in the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Landmarks:
     def nearest(
         self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, *, within: int
     ) -> Landmark | None:
-        """The landmark nearest to a place; None: there is none less than `within` rows away."""
+        """The landmark nearest to a place; None: none is less than `within` rows away."""
         self._forget_stale(connection)
         known = self._known.get((condition, sort), ())
         near = min(known, key=lambda landmark: abs(landmark.offset - offset), default=None)
@@ -57,7 +57,7 @@ class Landmarks:
     def note(
         self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, run_id: str
     ) -> None:
-        """So many runs come before this one, which was read just now."""
+        """Note the place of a run that was read just now."""
         columns = ", ".join(key_columns(sort))
         key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if key is None:
@@ -74,7 +74,7 @@ class Landmarks:
 
 
 def window(connection: sqlite3.Connection, request: WindowRequest, counts: Counts, landmarks: Landmarks) -> RunWindow:
-    """The rows around a place; a window that would go beyond the end of the order ends there."""
+    """The rows around a place; a window beyond the end of the order ends there."""
     condition, sort, limit = request.condition, request.sort, request.limit
     with snapshot(connection):
         runs = counts.total(connection, condition)
@@ -117,7 +117,7 @@ def _hole(connection: sqlite3.Connection, after_us: int, before_us: int) -> int:
 def _moves(
     connection: sqlite3.Connection, request: WindowRequest, runs_above_gaps: list[int]
 ) -> tuple[int, int | None]:
-    """By how many rows the anchor moved down, and where the cursor's run is now."""
+    """By how many rows the anchor moved down, and the cursor's current place."""
 
     def index(run_id: str | None) -> int | None:
         found = None if run_id is None else index_of(connection, run_id, request.condition, request.sort)

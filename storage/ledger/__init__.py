@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """The actions of one profile, in one SQLite file that is on the disk before any call returns.
+    """The actions of one profile, in one SQLite file that is on disk before any call returns.
 
     Every method may raise `StorageError`, whose message names the file and the cure.
     """
@@ -62,9 +62,9 @@ class Ledger:
 
     @classmethod
     async def open(cls, path: Path, *, author: Author = NOT_RECORDED, clock: Clock = utc_now) -> Self:
-        """The ledger at this path, created or migrated where needed; the author is who acts through it.
+        """Open the ledger, and create or migrate it if needed; `author` acts through it.
 
-        One that is damaged (it is never rebuilt), or that a newer Runwarden wrote, can still be read: see `problem`.
+        A damaged ledger (it is never rebuilt), or one that a newer Runwarden wrote, can still be read: see `problem`.
 
         Raises:
             StorageError: It cannot be opened, or nothing of it can be read.
@@ -86,7 +86,7 @@ class Ledger:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # the program's transitions
+    # The program's transitions
 
     async def prepare(  # noqa: PLR0913 — the columns of a row, each by its name
         self,
@@ -128,7 +128,7 @@ class Ledger:
         entry = entries.Entry(new, kind, subject, key, path, body_json, actor, base_url, self._author, again)
 
         def enter(connection: sqlite3.Connection) -> Action:
-            transitions.adopt(connection, self._author, at)  # What a dead process left behind must not block.
+            transitions.adopt(connection, self._author, at)  # The writes of a dead process must not block.
             return transitions.enter(connection, entry, this_process(), at, supersedes)
 
         self._place.check(MOVED_CURE)
@@ -144,34 +144,34 @@ class Ledger:
         return await self._apply(action_id, transitions.SENDING)
 
     async def confirm(self, action_id: str, *, result_id: str | None, response_json: str | None) -> Action:
-        """The service confirmed it; raises as `sending`, from any state but `sending`."""
+        """Record that the service confirmed it; raises as `sending`, from any state but `sending`."""
         outcome = transitions.Outcome(result_id=result_id, response_json=response_json)
         return await self._apply(action_id, transitions.CONFIRM, outcome)
 
     async def reject(self, action_id: str, error: ActionError) -> Action:
-        """The service rejected it, so nothing was done; raises as `sending`, from any state but `sending`."""
+        """Record that it was rejected and nothing was done; raises as `sending`, from any state but `sending`."""
         return await self._apply(action_id, transitions.REJECT, transitions.Outcome(error=error))
 
     async def unknown(self, action_id: str, error: ActionError) -> Action:
-        """Whether it was done cannot be known; raises as `sending`, from any state but `sending`."""
+        """Record that its outcome is unknown; raises as `sending`, from any state but `sending`."""
         return await self._apply(action_id, transitions.UNKNOWN, transitions.Outcome(error=error))
 
     async def not_sent(self, action_id: str, error: ActionError) -> Action:
-        """No byte of it left; raises as `sending`, from any state but `prepared` and `sending`."""
+        """Record that no byte of it left; raises as `sending`, from any state but `prepared` and `sending`."""
         return await self._apply(action_id, transitions.NOT_SENT, transitions.Outcome(error=error))
 
-    # a person's transitions
+    # The user's transitions
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
-        """It was done, and made this; raises as `sending`, from any state but `unknown` and unresolved."""
+        """Record that it was done, with its result; raises as `sending`, unless it is `unknown` and unresolved."""
         return await self._apply(action_id, transitions.RESOLVE_CREATED, transitions.Outcome(result_id=result_id))
 
     async def resolve_not_created(self, action_id: str) -> Action:
-        """It was not done; raises as `sending`, from any state but `unknown` and unresolved."""
+        """Record that it was not done; raises as `sending`, unless it is `unknown` and unresolved."""
         return await self._apply(action_id, transitions.RESOLVE_NOT_CREATED)
 
     async def unresolve(self, action_id: str) -> Action:
-        """Undo a person's resolution: the outcome is unknown again.
+        """Undo a resolution: the outcome is unknown again.
 
         Raises:
             NoSuchActionError: It is not in the ledger.
@@ -182,12 +182,12 @@ class Ledger:
         return await self._apply(action_id, transitions.UNRESOLVE)
 
     async def adopt_orphans(self) -> tuple[Action, ...]:
-        """Settle the actions of processes that died: `prepared` was not sent, `sending` is unknown; those settled."""
+        """Settle and return the actions of dead processes: `prepared` was not sent, `sending` is unknown."""
         if self.problem is not None:
             return ()
         return await self._write(partial(transitions.adopt, author=self._author, at=self._clock()))
 
-    # reading
+    # Reading
 
     check = reads(entries.check)
     action = reads(queries.action)

@@ -1,4 +1,4 @@
-"""The audit: every step of every action, added when it happens and never changed."""
+"""The audit: every step of every action, added as it happens and never changed."""
 
 import sqlite3
 from collections import defaultdict
@@ -15,7 +15,7 @@ from storage.values import from_us, sqlite_text, sqlite_text_or_none, to_us
 def add(
     connection: sqlite3.Connection, action_id: str, transition: str, detail: str | None, author: Author, at: datetime
 ) -> None:
-    """Record a step; the caller's transaction holds the step itself, too."""
+    """Record a step, in the transaction of the step itself."""
     connection.execute(
         "INSERT INTO audit (at_us, action_id, transition, detail, user, host, surface) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (to_us(at), action_id, transition, *map(sqlite_text_or_none, (detail, *astuple(author)))),
@@ -39,7 +39,7 @@ _UNKNOWN_UNTIL: Final = frozenset({"resolved_created", "resolved_not_created", "
 
 
 def unknown_spans(connection: sqlite3.Connection) -> tuple[UnknownSpan, ...]:
-    """When which outcomes were unknown, each action's stretches in their order."""
+    """The stretches in which outcomes were unknown, by action and in order."""
     steps: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for action_id, transition, at_us in connection.execute(
         "SELECT action_id, transition, at_us FROM audit ORDER BY seq"

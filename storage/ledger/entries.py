@@ -47,7 +47,7 @@ class Entry:
     base_url: str | None
     author: Author
     again: bool
-    """Whether it is meant to be done once more for a subject for which it was done before."""
+    """Whether it may repeat a confirmed action on the same subject."""
 
 
 def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime) -> Action:
@@ -71,7 +71,7 @@ def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: date
 
 
 def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: str | None, *, again: bool) -> None:
-    """Check that such an action may be entered; raises as `Ledger.prepare`. None: under a key of its own."""
+    """Check that such an action may be entered; raises as `Ledger.prepare`. No `key`: one of its own."""
     if key is not None:
         refuse_taken_key(connection, key)
     refuse_blocked(connection, kind, subject)

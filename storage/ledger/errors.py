@@ -1,10 +1,10 @@
-"""What the ledger refuses, and because of which entry."""
+"""The ledger's refusals, each with the entry that causes it."""
 
 from storage.records import Action
 
 
 class LedgerRefusedError(Exception):
-    """The ledger did not do what was asked; nothing changed."""
+    """The ledger did not do what it was asked; nothing changed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class SubjectBlockedError(LedgerRefusedError):
 
 
 class AlreadyDoneError(LedgerRefusedError):
-    """The same was confirmed before, and this one was not meant to do it once more."""
+    """The same was confirmed before, and this action was not meant to repeat it."""
 
     def __init__(self, existing: Action) -> None:
         super().__init__(f"{existing.action_id} ({existing.kind} {existing.subject}) is confirmed: it was done before.")
@@ -38,7 +38,7 @@ class AlreadyDoneError(LedgerRefusedError):
 
 
 class WrongStateError(LedgerRefusedError):
-    """The transition does not lead out of the state the action is in."""
+    """The action's state does not allow the transition."""
 
     def __init__(self, action: Action, transition: str) -> None:
         resolved = f", resolved as {action.resolution}" if action.resolution else ""

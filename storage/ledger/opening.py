@@ -74,7 +74,7 @@ def _author(db: "Database") -> None:
     actions = db.table("actions")
     for column in ("base_url", "user", "host", "surface"):
         actions.add_column(column, str)
-    # What certainly had no effect leaves its key free.
+    # An action that certainly had no effect leaves its key free.
     db.execute("DROP INDEX idx_actions_key")
     db.execute(
         "CREATE UNIQUE INDEX actions_used_key ON actions (key)"

@@ -20,7 +20,7 @@ _STARTED_FIELD: Final = 19
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, told apart from every other one before and after it."""
+    """A process, distinguished from all others before and after it."""
 
     pid: int
     started: str

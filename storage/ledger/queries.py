@@ -1,4 +1,4 @@
-"""Reading the ledger: one action, a selection, or the newest with the numbers of all."""
+"""Reading the ledger: one action, a selection, or the newest with all counts."""
 
 import sqlite3
 from collections.abc import Collection
@@ -53,7 +53,7 @@ def _action(row: dict[str, Any]) -> Action:
 
 
 def _error(row: dict[str, Any]) -> ActionError | None:
-    # Once it is known to be done, what made it unknown no longer matters.
+    # Once it is known to be done, the cause of its being unknown no longer matters.
     if row["error_kind"] is None or row["state"] == "confirmed":
         return None
     return ActionError(
@@ -105,7 +105,7 @@ def actions(
 def matching(
     connection: sqlite3.Connection, wanted: ActionFilter, limit: int, before: str | None = None
 ) -> tuple[Action, ...]:
-    """The newest actions that the filter lets through, of those older than the action `before`."""
+    """The newest matching actions older than the action `before`."""
     conditions = ["1"]
     parameters: list[str | int] = []
     for column, values in (("kind", wanted.kinds), ("state", wanted.states), ("surface", wanted.surfaces)):
@@ -126,13 +126,13 @@ def matching(
 
 
 def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    """How many actions there are, by kind and state."""
+    """The number of actions by kind and state."""
     found = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY kind, state").fetchall()
     return {(kind, state): count for kind, state, count in found}
 
 
 def unresolved(connection: sqlite3.Connection, limit: int = 100) -> tuple[Action, ...]:
-    """The newest actions whose outcome a person has to find out."""
+    """The newest actions of unknown outcome."""
     # Spelt as in the index `actions_unresolved`: only then does SQLite see that the index answers it.
     return select(connection, "WHERE state = 'unknown' AND resolution IS NULL ORDER BY seq DESC LIMIT ?", (limit,))
 
@@ -160,7 +160,7 @@ def last_turn(connection: sqlite3.Connection, run_id: str) -> Action | None:
 
 
 def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
-    """Ids of all runs that an action is about, or made."""
+    """Ids of all runs that actions are about, or made."""
     found = connection.execute(
         "SELECT result_id FROM actions WHERE result_id IS NOT NULL"
         " UNION SELECT subject FROM actions WHERE subject <> ''"
@@ -169,7 +169,7 @@ def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def organizations(connection: sqlite3.Connection, subject: str | None = None) -> tuple[Action, ...]:
-    """Every attempt to create an organization, newest first; those for one subject, where one is given."""
+    """All attempts to create an organization, newest first; with a subject, those for it."""
     if subject is None:
         return select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
     return select(
@@ -182,11 +182,11 @@ _TEXT = (
     " || coalesce(result_id, '') || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '') || ' '"
     " || coalesce(error_status, '') || ' ' || coalesce(error_code, '') || ' ' || body_json)"
 )
-"""Everything a person may search for, the sent body included."""
+"""The searchable text, the sent body included."""
 
 
 def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:
-    """The newest actions that the filter lets through."""
+    """The newest matching actions."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
     condition, parameters = _where(wanted)
     with snapshot(connection):

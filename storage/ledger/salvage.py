@@ -1,4 +1,4 @@
-"""Reading a ledger that must not be written: one of a newer Runwarden, or what damage left of one."""
+"""Reading a ledger that must not be written: a newer Runwarden's, or a damaged one."""
 
 import sqlite3
 from contextlib import closing, suppress

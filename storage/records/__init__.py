@@ -89,7 +89,7 @@ __all__ = [
 ]
 
 _LATER: Final = ("action", "created", "traits")
-"""Modules that are imported with their first use: the first screen shows nothing of them."""
+"""Modules imported at first use: the first screen needs none of them."""
 
 if not TYPE_CHECKING:
 

@@ -1,4 +1,4 @@
-"""Actions: every write ever intended, and what became of it."""
+"""Actions: every write ever intended, and its outcome."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -53,9 +53,9 @@ class Action:
     action_id: str
     kind: ActionKind
     subject: str
-    """What must not happen twice by accident: the email, the run continued; empty where nothing is blocked."""
+    """What must not happen twice by accident: the email, or the continued run; empty: nothing is blocked."""
     key: str
-    """Two processes with the same key send once; what certainly had no effect leaves it free."""
+    """Two processes with the same key send once; an action that certainly had no effect leaves it free."""
     path: str
     """The request's path below the base address."""
     body_json: str
@@ -74,7 +74,7 @@ class Action:
     result_id: str | None = None
     """The run, execution, organization or project this made."""
     resolution: Resolution | None = None
-    """A person's word on an unknown outcome."""
+    """The user's resolution of an unknown outcome."""
     superseded_by: str | None = None
     """The action that sent this one again on purpose."""
     base_url: str | None = None
@@ -89,7 +89,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class UnknownSpan:
-    """A stretch of time in which an action's outcome was unknown."""
+    """A time in which an action's outcome was unknown."""
 
     action: Action
     since: datetime
@@ -99,7 +99,7 @@ class UnknownSpan:
 
 @dataclass(frozen=True, slots=True)
 class ActionFilter:
-    """Which actions are asked for; an empty collection, or None, lets all through."""
+    """The requested actions; an empty collection, or None, does not restrict them."""
 
     kinds: Collection[ActionKind] = ()
     states: Collection[ActionState] = ()

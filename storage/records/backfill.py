@@ -1,4 +1,4 @@
-"""Backfill: how far the fetching of older runs is, and where the re-reading of recent ones stands."""
+"""The progress of the backfill and of the re-reading."""
 
 from datetime import datetime
 from typing import Literal
@@ -11,13 +11,13 @@ BackfillPhase = Literal["idle", "running", "paused", "waiting", "done"]
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """How far the backfill is."""
+    """The progress of the backfill."""
 
     phase: BackfillPhase = "idle"
     done_runs: int = 0
     """Fetched by the process that fills."""
     estimated_runs: int | None = None
-    """How many that will be in the end, about. None: not known."""
+    """About how many it will be in the end. None: not known."""
     oldest: datetime | None = None
     """Nothing is missing from then on. None: nothing is known to be complete."""
     seconds_left: float | None = None
@@ -32,19 +32,19 @@ class BackfillProgress:
 
 @dataclass(frozen=True, slots=True)
 class ListPlace:
-    """How to find again the place in the service's list that a walk reached."""
+    """A place in the service's list that a walk reached."""
 
     token: str
     """Leads to the last page that was read."""
     run_id: str
-    """The last run on it: where it is there again, nothing slipped by."""
+    """The last run on it: if it is there again, nothing slipped by."""
     as_of: datetime
     """By our clock: when the walk began."""
 
 
 @dataclass(frozen=True, slots=True)
 class RereadPlace:
-    """How far the re-reading of the recent past is."""
+    """The progress of the re-reading."""
 
     began_at: datetime
     """By our clock: when the pass under way began."""

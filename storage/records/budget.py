@@ -1,4 +1,4 @@
-"""The request budget: what the processes of one data folder have learned of a service's limits, health and clock."""
+"""The request budget: what a data folder's processes have learned of a service's limits, health and clock."""
 
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -8,12 +8,12 @@ from storage.lazy_dataclass import dataclass
 CLOCKS_DISAGREE_S: Final = 60.0
 
 WaitReason = Literal["rate_limit", "own_pace", "service_down"]
-"""The service asked to wait; we space our requests, because it did before; it failed again and again."""
+"""The service asked to wait; we space our requests after a 429; it failed again and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why nothing is asked now, and until when."""
+    """Why no request is sent now, and until when."""
 
     reason: WaitReason
     until: datetime
@@ -21,7 +21,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """What is known of a service's limits, health and clock. Moments are seconds since 1970, by our own clock."""
+    """A service's limits, health and clock, as far as known. Moments are seconds since 1970, by our own clock."""
 
     paused_at_s: float = 0.0
     """When the pause was learned."""

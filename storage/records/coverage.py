@@ -46,7 +46,7 @@ class RereadCoverage:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which parts of the service's history the cache holds completely."""
+    """The completely held parts of the service's history."""
 
     ranges: tuple[CoverageRange, ...] = ()
     """The newest first; they do not touch."""
@@ -74,7 +74,7 @@ class Coverage:
 
     @property
     def gaps(self) -> tuple[CoverageGap, ...]:
-        """What is missing between the ranges and below them, the newest first."""
+        """The gaps between the ranges and below them, newest first."""
         below = (*(older.end for older in self.ranges[1:]), None)
         return tuple(
             CoverageGap(after, newer.start)
@@ -83,7 +83,7 @@ class Coverage:
         )
 
     def gaps_within(self, since: datetime | None, until: datetime | None) -> tuple[CoverageGap, ...]:
-        """What is missing of the runs created from `since` to `until`, the newest first; None: without that limit."""
+        """The gaps among runs created from `since` to `until`, newest first; None: no limit."""
         return tuple(gap for gap in self.gaps if _is_before(since, gap.before) and _is_before(gap.after, until))
 
     def is_current(self, at: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""Following runs: those pinned, how long their repository's runs take, which are stuck, and which changed status."""
+"""Following runs: followed ones, usual durations, stuck ones, and changes of status."""
 
 from datetime import datetime
 
@@ -14,12 +14,12 @@ class RunDurations:
     p95_s: float
     """The 95th percentile, nearest rank."""
     runs: int
-    """How many finished runs, the newest ones, the two are made of."""
+    """The newest finished runs that the two are made of."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedRun:
-    """A run that is watched to its end."""
+    """A run that is followed to its end."""
 
     run_id: str
     pinned_at: datetime
@@ -54,14 +54,14 @@ class PastStuck:
 
     run: StuckRun
     at: datetime
-    """When it was to be flagged."""
+    """When it should have been flagged."""
     until: datetime
     """When the turn ended, or was last seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """A change of status that came into the cache, with enough of the run to report it."""
+    """A change of status in the cache, with enough of the run to report it."""
 
     run_id: str
     repository: str
@@ -80,7 +80,7 @@ class StatusChange:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How far the status changes in the cache have been reported."""
+    """Up to where changes of status in the cache have been reported."""
 
     transition: int = 0
     run: int = 0
@@ -90,7 +90,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class StatusChanges:
-    """What changed status after a watermark, oldest first."""
+    """Changes of status after a watermark, oldest first."""
 
     changes: tuple[StatusChange, ...]
     watermark: Watermark

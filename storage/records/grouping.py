@@ -1,4 +1,4 @@
-"""Groups of runs: by what, which are folded, and what a group's line says."""
+"""Groups of runs: the grouping, the folded groups, and a group's counts."""
 
 from dataclasses import replace
 from typing import Final, Literal, Self, get_args
@@ -12,12 +12,12 @@ UNFOLDED: Final = "unfolded"
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """By what runs are grouped, and which groups are folded to one line."""
+    """The grouping, and the groups folded to one line."""
 
     by: GroupBy
     is_folded: bool = True
     others: frozenset[str] = frozenset()
-    """The groups that are folded where the rest is not, or the other way round."""
+    """The groups that differ from the rest in being folded or not."""
 
     def folds(self, name: str) -> bool:
         """Whether the group of this name is folded; one whose name is a pattern always is."""

@@ -1,4 +1,4 @@
-"""The health of the code-hosting installation (spec 2.7), and what was observed of it over time."""
+"""The health of the code-hosting installation (spec 2.7), and its observed history."""
 
 from datetime import datetime
 
@@ -49,7 +49,7 @@ class HealthSpan:
 
 @dataclass(frozen=True, slots=True)
 class PlatformHealth:
-    """What is known of one platform now."""
+    """The current state of one platform."""
 
     platform: str
     status: str

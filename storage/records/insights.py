@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of the runs that were created in a stretch of time."""
+    """The outcomes of the runs created in a stretch of time."""
 
     start: datetime
     """Inclusive."""
@@ -27,7 +27,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """How many runs were under way in a stretch of time."""
+    """The number of runs under way in a stretch of time."""
 
     start: datetime
     end: datetime

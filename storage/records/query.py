@@ -1,4 +1,4 @@
-"""Asking for runs: which ones, in which order, which page or window of them, and what comes back."""
+"""Queries for runs: the filter, the order, the page or window, and the results."""
 
 from bisect import bisect_left
 from collections.abc import Collection
@@ -51,17 +51,17 @@ class RunFilter:
         return bool(self.search or excluded or any("*" in pattern for pattern in patterns))
 
     def gaps_in(self, coverage: Coverage) -> tuple[CoverageGap, ...]:
-        """Where runs may be missing that pass the filter, the newest first."""
+        """The gaps that may hold matching runs, newest first."""
         return () if self.is_of_active else coverage.gaps_within(self.since, self.until)
 
     @property
     def is_of_active(self) -> bool:
-        """Whether only active runs pass: they are asked for by their status, however old they are."""
+        """Whether only active runs match: they are requested by their status, however old they are."""
         is_active = bool(self.statuses) and set(ACTIVE_STATUSES).issuperset(self.statuses)
         return is_active or self.active or self.stuck
 
     def lets_status_through(self, status: str, final_statuses: Collection[str]) -> bool:
-        """Whether runs of this status get through what the filter says of statuses."""
+        """Whether runs of this status match the filter's statuses."""
         if self.statuses and status not in self.statuses:
             return False
         is_excluded = self.active if status in final_statuses else self.ended
@@ -99,14 +99,14 @@ class WindowRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunWindow:
-    """Rows of a table, with what is needed to put them where they belong."""
+    """Rows of a table, with their places."""
 
     total: int = 0
     """Rows of the whole table."""
     offset: int = 0
     """The row number of the first one here."""
     rows: tuple[RunRow, ...] = ()
-    """Those of runs."""
+    """The rows of runs."""
     shift: int = 0
     """By how many rows the anchor moved down since the request."""
     cursor_index: int | None = None
@@ -131,25 +131,25 @@ class RunWindow:
         return self.rows[position] if is_here else None
 
     def gap(self, index: int) -> CoverageGap | None:
-        """What the row of that number stands for, where that is no run."""
+        """The gap in the row of that number, or None."""
         return next((gap for number, gap in self.gaps if number == index), None)
 
     def head(self, index: int) -> RunGroup | None:
-        """The group that the row of that number heads, if it does."""
+        """The group whose head is in the row of that number, or None."""
         at = bisect_left(self.heads, index, key=itemgetter(0))
         return self.heads[at][1] if at < len(self.heads) and self.heads[at][0] == index else None
 
     def row_of_head(self, name: str) -> int | None:
-        """The number of the row that heads the group of this name."""
+        """The number of the row with this group's head."""
         return next((number for number, group in self.heads if group.name == name and not group.others), None)
 
     def holds(self, first: int, last: int) -> bool:
-        """Whether every row from first to last, as far as the table goes, is here."""
+        """Whether all rows from first to last, up to the table's end, are here."""
         end = self._run_at(min(last, self.total - 1) + 1)
         return self.offset <= max(0, first) and end <= self._run_at(self.offset) + len(self.rows)
 
     def _run_at(self, index: int) -> int:
-        """How many runs are above the row of that number."""
+        """The number of runs above the row of that number."""
         heads = bisect_left(self.heads, index, key=itemgetter(0))
         return index - sum(number < index for number, _ in self.gaps) - heads
 
@@ -168,4 +168,4 @@ class RunPage:
     repeated: frozenset[str] = frozenset()
     """Runs that an earlier page of the same walk had; only a walk knows."""
     is_shuffled: bool = False
-    """The repeated ones came in other places than a list that merely grew has them: its order is not steady."""
+    """Repeated runs came elsewhere than in a list that merely grew: its order is not steady."""

@@ -16,7 +16,7 @@ class Repository:
     """One repository as the service names it."""
 
     platform: str
-    """Empty: the service sent something else than a reference, which is the data."""
+    """Empty: the service sent something other than a reference, which is in the data."""
     data_json: str
     """The reference's `data` object as canonical JSON: hashable, and complete for platforms that are not known yet."""
 
@@ -27,10 +27,10 @@ class Repository:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A reference as people write it: `owner/repo`, or `gitlab:group/project`.
+        """Parse a reference as people write it: `owner/repo`, or `gitlab:group/project`.
 
         Raises:
-            ValueError: The text names no repository; the message says what would.
+            ValueError: The text is not a repository; the message shows the forms.
         """
         platform, colon, path = text.strip().partition(":")
         if not colon:
@@ -52,7 +52,7 @@ class Repository:
 
     @property
     def path(self) -> str:
-        """What people call it: `owner/repo` or `group/project`; the raw data where the platform is unknown."""
+        """Its usual name: `owner/repo` or `group/project`; the raw data if the platform is unknown."""
         data = self.data
         for shape in (("owner", "repo"), ("group", "project"), ("project_path",), ("path",)):
             parts = [data.get(key) for key in shape]
@@ -63,7 +63,7 @@ class Repository:
 
     @property
     def label(self) -> str:
-        """The path, with its platform where that is not GitHub; `parse` reads it back."""
+        """The path, with its platform unless that is GitHub; `parse` reads it back."""
         if not self.platform and self.data_json in _NONE:
             return "(no repository)"
         return self.path if self.platform in {"", DEFAULT_PLATFORM} else f"{self.platform}:{self.path}"

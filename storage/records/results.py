@@ -1,4 +1,4 @@
-"""What a run did: its turns, its change, its review and its log, as git or the service tells them."""
+"""The results of a run: its turns, its change, its review and its log, from git or from the service."""
 
 from datetime import datetime
 from typing import Final, Literal
@@ -6,7 +6,7 @@ from typing import Final, Literal
 from storage.lazy_dataclass import dataclass
 
 Source = Literal["git", "service"]
-"""Where a fact was read: the repository itself, or the results that the service keeps (docs/results.md)."""
+"""The source of a fact: the repository, or the results that the service keeps (docs/results.md)."""
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "copied", "mode", "submodule"]
 """`mode`: only the permissions, or the type, differ."""
 SUBMODULE_MODE: Final = "160000"
@@ -48,12 +48,12 @@ class ReportedFinding:
     rule: str = ""
     message: str = ""
     suggestion: str = ""
-    """What it would put in place of the lines."""
+    """A replacement for the lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of a run: one instruction, and what came of it. None: not known from this source."""
+    """One turn of a run: one instruction and its outcome. None: not known from this source."""
 
     number: int
     """Counted from 1."""
@@ -75,12 +75,12 @@ class Turn:
     deletions: int | None = None
     usage: ModelUsage | None = None
     findings: tuple[ReportedFinding, ...] | None = None
-    """None: its agent reported none; a review that it wrote may hold some."""
+    """None: its agent reported none; its review may hold some."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """What the run's code host shows of it, or is to show."""
+    """Something that the run's code host shows, or is about to."""
 
     kind: str
     """`pull_request`, `review` or `status`; others as the service names them."""
@@ -88,7 +88,7 @@ class Posting:
     """`waiting`, `posted` or `refused`; others as the service names them."""
     url: str | None = None
     reason: str | None = None
-    """Why it is not posted; of a posted one, what is to be known of it."""
+    """Why it is not posted; of a posted one, a remark."""
 
     def __str__(self) -> str:
         kind = self.kind.replace("_", " ")
@@ -105,7 +105,7 @@ class RunTurns:
     turns: tuple[Turn, ...]
     source: Source = "service"
     note: str = ""
-    """How they were told apart, where that leaves a doubt."""
+    """How the turns were told apart, if that is doubtful."""
     postings: tuple[Posting, ...] = ()
 
     @property
@@ -115,7 +115,7 @@ class RunTurns:
 
     @property
     def told(self) -> tuple[Posting, ...]:
-        """The postings worth a line: the pull request, and whatever is not there."""
+        """The postings worth a line: the pull request, and any that is missing."""
         return tuple(one for one in self.postings if one.kind == "pull_request" or one.state != "posted")
 
 
@@ -129,7 +129,7 @@ class LogChunk:
     size: int
     """Of the whole log so far; smaller than `offset`: it was replaced."""
     ended: bool
-    """Nothing will be added any more."""
+    """Nothing more will be added."""
     data: bytes
 
 
@@ -160,12 +160,12 @@ class Change:
     """None: the empty tree, or the source does not tell."""
     head: str | None
     base_name: str
-    """How the base was chosen, for people: `merge base with main`."""
+    """How the base was chosen, for the user: `merge base with main`."""
     files: tuple[ChangedFile, ...]
     patch: bytes
     source: Source = "git"
     note: str = ""
-    """What a reader has to know of it: cut short, or commits matched by their time alone."""
+    """A remark: it is cut short, or commits were matched only by time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +190,11 @@ class Review:
     findings: tuple[Finding, ...]
     source: Source = "git"
     note: str = ""
-    """What is missing of it."""
+    """What it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Something that cannot be had: why, and what would give it."""
+    """Something that is missing: why, and what would provide it."""
 
     reason: str

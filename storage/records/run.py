@@ -1,4 +1,4 @@
-"""Runs: what the service says of them (spec 2.4) and what was observed of them."""
+"""Runs: the service's data (spec 2.4) and our observations."""
 
 from dataclasses import field
 from datetime import datetime
@@ -13,7 +13,7 @@ FINAL_STATUSES: Final = frozenset({"completed", "failed"})
 """The statuses of the spec that are final. Others are learnt as final; any other, known or not, counts as active."""
 
 Presence = Literal["current", "unconfirmed", "lost"]
-"""Whether the service still shows a run we hold: `unconfirmed` until a look-up, then `current` or `lost`."""
+"""Whether the service still shows a held run: `unconfirmed` until a look-up, then `current` or `lost`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """How long a run worked, without the time between its turns; with neither field set it is not known."""
+    """How long a run worked, without the time between its turns; with neither field set it is unknown."""
 
     seconds: float | None = None
     """Of a run that has ended."""
     since: datetime | None = None
-    """Of a run that goes on: when it would have begun if it had worked without a pause."""
+    """Of an active run: when it would have begun if it had worked without a pause."""
 
     def until(self, as_of: datetime) -> float | None:
         """The seconds up to then; all of them, once it has ended."""
@@ -59,14 +59,14 @@ class StatusTransition:
 
 @dataclass(frozen=True, slots=True)
 class RunChanges:
-    """What one batch of runs changed in the cache."""
+    """The changes that one batch of runs made in the cache."""
 
     new: tuple[str, ...] = ()
     """Ids of runs that were not held before."""
     transitions: tuple[StatusTransition, ...] = ()
     """Changes of status of runs that were held before."""
     updated: tuple[str, ...] = ()
-    """Ids of runs held before whose status stayed while another fact changed, or which came back into sight."""
+    """Ids of held runs whose status stayed while another field changed, or which are shown again."""
 
     def __bool__(self) -> bool:
         """Whether anything changed at all."""
@@ -95,7 +95,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """What a table can show of a run besides its row. None: not known."""
+    """Figures of a run besides its row. None: not known."""
 
     turns: int | None = None
     additions: int | None = None
@@ -110,7 +110,7 @@ NO_FIGURES: Final = RunFigures()
 
 @dataclass(frozen=True, slots=True)
 class RunDetail:
-    """Everything held about one run."""
+    """All data of one run."""
 
     run: Run
     first_seen_at: datetime

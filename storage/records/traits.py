@@ -1,4 +1,4 @@
-"""The habits of a service, where the spec leaves it a choice or it takes one."""
+"""A service's habits where the spec leaves a choice, or the service takes one."""
 
 from datetime import timedelta
 from typing import Literal
@@ -6,23 +6,23 @@ from typing import Literal
 from storage.lazy_dataclass import dataclass
 
 DateFilter = Literal["created", "updated", "ignored", "unknown"]
-"""What `date_from` and `date_to` are compared with."""
+"""The time that `date_from` and `date_to` are compared with."""
 
 Habit = Literal["ignores_status", "endless", "no_results"]
-"""Seen at a time, and looked for again later.
+"""Seen at a time, and checked again later.
 
 `ignores_status`: a list filtered by a status shows others. `endless`: the list without readable times never ends.
-`no_results`: it does not tell what a run did (docs/results.md).
+`no_results`: it does not offer results (docs/results.md).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceTraits:
-    """What was proved of a service."""
+    """Proven habits of a service."""
 
     date_filter: DateFilter = "unknown"
     display_offset: timedelta = timedelta(0)
-    """A time is shown so much later than the date filter takes it: local time without an offset."""
+    """How much later a time is shown than the date filter takes it: local time without an offset."""
 
 
 @dataclass(frozen=True, slots=True)
