@@ -45,7 +45,7 @@ class LogView(TextView):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
-        Binding("end,G", "last", "to the end", tooltip="And follow what is added", id="table.last"),
+        Binding("end,G", "last", "to the end", tooltip="And follow new lines", id="table.last"),
     ]
 
     @dataclass

@@ -80,7 +80,7 @@ def _header(cells: list[str], origin: str) -> list[str]:
     for separator, called in SEPARATORS.items():
         if "email" in map(_name, separator.join(cells).split(separator)):
             raise ImportFileError(f"{origin}:1: the columns are separated by {called}: separate them with commas.")
-    raise ImportFileError(f"{origin}:1: this line has to name the columns: email and, if wanted, offer_code.")
+    raise ImportFileError(f"{origin}:1: this line has to name the columns: email and, optionally, offer_code.")
 
 
 def _name(cell: str) -> str:

@@ -57,14 +57,14 @@ def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
 
 def storage_notice(message: str) -> Notice:
     """The notice about our own files; the message names the cure."""
-    return Notice("✗", "What is seen cannot be kept", (safe_text(message, limit=580),), "bad")
+    return Notice("✗", "The answers cannot be stored", (safe_text(message, limit=580),), "bad")
 
 
 STARTS: Final = "n starts one on a repository; a starts a named agent."
 UNREADABLE: Final = Notice(
     "∅",
     "Nothing can be shown",
-    ("The console's own files cannot be used; the cure stands below.",),
+    ("The console's own files cannot be used; the cure is below.",),
     "bad",
 )
 """Shown in place of a screen whose banner reports our own files."""

@@ -142,7 +142,7 @@ class ImportBar(Vertical):
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self.file = LineField("file", "file", "A CSV with the columns email and, if wanted, offer_code.")
+        self.file = LineField("file", "file", "A CSV with the columns email and, optionally, offer_code.")
         self.most = LineField("most", "at most", "How many to send before asking again.", value=str(most))
 
     def compose(self) -> ComposeResult:

@@ -78,7 +78,7 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
         for text in safe_block(turn.instructions, lines=MOST_LINES):
             lines += wrapped(text, width, "", INDENT)
     else:
-        lines += wrapped("What it was told is not known here.", width, QUIET, INDENT)
+        lines += wrapped("Its instructions are not known here.", width, QUIET, INDENT)
     return lines + _outcome(turn, width)
 
 

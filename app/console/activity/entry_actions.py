@@ -23,9 +23,17 @@ ORGANIZATION: Final = "organization.create"
 
 
 ENTRY_BINDINGS: Final = (
-    Binding("v", "entry('resolve')", "resolve", tooltip="Say what became of an unknown outcome", id="activity.resolve"),
-    Binding("u", "entry('undo')", "undo", tooltip="Take back what was said of an outcome", id="activity.undo"),
-    Binding("E", "entry('resend')", "edit and resend", tooltip="What was rejected or not sent", id="activity.resend"),
+    Binding(
+        "v", "entry('resolve')", "resolve", tooltip="Record the result of an unknown outcome", id="activity.resolve"
+    ),
+    Binding("u", "entry('undo')", "undo", tooltip="Make the outcome unknown again", id="activity.undo"),
+    Binding(
+        "E",
+        "entry('resend')",
+        "edit and resend",
+        tooltip="Edit a rejected or unsent request, and send it",
+        id="activity.resend",
+    ),
 )
 
 

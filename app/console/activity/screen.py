@@ -55,7 +55,7 @@ class ActivityScreen(BaseScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         *ENTRY_BINDINGS,
         Binding(
-            "slash", "search", "search", key_display="/", tooltip="What was asked, sent or said", id="activity.find"
+            "slash", "search", "search", key_display="/", tooltip="Requests, answers and errors", id="activity.find"
         ),
         *QUERY_BINDINGS,
         Binding("y", "entry('copy_id')", "copy id", show=False, id="activity.copy_id"),

@@ -29,7 +29,7 @@ UPCOMING: Final = 5
 _ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
 """Retrying a turn that continued a run continues it again; any other retry starts a run."""
 NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
-OUTDATED: Final = Badge("▲", "the bot at work goes by an older file:", "warn")
+OUTDATED: Final = Badge("▲", "the running bot uses an older file:", "warn")
 """The bot acts by other rules than those on show."""
 
 

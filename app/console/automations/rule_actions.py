@@ -121,7 +121,7 @@ class RuleActions:
         elif hand_over(bot):
             then = f"The bot (process {bot}) reads it again now."
         else:
-            then = f"The bot at work goes by it after: kill -HUP {bot}"
+            then = f"The running bot uses it after: kill -HUP {bot}"
         self._session.notify(f"{what} {then}", timeout=CURE_S)
 
     async def _edit(self, rule: Rule | None) -> None:
@@ -189,7 +189,7 @@ class RuleActions:
         scope = rule.on.scope
         runs = [run for run in found if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
         if not runs:
-            self._session.notify("It needs a run, and none that it is about is here.", severity="warning")
+            self._session.notify("It needs a run, and none that it matches is in the cache.", severity="warning")
             return
 
         def picked(run_id: str | None) -> None:

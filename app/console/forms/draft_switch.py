@@ -88,7 +88,7 @@ class DraftSwitch:
         if (other := self.other) is None:
             return None
         self.other, self.is_fresh = now, not self.is_fresh
-        self._say(safe_text("^n brings back what stood here."))
+        self._say(safe_text("^n brings back the previous text."))
         return other
 
     async def judge(self) -> None:

@@ -112,8 +112,8 @@ def blocked(existing: Action, now: datetime, command_line: str) -> OutcomeText:
 def broken(message: str, command_line: str) -> OutcomeText:
     """Describe a failure of the ledger."""
     meaning = (
-        f"Look at the ledger before you send this again: {command_line} actions list. What stands there as sending or "
-        "unknown may have taken effect; what does not stand there was not sent."
+        f"Look at the ledger before you send this again: {command_line} actions list. A write listed there as sending "
+        "or unknown may have taken effect; one that is not listed was not sent."
     )
     return OutcomeText(
         "failed", safe_text("The ledger could not be written"), (), (safe_text(message), safe_text(meaning))

@@ -41,7 +41,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
     request = _asked(action)
     form, values = await _form(engine, request), _values(request)
     if form.build(values) != request or not all(_is_shown(*value) for value in values.items()):
-        raise UnfaithfulError("It holds what no form can show as it was sent; send it again from the command line.")
+        raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.begin_with(values, named("resend", action.action_id))
     return form
 

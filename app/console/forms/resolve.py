@@ -184,7 +184,7 @@ class ResolveForm(ModalScreen[Action | None]):
         if word is None:
             self._say_no("Choose one of the three.")
         elif word == "created" and not evidence:
-            self._evidence.complain(safe_text("Give the id: it links this attempt to what it made."))
+            self._evidence.complain(safe_text("Give the id: it links this attempt to its result."))
         elif word == "send_again" and evidence.casefold() != self._pledge.casefold():
             self._evidence.complain(safe_text(f"Type {self._pledge} to confirm."))
         else:

@@ -53,7 +53,7 @@ class HealthScreen(BaseScreen):
 
     TAB = "health"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("T", "retry", "retry failed", tooltip="What failed of the runs of this row", id="health.retry"),
+        Binding("T", "retry", "retry failed", tooltip="The failed runs of this row", id="health.retry"),
         Binding(
             "exclamation_mark", "incident", "next incident", key_display="!", tooltip="What broke", id="health.incident"
         ),

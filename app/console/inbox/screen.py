@@ -33,10 +33,10 @@ NOTHING: Final = Notice(
     "Nothing waits for you",
     (
         (
-            "Failed and stuck runs, code hosts that are not well, unknown outcomes, approvals and paused automations"
-            " come here, and stay until you say that they are done."
+            "Failed and stuck runs, unhealthy code hosts, unknown outcomes, approvals and paused automations"
+            " appear here until you mark them as done."
         ),
-        "u takes back what you did last.",
+        "u undoes your last change.",
     ),
     "good",
 )
@@ -67,10 +67,10 @@ class InboxScreen(BaseScreen):
     #inbox.-empty InboxPane, #inbox.-no-detail InboxPane { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "done", "done", tooltip="Dealt with; what is new brings it back", id="inbox.done"),
-        Binding("h", "snooze", "snooze", tooltip="Put it off; what is new brings it back sooner", id="inbox.snooze"),
+        Binding("e", "done", "done", tooltip="Done; a new event brings it back", id="inbox.done"),
+        Binding("h", "snooze", "snooze", tooltip="Later; a new event brings it back sooner", id="inbox.snooze"),
         Binding("m", "mute", "mute", tooltip="Take it out for good", id="inbox.mute"),
-        Binding("u", "undo", "undo", tooltip="Take back what was done last; again: what before that", id="inbox.undo"),
+        Binding("u", "undo", "undo", tooltip="Undo the last change; again: the one before", id="inbox.undo"),
         Binding("space", "mark", "mark", tooltip="For an action on several", id="inbox.mark"),
         Binding(
             "asterisk",

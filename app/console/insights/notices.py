@@ -10,8 +10,8 @@ from widgets.frame.notice import Notice
 from widgets.insights.figures import COMPLETED, FAILED, NOT_FETCHED, OTHERWISE, UNFINISHED, UNKNOWN, InsightsView
 
 WHAT_COMES: Final = (
-    "Here will stand what became of the runs of each hour or day, how many were under way at once, and how often the"
-    " runs of each repository succeed and how long they take."
+    "The outcomes of each hour or day, the number of runs at once, and each repository's success rate and durations"
+    " will appear here."
 )
 ASKING: Final = Notice(
     "◌",
@@ -54,7 +54,7 @@ def nothing(span: InsightSpan, view: InsightsView) -> Notice:
     if view.coverage.whole and view.coverage.first_run_at is None:
         return NO_RUN_YET
     wider = next((each for each in SPANS if _hours(each) > _hours(span)), None)
-    what_now = f"t looks at {wider.title}." if wider is not None else "What is older stands in Runs."
+    what_now = f"t looks at {wider.title}." if wider is not None else "Older runs are in Runs."
     if view.is_complete:
         return Notice("○", f"No run was created in {span.title}", (what_now,), "plain")
     lines = ("The history of that time is not fetched completely yet,", "so there may have been some. " + what_now)

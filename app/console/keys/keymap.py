@@ -71,7 +71,7 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> t
     return (
         *(_no_such_id(name, by_id) for name in keys if name not in by_id),
         *(
-            f'{name}: "{key}" is no key; write it as in "C", "ctrl+l" or "f5".'
+            f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'
             for name, wish in wishes
             for key in wish.split(",")
             if not _is_key(key)
@@ -130,8 +130,8 @@ def _no_such_id(name: str, by_id: Mapping[str, KeyFact]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, by_id, n=1)
-    cure = f"Did you mean {near[0]}?" if near else "`runwarden config keys` lists what there is."
-    return f"keys.{name}: nothing is called that. {cure}"
+    cure = f"Did you mean {near[0]}?" if near else "`runwarden config keys` lists them."
+    return f"keys.{name}: there is no such action. {cure}"
 
 
 def _is_key(key: str) -> bool:

@@ -242,7 +242,7 @@ def _with_terminal(app: App[Any], terminal: Terminal, argv: tuple[str, ...]) -> 
             # A pager's ctrl+c is the pager's; ours returns when it has ended.
             return run_in_terminal(argv)
     except SuspendNotSupported as error:
-        raise CommandUnusableError(f"There is no terminal to give away. By hand: {shlex.join(argv)}") from error
+        raise CommandUnusableError(f"There is no terminal for it. By hand: {shlex.join(argv)}") from error
 
 
 def _tell(session: Session, name: str, code: int | None, last_line: str) -> None:

@@ -44,7 +44,7 @@ NO_FILE: Final = Notice(
     "○",
     "Name a CSV file above",
     (
-        "Its first line: email and, if wanted, offer_code.",
+        "Its first line: email and, optionally, offer_code.",
         "You see what would be done before anything is sent.",
         "It may be stopped and taken up again: what was created",
         "is passed over, and no one is invited twice.",
@@ -65,7 +65,7 @@ class OrganizationImportScreen(BaseScreen):
         Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
         Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
         Binding("X", "stop", "stop", tooltip="After the row that is on its way", id="import.stop"),
-        Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="import.resolve"),
+        Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="import.resolve"),
         Binding("n", "file", "file", tooltip="Another file", id="import.file"),
         Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
     ]

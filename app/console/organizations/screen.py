@@ -76,7 +76,7 @@ class OrganizationsScreen(BaseScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "clear", "show all", key_display="esc", id="org.clear"),
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
-        Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="org.resolve"),
+        Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="org.resolve"),
         Binding("enter", "open", "details", key_display="enter", id="org.open"),
         Binding("enter", "its_action", "its action", key_display="enter", tooltip="In Activity", id="org.action"),
         Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),

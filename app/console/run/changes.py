@@ -184,7 +184,7 @@ class ChangesPart(Part):
         self._shown = wanted
         if isinstance(change, Unavailable):
             self._is_whole = True
-            self.view.say(unavailable("The changes are not to be had.", change.reason))
+            self.view.say(unavailable("The changes are not available.", change.reason))
             self._settle()
             return
         self._change = change

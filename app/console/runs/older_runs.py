@@ -261,8 +261,8 @@ class OlderRuns:
         what = "; ".join(missing_text(gap, now) for gap in gaps)
         return (
             f"Not here: {what}. {self._why(now)}\n\n"
-            f"By itself the console fetches {history.days:g} days, and at most {history.runs:,} runs ([history] in the"
-            " configuration). What is older comes when you ask for it."
+            f"In the background the console fetches {history.days:g} days, and at most {history.runs:,} runs"
+            " ([history] in the configuration). Older runs are fetched when you ask for them."
         )
 
     def _looked(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ PRESETS: Final = (
 ORDERS: Final[tuple[tuple[SortColumn, str, str], ...]] = (
     ("started", "oldest first", "newest first"),
     ("updated", "longest unchanged first", "latest change first"),
-    ("took", "shortest first", "longest first, what goes on above"),
+    ("took", "shortest first", "longest first, active above"),
     ("status", "a to z", "z to a"),
     ("repository", "a to z", "z to a"),
     ("branch", "a to z", "z to a"),
@@ -239,7 +239,7 @@ class OrderPicker(PickerScreen[RunSort]):
     """Closes with the order; choosing the current column reverses it."""
 
     TITLE_TEXT = "Sort by"
-    HINT = "enter sorts; the current one once more turns it round"
+    HINT = "enter sorts; the current one again reverses it"
 
     def __init__(self, sort: RunSort) -> None:
         """Prepare with the current order."""

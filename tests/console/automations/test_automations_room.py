@@ -132,7 +132,7 @@ async def test_a_bot_that_goes_by_an_older_file_is_told_for_as_long_as_it_does(
         await scene.press("5")
         assert "a bot is at work: process 4711" in scene.text
         await scene.press("D", "P")
-        assert "the bot at work goes by an older file: kill -HUP 4711" in scene.text
+        assert "the running bot uses an older file: kill -HUP 4711" in scene.text
 
         new = [replace(each, is_on=False) for each in old]
         await other.begin_rule(AT_WORK, fingerprint_of(new), scene.clock.now)

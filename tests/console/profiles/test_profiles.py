@@ -195,7 +195,7 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
         await scene.shows("our files are unusable", "gitlab degraded")
         # Not `press`: its room goes on waiting for files that never open.
         await scene.pilot.press("j", "enter")
-        await scene.shows("What is seen cannot be kept")
+        await scene.shows("The answers cannot be stored")
         await scene.pilot.press("ctrl+o", *"prod", "enter")
         await scene.shows("[All 60]")
 
