@@ -12,24 +12,23 @@ from textual.screen import Screen
 
 from app.config import Profile, Settings
 from app.console.base_app import BaseApp
-from app.console.base_screen import OVERVIEW, TABS
-from app.console.keys.navigation import Navigation
+from app.console.base_screen import OVERVIEW
+from app.console.keys.navigation import NAVIGATION_BINDINGS, Navigation
 from app.console.messages import UNKNOWN_PLACE, FollowRun, GoToTab, OpenRun, SwitchProfile
-from app.console.profiles.switching import BETWEEN, OpenEngine, ProfileSwitching
+from app.console.profiles.switching import PROFILE_BINDINGS, OpenEngine, ProfileSwitching
 from app.console.screens import screens_of
 from app.console.session import Session
-from app.console.terminal.terminal import Terminal, title_of
+from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
 from app.console.themes import begin_with_theme
 from widgets.follow import FollowStrip
 from widgets.frame.bars import TabBar
-from widgets.frame.header_bar import HeaderBar, Vitals
+from widgets.frame.header_bar import HeaderBar
 
 if TYPE_CHECKING:
     from textual.command import Provider
 
     from app.console.follow.following import RunFollower
     from app.console.profiles.engines import ProfileEngines
-    from app.console.terminal.last_frame import KeepFrame
     from storage.cache.first_paint import FirstPaint
 
 
@@ -47,23 +46,17 @@ class RunwardenApp(BaseApp[None]):
     CSS_PATH = Path(__file__).with_name("console.tcss")
     COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
-        *[Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS],
-        Binding("U", "unknown", "unknown outcome", tooltip="A write that a person has to resolve", id="app.unknown"),
-        Binding("backspace", "back", "back", show=False, tooltip="To what you came from", id="app.back"),
+        *NAVIGATION_BINDINGS,
         Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
-        Binding("ctrl+o", "profiles", "switch profile", show=False, tooltip="To another service", id="app.profiles"),
-        Binding("0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Each at a glance", id="room.profiles"),
+        *PROFILE_BINDINGS,
         Binding("F", "followed", "followed runs", show=False, tooltip="Those in the strip", id="app.followed"),
-        Binding("f8", "mouse", "mouse on/off", show=False, tooltip="Off: the terminal selects text", id="app.mouse"),
-        Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
+        *TERMINAL_BINDINGS,
     ]
 
     session: Session
     """The profile on show."""
-    keep_frame: "KeepFrame | None" = None
-    """Keeps the last frame for the next start. None: there is no terminal."""
 
     def __init__(
         self,
@@ -73,34 +66,21 @@ class RunwardenApp(BaseApp[None]):
         first: "FirstPaint | None",
         clock: Callable[[], datetime],
         profile_engines: "ProfileEngines | None" = None,
-        modes_before: list[Any] | None = None,
     ) -> None:
-        """Open nothing yet; `open_engine` is called once the first picture is on the screen.
+        """Open nothing yet; `open_engine` is called after the first frame.
 
-        Without `profile_engines` only this profile can be opened from here. `modes_before` are the terminal's modes
-        from before an early picture; None: Textual is the first to change them.
+        Without `profile_engines` only this profile can be opened from here.
         """
         super().__init__()
         self.settings = settings
         self.clock = clock
         self.terminal = Terminal(lambda: self._driver, mouse=settings.console.mouse)
-        self.profiles: ProfileSwitching | None = None
-        """None: only the profile on show can be opened from here."""
-        if profile_engines is not None:
-            self.profiles = ProfileSwitching(profile_engines, self, self._leave, self._take_up)
+        self.profiles = ProfileSwitching(profile_engines, self, self._leave, self._take_up)
         self.navigation = Navigation(self, lambda: self.session)
         self.following: RunFollower | None = None
         """None: the engine is not open yet."""
-        self._modes_before = modes_before
-        self._has_unknown = False
-        self._keep_frame_now: Callable[[], None] = lambda: None
         self._begin_with(profile, first, open_engine)
         begin_with_theme(self, settings)
-        self._has_own_keys = bool(settings.keys) or any(command.key for command in settings.commands)
-        if self._has_own_keys:
-            from app.console.keys.keymap import use_own_keys
-
-            use_own_keys(self, settings)
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._open_engine = open_engine
@@ -113,29 +93,20 @@ class RunwardenApp(BaseApp[None]):
             owner=self,
             toast=self.notify,
             copy_text=self.copy_to_clipboard,
-            can_switch=self.profiles is not None and self.profiles.is_possible,
+            can_switch=self.profiles.is_possible,
         )
-        self._tab_screens = screens_of(self.session, None if self.profiles is None else self.profiles.engines)
+        self._tab_screens = screens_of(self.session, self.profiles.engines)
         for name in self._tab_screens.keys() - {self.DEFAULT_MODE}:
             self.add_mode(name, self._tab_screens[name])
 
     def on_mount(self) -> None:
         """Paint what is cached, then open the engine."""
-        from app.console.terminal.process import restore_on_signals
+        self.terminal.begin(self, lambda: self.session.profile.name)
+        if self.settings.keys or any(command.key for command in self.settings.commands):
+            from app.console.keys.keymap import use_own_keys
 
-        restore_on_signals(self)
-        self.terminal.remember_modes(self._modes_before)
-        # After a suspend the terminal shows nothing of the frame, although nothing has changed.
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh())
-        if self._has_own_keys:
-            from app.console.keys.keymap import tell_problems
-
-            self.run_worker(partial(tell_problems, self.session))
-        if self.keep_frame is not None:
-            from app.console.terminal.last_frame import keep_frames
-
-            self._keep_frame_now = keep_frames(self, self.keep_frame, lambda: self.session.profile.name)
-        self.session.vitals.changed.subscribe(self, self._vitals_changed)
+            use_own_keys(self, self.session)
+        self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.call_after_refresh(lambda: self.run_worker(self._open))
 
@@ -158,15 +129,9 @@ class RunwardenApp(BaseApp[None]):
     async def _go_to_tab(self, message: GoToTab | TabBar.Picked) -> None:
         await self.action_tab(message.name, message.place if isinstance(message, GoToTab) else None)
 
-    @on(HeaderBar.UnknownClicked)
-    async def action_unknown(self) -> None:
-        """Go to the first write of unknown outcome."""
-        await self.action_tab("activity", UNKNOWN_PLACE)
-
     @on(SwitchProfile)
     def _switch_profile(self, message: SwitchProfile) -> None:
-        if self.profiles is not None:
-            self.profiles.begin(self.session, message.name)
+        self.profiles.begin(self.session, message.name)
 
     @on(FollowStrip.ListRequested)
     def action_followed(self) -> None:
@@ -178,29 +143,19 @@ class RunwardenApp(BaseApp[None]):
 
     async def action_tab(self, name: str, place: str | None = None) -> None:
         """Go to a place in a tab, once the engine is open."""
-        if name == OVERVIEW and self.profiles is None:
-            self.action_profiles()
-            return
-        if self.current_mode == BETWEEN or (self.session.engine is None and name != "runs"):
-            self.session.notify(self.session.not_open)
-            return
-        await self.navigation.go(name, place)
+        if name == OVERVIEW and self.profiles.engines is None:
+            self.profiles.ask(self.session)
+        else:
+            await self.navigation.go(name, place)
 
     async def action_back(self) -> None:
         """Go back to the previous place, as it was."""
-        if self.current_mode != BETWEEN:
-            await self.navigation.back()
+        await self.navigation.back()
 
     @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
         """Ask which profile to show."""
-        from app.console.profiles.switcher import ProfileSwitcher
-
-        if self.profiles is None or not self.profiles.is_possible:
-            self.session.notify("There is one profile. Another one is a [profiles.NAME] in the configuration.")
-        else:
-            begin = partial(self.profiles.begin, self.session)
-            self.push_screen(ProfileSwitcher(self.session, self.profiles.engines), begin)
+        self.profiles.ask(self.session)
 
     def action_command_palette(self) -> None:
         """Open the palette."""
@@ -234,7 +189,7 @@ class RunwardenApp(BaseApp[None]):
     def exit(self, *arguments: Any, **options: Any) -> None:
         """End; the next start begins with the screen as it is now."""
         try:
-            self._keep_frame_now()
+            self.terminal.keep_frame_now()
         finally:
             super().exit(*arguments, **options)
 
@@ -244,8 +199,7 @@ class RunwardenApp(BaseApp[None]):
         """Close the engine; called after the screen was given back."""
         if self.session.engine is not None:
             await self.session.engine.close()
-        if self.profiles is not None:
-            await self.profiles.engines.close()
+        await self.profiles.close()
 
     async def _open(self) -> None:
         session = self.session
@@ -253,8 +207,7 @@ class RunwardenApp(BaseApp[None]):
             engine = await self._open_engine()
         finally:
             self.call_later(self.answer_keys)
-        if self.profiles is not None:
-            self.profiles.engines.adopt(engine)
+        self.profiles.adopt(engine)
         session.open(engine)
         from app.console.follow.following import RunFollower
 
@@ -271,21 +224,15 @@ class RunwardenApp(BaseApp[None]):
     def _take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._begin_with(profile, first, open_engine)
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
-        self.session.vitals.changed.subscribe(self, self._vitals_changed)
-        self._vitals_changed(self.session.vitals.now)
+        self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
+        self.terminal.show_vitals(self.session.vitals.now)
         self.run_worker(self._open)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""
-        if action == "unknown":
+        if action == "tab" and UNKNOWN_PLACE in parameters:
             return bool(self.session.vitals.now.unknown)
         return super().check_action(action, parameters)
-
-    def _vitals_changed(self, vitals: Vitals) -> None:
-        self.terminal.say_title(title_of(vitals))
-        if bool(vitals.unknown) != self._has_unknown:
-            self._has_unknown = bool(vitals.unknown)
-            self.screen.refresh_bindings()
 
     def get_default_screen(self) -> Screen[Any]:
         """The Runs screen; a mode before it is mounted, it would have Textual parse every style sheet three times."""

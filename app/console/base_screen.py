@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from app.console.key_actions import key_actions, key_hints
-from app.console.messages import GoToTab, OpenRun
+from app.console.messages import UNKNOWN_PLACE, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.too_small import TooSmall, is_too_small
 from app.console.tour import TourStrip
@@ -67,6 +67,8 @@ class BaseScreen(Screen[None]):
         super().__init__()
         self.session = session
         self._ticks_behind = 0
+        self._has_unknown = False
+        """Whether the key for unknown outcomes is offered."""
 
     def compose(self) -> ComposeResult:
         """Compose header, tabs, body and keys."""
@@ -189,6 +191,9 @@ class BaseScreen(Screen[None]):
         self.tick(self.session.clock())
 
     def _show_vitals(self, vitals: Vitals) -> None:
+        if bool(vitals.unknown) != self._has_unknown:
+            self._has_unknown = bool(vitals.unknown)
+            self.refresh_bindings()
         self.query_one(HeaderBar).show(vitals)
         bar = self.query_one(TabBar)
         bar.show_count("activity", f"?{vitals.unknown:,}" if vitals.unknown else "")
@@ -198,6 +203,10 @@ class BaseScreen(Screen[None]):
     @on(HeaderBar.InboxClicked)
     def _inbox_clicked(self) -> None:
         self.post_message(GoToTab(INBOX))
+
+    @on(HeaderBar.UnknownClicked)
+    def _unknown_clicked(self) -> None:
+        self.post_message(GoToTab("activity", UNKNOWN_PLACE))
 
     @on(HeaderBar.HostClicked)
     def _host_clicked(self, message: HeaderBar.HostClicked) -> None:

@@ -48,8 +48,8 @@ def run_console(
             _collect_garbage_again()
             return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
 
-        app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines, modes_before)
-        app.keep_frame = keep_frame
+        app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines)
+        app.terminal.modes_before, app.terminal.keep_frame = modes_before, keep_frame
         asyncio.run(_show(app))
     return app.return_code or 0
 

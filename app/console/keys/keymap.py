@@ -6,7 +6,7 @@ import pkgutil
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from textual.app import App
 from textual.binding import Binding, BindingsMap
@@ -14,7 +14,7 @@ from textual.dom import DOMNode
 from textual.keys import ASCII_KEY_NAMES, KEY_ALIASES, Keys, _character_to_key
 from textual.screen import ModalScreen
 
-from app.config import Settings, UserCommand
+from app.config import UserCommand
 from app.console.session import Session
 
 _ROOTS: Final = ("app.console", "widgets")
@@ -47,20 +47,21 @@ def catalog() -> tuple[KeyFact, ...]:
     return tuple(_fact(name, pairs) for name, pairs in sorted(found.items()))
 
 
-def use_own_keys(app: App[Any], settings: Settings) -> None:
-    """Bind what the user chose: `[keys]` in place of the console's own, and the keys of `[[commands]]`."""
+def use_own_keys(app: App[Any], session: Session) -> None:
+    """Bind the user's `[keys]` and the keys of `[[commands]]`, and say in the background what is wrong with them."""
     from app.console.keys.own_commands import own_bindings
 
-    app.set_keymap(settings.keys)
-    own = BindingsMap(own_bindings(settings.commands))
+    keys, commands = session.settings.keys, session.settings.commands
+    app.set_keymap(keys)
+    own = BindingsMap(own_bindings(commands))
     app._bindings = BindingsMap.merge([app._bindings, own])  # noqa: SLF001 — `App.bind` gives a binding no id
 
+    async def check() -> None:
+        # In a thread: it imports every screen.
+        for problem in await asyncio.to_thread(problems, keys, commands):
+            session.notify(problem, severity="warning")
 
-async def tell_problems(session: Session) -> None:
-    """Say what is wrong with the user's keys."""
-    # In a thread: it imports every screen.
-    for problem in await asyncio.to_thread(problems, session.settings.keys, session.settings.commands):
-        session.notify(problem, severity="warning")
+    app.run_worker(cast("Any", check))
 
 
 def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> tuple[str, ...]:

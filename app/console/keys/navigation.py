@@ -4,12 +4,26 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from textual.binding import Binding
 from textual.screen import Screen
 
 from app.console.base_screen import TABS, BaseScreen
+from app.console.messages import UNKNOWN_PLACE
+from app.console.profiles.switching import BETWEEN
 from app.console.session import Session
 from storage.lazy_dataclass import dataclass
 
+NAVIGATION_BINDINGS: Final = (
+    *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS),
+    Binding(
+        "U",
+        f"tab('activity', '{UNKNOWN_PLACE}')",
+        "unknown outcome",
+        tooltip="A write that a person has to resolve",
+        id="app.unknown",
+    ),
+    Binding("backspace", "back", "back", show=False, tooltip="To what you came from", id="app.back"),
+)
 MOST_PLACES: Final = 100
 NOWHERE: Final = "There is nothing to go back to."
 _RETURNS: Final = frozenset(tab.name for tab in TABS)
@@ -66,7 +80,10 @@ class Navigation:
 
     async def go(self, tab: str, place: str | None = None) -> None:
         """Show a tab and a place in it; without a place, the tab as it was left."""
-        before = self._here()
+        before, session = self._here(), self._session()
+        if self._screens.current_mode == BETWEEN or (session.engine is None and tab != "runs"):
+            session.notify(session.not_open)
+            return
         if tab == self._screens.current_mode and place is None:
             return
         if before is not None:
@@ -79,6 +96,8 @@ class Navigation:
 
     async def back(self) -> None:
         """Return to the last place."""
+        if self._screens.current_mode == BETWEEN:
+            return
         if not self._left:
             self._session().notify(NOWHERE)
             return

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from storage.cache.first_paint import FirstPaint
 
+PROFILE_BINDINGS: Final = (
+    Binding("ctrl+o", "profiles", "switch profile", show=False, tooltip="To another service", id="app.profiles"),
+    Binding("0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Each at a glance", id="room.profiles"),
+)
 BETWEEN: Final = "between"
 """The mode while there are no tabs."""
 WRITING: Final = frozenset({"send", "import"})
@@ -49,6 +54,9 @@ class Modes(Protocol):
     def remove_mode(self, mode: str) -> Awaitable[None]:
         """Remove a mode and its screens."""
 
+    def push_screen(self, screen: Screen[Any], callback: Callable[[Any], None]) -> object:
+        """Show a screen over the others, and call back with its result."""
+
 
 class BetweenScreen(Screen[None]):
     """Names the profile that is being opened."""
@@ -67,7 +75,12 @@ class BetweenScreen(Screen[None]):
 class ProfileSwitching:
     """Replaces the profile on show by another."""
 
-    def __init__(self, engines: ProfileEngines, modes: Modes, leave: Callable[[], None], take_up: TakeUp) -> None:
+    engines: ProfileEngines | None
+    """None: only the profile on show can be opened."""
+
+    def __init__(
+        self, engines: ProfileEngines | None, modes: Modes, leave: Callable[[], None], take_up: TakeUp
+    ) -> None:
         """Prepare; `leave` stops listening to the engine, `take_up` shows another profile."""
         self.engines = engines
         self._modes = modes
@@ -78,11 +91,30 @@ class ProfileSwitching:
     @property
     def is_possible(self) -> bool:
         """Whether there is another profile."""
-        return len(self.engines.profiles) > 1
+        return self.engines is not None and len(self.engines.profiles) > 1
+
+    def adopt(self, engine: "Engine") -> None:
+        """Take in the engine that the console was started with."""
+        if self.engines is not None:
+            self.engines.adopt(engine)
+
+    async def close(self) -> None:
+        """Close every engine."""
+        if self.engines is not None:
+            await self.engines.close()
+
+    def ask(self, session: Session) -> None:
+        """Ask which profile to show."""
+        from app.console.profiles.switcher import ProfileSwitcher
+
+        if self.engines is None or not self.is_possible:
+            session.notify("There is one profile. Another one is a [profiles.NAME] in the configuration.")
+        else:
+            self._modes.push_screen(ProfileSwitcher(session, self.engines), partial(self.begin, session))
 
     def begin(self, session: Session, name: str | None) -> None:
         """Switch to another profile; None, or the profile on show: do nothing."""
-        if name is None or name == session.profile.name:
+        if name is None or name == session.profile.name or self.engines is None:
             return
         if any(worker.group in WRITING and not worker.is_finished for worker in self._modes.workers):
             session.notify("Something is being sent. Switch when its outcome is known.", severity="warning")
@@ -90,16 +122,16 @@ class ProfileSwitching:
             session.notify(session.not_open)
         else:
             self._is_under_way = True
-            self._modes.run_worker(partial(self._switch, session, name), group="switch")
+            self._modes.run_worker(partial(self._switch, self.engines, session, name), group="switch")
 
-    async def _switch(self, session: Session, name: str) -> None:
+    async def _switch(self, engines: ProfileEngines, session: Session, name: str) -> None:
         try:
-            await self._replace(session, name)
+            await self._replace(engines, session, name)
         finally:
             self._is_under_way = False
 
-    async def _replace(self, session: Session, name: str) -> None:
-        profile = self.engines.profile(name)
+    async def _replace(self, engines: ProfileEngines, session: Session, name: str) -> None:
+        profile = engines.profile(name)
         self._modes.add_mode(BETWEEN, lambda: BetweenScreen(name))
         await self._modes.switch_mode(BETWEEN)
         # Close screens before the engine they read from.
@@ -107,11 +139,11 @@ class ProfileSwitching:
             await self._modes.remove_mode(mode)
         self._leave()
         try:
-            await self.engines.let_go(session.profile.name)
+            await engines.let_go(session.profile.name)
         except StorageError as error:
             # A toast outlives the screens; the banner would blame the other profile's files.
             session.notify(f"{session.profile.name} was not closed properly: {error}", severity="error")
         first = await asyncio.to_thread(first_picture, session.settings, profile, session.clock())
-        self._take_up(profile, first, lambda: self.engines.at_work(name))
+        self._take_up(profile, first, lambda: engines.at_work(name))
         await self._modes.switch_mode("runs")
         await self._modes.remove_mode(BETWEEN)

@@ -2,13 +2,17 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from textual.binding import Binding
+
 from app.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from textual.app import App
     from textual.driver import Driver
 
+    from app.console.terminal.last_frame import KeepFrame
     from widgets.frame.header_bar import Vitals
 
 KEEP_TITLE: Final = "\x1b[22;2t"
@@ -27,6 +31,12 @@ def title_of(vitals: "Vitals") -> str:
     return safe_text(f"{lost}{said or 'runwarden'} · {profile}", limit=LONGEST)
 
 
+TERMINAL_BINDINGS: Final = (
+    Binding("f8", "mouse", "mouse on/off", show=False, tooltip="Off: the terminal selects text", id="app.mouse"),
+    Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
+)
+
+
 class Terminal:
     """Sets the window's title and lends the mouse. Without a terminal it does nothing."""
 
@@ -34,6 +44,11 @@ class Terminal:
         """Change nothing yet; there is no driver before the app runs."""
         self._textual_driver = driver
         self._mouse_is_ours = mouse
+        self.modes_before: list[Any] | None = None
+        """The modes from before an early frame. None: Textual is the first to change them."""
+        self.keep_frame: KeepFrame | None = None
+        """Keeps the last frame for the next start. None: there is no terminal."""
+        self.keep_frame_now: Callable[[], None] = lambda: None
         self._title: str | None = None
         """The title that was set; None: none."""
 
@@ -43,15 +58,28 @@ class Terminal:
         driver = self._textual_driver()
         return driver if driver is not None and driver.can_suspend and not driver.is_headless else None
 
-    def remember_modes(self, before: list[Any] | None) -> None:
-        """Let the driver restore these modes at the end. None: Textual was the first to change them."""
-        if self.driver is not None and before is not None:
-            self.driver.attrs_before = before  # type: ignore[attr-defined]  # a Linux terminal's
+    def begin(self, app: "App[Any]", profile: "Callable[[], str]") -> None:
+        """Take over the terminal of an app that has started; frames are kept of the profile that is named now."""
+        from app.console.terminal.process import restore_on_signals
+
+        restore_on_signals(app)
+        if self.driver is not None and self.modes_before is not None:
+            self.driver.attrs_before = self.modes_before  # type: ignore[attr-defined]  # a Linux terminal's
+        # After a suspend the terminal shows nothing of the frame, although nothing has changed.
+        app.app_resume_signal.subscribe(app, lambda _: app.refresh())
+        if self.keep_frame is not None:
+            from app.console.terminal.last_frame import keep_frames
+
+            self.keep_frame_now = keep_frames(app, self.keep_frame, profile)
 
     def write(self, sequence: str) -> None:
         """Write a sequence."""
         if self.driver is not None:
             self.driver.write(sequence)
+
+    def show_vitals(self, vitals: "Vitals") -> None:
+        """Say in the title what is to be seen while another window is in front."""
+        self.say_title(title_of(vitals))
 
     def say_title(self, title: str) -> None:
         """Set the window's title, if it differs from the one set last."""
