@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from textual.widgets import Input
+
 from app.console.coalesced_task import CoalescedTask
 from app.console.runs.query_controller import QueryController, problem_texts
 from app.console.runs.query_line import limit_in
+from app.console.runs.split import WIDE
 from app.console.runs.views import ALL
 from app.query import QueryProblem, parse, unknown_status
 from app.query.parse import KNOWN_STATUSES
@@ -13,6 +16,8 @@ from app.query.terms import near
 from app.text import safe_text
 from storage.records import RunFilter
 from widgets.filter.chips import Facet, ViewTab
+from widgets.filter.search import SearchInput
+from widgets.runs.row_cells import SearchHighlight
 
 if TYPE_CHECKING:
     from app.console.runs.bulk_actions import BulkActions
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from widgets.runs.table import RunTable
 
 ANY: Final = "any"
+LineChange = Input.Changed | SearchInput.Left | SearchInput.Cleared
 
 
 def is_cheap(condition: RunFilter) -> bool:
@@ -90,17 +96,35 @@ class FilterDisplay:
         self._bulk_actions = bulk_actions
         self.counts = ViewCounts(context, query, self.show_views)
 
-    def show_query(self, *, is_wide: bool) -> None:
+    def show_query(self) -> None:
         """Show the line, the order and the views."""
         now, condition = self._query.now, self._query.condition
+        self._table.highlight(SearchHighlight.of(condition))
         if now.cursor is None:
             self._bar.line.put(now.line, 0)
         self._table.sorted_by(now.sort)
         self.show_views()
         self._bar.facets(facets(now.line, condition))
-        self.show_remark(is_wide=is_wide)
+        self.show_remark()
 
-    def typed(self) -> None:
+    def search(self) -> None:
+        """Put the cursor into the line, behind a blank: what is typed is a term of its own."""
+        line = self._bar.line
+        line.focus()
+        line.put(f"{line.value.rstrip()} ".lstrip())
+        self._query.learn()
+
+    def line_changed(self, message: LineChange) -> None:
+        """Apply what happened to the line."""
+        match message:
+            case Input.Changed():
+                self._typed()
+            case SearchInput.Left():
+                self._leave(is_cleared=False)
+            case SearchInput.Cleared():
+                self._leave(is_cleared=True)
+
+    def _typed(self) -> None:
         """Apply the line as typed, and suggest what could come next."""
         # At once, without a pause: the next key cancels a running search.
         line = self._bar.line
@@ -108,7 +132,7 @@ class FilterDisplay:
             self._query.type(line.value, line.cursor_position)
             self._bar.offer(self._query.offers(line.value, line.cursor_position))
 
-    def left(self, *, is_cleared: bool) -> None:
+    def _leave(self, *, is_cleared: bool) -> None:
         """Go back to the table, with the line as typed or as the view has it."""
         value, cursor = self._bar.line.value, self._bar.line.cursor_position
         self._table.focus()
@@ -124,13 +148,13 @@ class FilterDisplay:
         tabs = tuple(ViewTab(safe_text(view.name, limit=30), self.counts.of(view.query)) for view in views)
         self._bar.views.show(tabs, self._query.view_index, is_changed=now.is_changed)
 
-    def show_remark(self, *, is_wide: bool) -> None:
+    def show_remark(self) -> None:
         """Show the problem with the line, or else the number of marked runs."""
         problems = self._query.now.query(self._session.run_now()).problems or self._unknown_statuses()
         if problems:
             self._bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self._table.marks:
-            self._bar.remark(self._bulk_actions.summary(is_wide=is_wide), tone="busy")
+            self._bar.remark(self._bulk_actions.summary(is_wide=self._bar.app.size.width >= WIDE), tone="busy")
         else:
             self._bar.remark()
 

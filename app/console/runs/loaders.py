@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from app.console.runs.figures_loader import FiguresLoader
     from app.console.runs.screen_context import ScreenContext
     from app.engine import Engine
+    from app.events import Event
     from storage.ledger import Ledger
     from widgets.runs.pane import RunPane
 
@@ -57,6 +58,18 @@ class PaneLoader:
         self._otherwise = otherwise
         self._reader = CoalescedTask(self._read, context.start)
         self.look = self._reader.ask
+
+    async def begin(self) -> None:
+        """Read with the engine as soon as it is open."""
+        await self._session.opened()
+        self.look()
+
+    def engine_changed(self, event: "Event") -> None:
+        """Read the run again if the event may have changed it."""
+        from app.events import ActionChanged, CacheChangedElsewhere, RunsChanged
+
+        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+            self.look()
 
     async def _read(self) -> None:
         engine, row = self._session.engine, self._table.row

@@ -139,10 +139,9 @@ class PreferencesWriter:
             self._pending.append(change)
             self._writer.ask()
 
-    def keep_columns(self, choice: ColumnChoice | None) -> None:
-        """Remember the columns; None: unchanged."""
-        if choice is not None:
-            self.change(lambda known: replace(known, columns=choice))
+    def keep_columns(self, choice: ColumnChoice) -> None:
+        """Remember the columns."""
+        self.change(lambda known: replace(known, columns=choice))
 
     async def _write(self) -> None:
         pending, self._pending, saved, self._saved = self._pending, [], self._saved, []

@@ -18,7 +18,9 @@ from app.text import SafeText, safe_text
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.grouping import GROUPINGS, Grouping, RunGroup
 from storage.records.query import SortColumn
+from widgets.filter.chips import SheetRequested, ViewBar
 from widgets.filter.search import SearchSuggestion, StyledSpan
+from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.console.mark_picker import Picked
@@ -31,6 +33,9 @@ KNOWN_STATUSES: Final = ("queued", "working", "completed", "failed")
 _SENTENCES: Final = re.compile(r"(?<=[.?]) ")
 
 GROUPED: Final = "By repository, by branch, not at all; the worst first"
+
+QueryRequest = ViewBar.Picked | SheetRequested | RunTable.GroupToggled | RunTable.SortRequested
+"""What widgets ask of the query."""
 
 _hidden = partial(Binding, show=False)
 QUERY_BINDINGS: Final = (
@@ -115,6 +120,18 @@ class QueryController:
     def is_possible(self, name: str) -> bool:
         """Whether the action has something to act on."""
         return name != "undo" or self._undo is not None
+
+    def requested(self, message: QueryRequest) -> None:
+        """Change the query as a widget was asked to."""
+        match message:
+            case ViewBar.Picked(index):
+                self.show_view(self.views[index])
+            case SheetRequested(name):
+                self.do(name)
+            case RunTable.GroupToggled(name):
+                self.toggle_group(name)
+            case RunTable.SortRequested(column):
+                self.sort_by(column)
 
     # The line
 

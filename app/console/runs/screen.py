@@ -1,10 +1,9 @@
 """The Runs screen: the query, the table of what it matches, and the run under the cursor."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events, on
 from textual.binding import Binding, BindingType
@@ -12,36 +11,29 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console import user_preferences
 from app.console.base_screen import BaseScreen
 from app.console.messages import OpenRun
 from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
-from app.console.runs.filter_display import FilterDisplay
+from app.console.runs.extent_display import ExtentDisplay
+from app.console.runs.filter_display import FilterDisplay, LineChange
 from app.console.runs.loaders import PaneLoader
 from app.console.runs.older_runs import OLDER_BINDINGS, OlderRuns
 from app.console.runs.preferences import PreferencesWriter
-from app.console.runs.query_controller import QUERY_BINDINGS, QueryController
+from app.console.runs.query_controller import QUERY_BINDINGS, QueryController, QueryRequest
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
-from app.console.runs.split import SPLIT_BINDINGS, WIDE, SplitSize, SplitView
+from app.console.runs.split import SPLIT_BINDINGS, SplitView
 from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import Session
-from app.console.troubles import UNREADABLE
-from storage.records import RunWindow
 from widgets.after_refresh import after_refresh
 from widgets.filter.bar import FilterBar
 from widgets.filter.chips import SheetRequested, ViewBar
-from widgets.filter.extent import Extent
 from widgets.filter.search import SearchInput
 from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import RunPane
-from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.table import RunTable
-
-if TYPE_CHECKING:
-    from app.events import Event
 
 _hidden = partial(Binding, show=False)
 
@@ -57,8 +49,8 @@ class RunsScreen(BaseScreen):
         *OLDER_BINDINGS,
         *SPLIT_BINDINGS,
         _hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
-        _hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
-        _hidden("d", "pane", "detail on/off", id="runs.pane"),
+        _hidden("i", "split('raw')", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
+        _hidden("d", "split('pane')", "detail on/off", id="runs.pane"),
         _hidden("escape", "clear", "clear", tooltip="The whole, fetching, marks, the line, the view", id="runs.clear"),
     ]
 
@@ -85,40 +77,39 @@ class RunsScreen(BaseScreen):
             gap_texts=self.older_runs.texts,
         )
         self.pane = RunPane(session.run_now)
-        self.split = SplitView(self.table, self.pane, user_preferences.read(session.settings).split, self._keep_split)
-        self.table_loader = TableLoader(
-            context, self.table, lambda: self.query_controller.now, show_extent=self._show_extent
-        )
-        self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
+        self.body = Container(self.table, self.pane, id="runs")
+        self.split = SplitView(context, self.preferences, self.body, self.table, self.pane)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
         self.filter_display = FilterDisplay(context, self.bar, self.table, self.query_controller, self.bulk_actions)
-        self._offered: tuple[frozenset[str], bool] = frozenset(), False
-        """What of the older runs the keys offer, and whether they offer what is done with a run."""
+        self.extent_display = ExtentDisplay(
+            session, self.bar, self.body, self.table, self.older_runs, self.filter_display, self._extent_shown
+        )
+        self.table_loader = TableLoader(
+            context, self.table, lambda: self.query_controller.now, show_extent=self.extent_display.take
+        )
+        self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         explanation = partial(self.filter_display.explanation, self.older_runs.explanation)
         self.pane_loader = PaneLoader(context, self.pane, explanation, self.table_loader.figures)
+        self._offered: tuple[frozenset[str], bool] = frozenset(), False
+        """What of the older runs the keys offer, and whether they offer what is done with a run."""
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table and the run beside or below it."""
         yield self.bar
-        with Container(id="runs"):
-            yield self.table
-            yield self.pane
+        yield self.body
 
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.table_loader.engine_changed)
+        self.session.engine_changed.subscribe(self, self.pane_loader.engine_changed)
         self.table.focus()
-        self._show_pane(self.preferences.now.detail)
-        self.split.fit(self.app.size)
-        self._show_query()
-        first, query = self.session.first, self.query_controller
-        if first is not None:
-            request = self.table.request(query.condition, query.now.sort)
-            if query.now.grouping is None:
-                self.table.show(RunWindow(first.total, 0, first.rows), request)
-            self._show_extent(Extent(first.total, first.held, first.coverage, is_filtered=bool(query.condition)))
-        self._explain()
-        self.run_worker(self._begin)
+        self.split.begin(self.app.size)
+        self.filter_display.show_query()
+        if self.session.first is not None:
+            self.table_loader.show_first(self.session.first)
+        self.extent_display.explain()
+        for loader in (self.table_loader, self.pane_loader):
+            self.run_worker(loader.begin)
 
     @property
     def focused_run_id(self) -> str | None:
@@ -131,19 +122,12 @@ class RunsScreen(BaseScreen):
 
     # What it hears from the engine and the clock
 
-    def engine_changed(self, event: "Event") -> None:
-        """Read the run beside the table again; the table's loader hears of changes itself."""
-        from app.events import ActionChanged, CacheChangedElsewhere, RunsChanged
-
-        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
-            self.pane_loader.look()
-
     def tick(self, _: datetime) -> None:
         """Update the ages on show, and what came in the background."""
         now = self.session.run_now()
         self.table.tick(now, self.as_of)
         self.table_loader.tick()
-        self._show_what_is_missing()
+        self.extent_display.show()
         # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
         if not self.pane.rests(now, self.as_of):
             after_refresh(self, self.pane.tick, now, self.as_of)
@@ -151,7 +135,7 @@ class RunsScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Show trouble in the banner, or in the table while it is empty."""
         super().show_trouble()
-        self._explain()
+        self.extent_display.explain()
 
     def trouble(self) -> Notice | None:
         """What the banner says, unless the table has the room to say it."""
@@ -180,38 +164,27 @@ class RunsScreen(BaseScreen):
     def _on_gap_chosen(self, message: RunTable.GapChosen) -> None:
         self.older_runs.fetch(message.gap or self.older_runs.below)
 
-    @on(RunTable.GroupToggled)
-    def _on_group_toggled(self, message: RunTable.GroupToggled) -> None:
-        self.query_controller.toggle_group(message.name)
-
     @on(RunTable.Arranged)
     def _on_arranged(self, message: RunTable.Arranged) -> None:
-        self._keep_columns(message.choice)
-
-    @on(RunTable.SortRequested)
-    def _on_sort_requested(self, message: RunTable.SortRequested) -> None:
-        self.query_controller.sort_by(message.column)
+        self.preferences.keep_columns(message.choice)
+        self.split.refit()
 
     @on(RunTable.RangeRequested)
     def _on_range_requested(self, message: RunTable.RangeRequested) -> None:
         self.bulk_actions.mark_range(message.first_id, message.last_id)
 
     @on(Input.Changed, "SearchInput")
-    def _on_typed(self) -> None:
-        self.filter_display.typed()
-
     @on(SearchInput.Left)
     @on(SearchInput.Cleared)
-    def _on_left(self, message: SearchInput.Left | SearchInput.Cleared) -> None:
-        self.filter_display.left(is_cleared=isinstance(message, SearchInput.Cleared))
+    def _on_line_changed(self, message: LineChange) -> None:
+        self.filter_display.line_changed(message)
 
     @on(ViewBar.Picked)
-    def _on_view_picked(self, message: ViewBar.Picked) -> None:
-        self.query_controller.show_view(self.query_controller.views[message.index])
-
     @on(SheetRequested)
-    def _on_sheet_requested(self, message: SheetRequested) -> None:
-        self.query_controller.do(message.name)
+    @on(RunTable.GroupToggled)
+    @on(RunTable.SortRequested)
+    def _on_query_requested(self, message: QueryRequest) -> None:
+        self.query_controller.requested(message)
 
     # What its keys do
 
@@ -232,10 +205,7 @@ class RunsScreen(BaseScreen):
 
     def action_search(self) -> None:
         """Put the cursor into the line."""
-        line = self.bar.line
-        line.focus()
-        line.put(f"{line.value.rstrip()} ".lstrip())  # What is typed is a term of its own.
-        self.query_controller.learn()
+        self.filter_display.search()
 
     def action_query(self, name: str) -> None:
         """Change the query, or open the sheet that does."""
@@ -249,34 +219,17 @@ class RunsScreen(BaseScreen):
         """Choose the columns."""
         from app.console.runs.columns_sheet import ColumnPicker
 
+        def picked(choice: ColumnChoice | None) -> None:
+            if choice is not None:
+                self.post_message(RunTable.Arranged(choice))
+
         table = self.table
         sheet = ColumnPicker(table.choice, self.query_controller.now.sort, table.width_of, table.take_columns)
-        self.app.push_screen(sheet, self._keep_columns)
+        self.app.push_screen(sheet, picked)
 
-    def _keep_columns(self, choice: ColumnChoice | None) -> None:
-        self.preferences.keep_columns(choice)
-        self.split.refit()
-
-    def action_split(self, by: int) -> None:
-        """Give the run more room, up to the whole screen, or less."""
-        if not self.preferences.now.detail:
-            self.action_pane()
-        else:
-            self.split.step(by)
-
-    def _keep_split(self, size: SplitSize) -> None:
-        keep = partial(user_preferences.keep, self.session.settings, partial(replace, split=size))
-        self.run_worker(keep, group="split")
-
-    def action_raw(self) -> None:
-        """Switch between the facts and the JSON as received."""
-        self.pane.toggle_raw()
-
-    def action_pane(self) -> None:
-        """Show or hide the run beside the table."""
-        shown = not self.preferences.now.detail
-        self._show_pane(shown)
-        self.preferences.change(lambda known: replace(known, detail=shown))
+    def action_split(self, name: str) -> None:
+        """Give the run more room or less, hide it or show it again, or switch to its JSON."""
+        self.split.do(name)
 
     def action_clear(self) -> None:
         """Leave the whole screen; else stop fetching; else take away marks, changes to the line, or the view."""
@@ -293,15 +246,11 @@ class RunsScreen(BaseScreen):
 
     def _query_changed(self, before: TableQuery) -> None:
         self.table_loader.query_changed(before)
-        self._show_query()
-
-    def _show_query(self) -> None:
-        self.table.highlight(SearchHighlight.of(self.query_controller.condition))
-        self.filter_display.show_query(is_wide=self.app.size.width >= WIDE)
+        self.filter_display.show_query()
 
     @on(RunTable.Marked)
     def _show_remark(self) -> None:
-        self.filter_display.show_remark(is_wide=self.app.size.width >= WIDE)
+        self.filter_display.show_remark()
         self._offer(self._offered[0])
 
     def _offer(self, older: frozenset[str]) -> None:
@@ -310,40 +259,12 @@ class RunsScreen(BaseScreen):
             self._offered = offered
             self.refresh_bindings()
 
-    def _show_pane(self, shown: bool) -> None:
-        # A class, not `display`: that would bring it back while there is no run at all.
-        self.query_one("#runs").set_class(not shown, "-no-detail")
-
-    async def _begin(self) -> None:
-        await self.session.opened()
-        self.table_loader.runs_changed()
-        self.pane_loader.look()
-
-    def _show_extent(self, extent: Extent) -> None:
-        self.older_runs.extent = extent
-        self.filter_display.counts.take(extent)
-        self.filter_display.show_views()
-        self._show_what_is_missing()
-
-    def _show_what_is_missing(self) -> None:
-        if (line := self.older_runs.line(has_counts=self.filter_display.has_count)) is None:
-            return
-        self.bar.show(line)
-        self.table.end_with(self.older_runs.tail())
+    def _extent_shown(self) -> None:
         if self.table.is_at_gap:
             self.pane_loader.look()
         self._offer(self.older_runs.possible)
-        self._explain()
 
     def _older_runs_changed(self) -> None:
-        self._show_what_is_missing()
+        self.extent_display.show()
         self.table_loader.runs_changed()
         self.pane_loader.look()
-
-    def _explain(self) -> None:
-        """Say why there are no rows, while there are none."""
-        # Not before it is known: the pane would come later, and push the table aside.
-        extent = self.older_runs.extent
-        has_none = extent is not None and not extent.held
-        self.query_one("#runs").set_class(has_none and not self.table.count, "-empty")
-        self.table.say(UNREADABLE if self.session.vitals.storage_trouble else self.older_runs.nothing_here())

@@ -1,15 +1,22 @@
 """How the table and the pane of the run under its cursor share the screen."""
 
-from collections.abc import Callable
-from typing import Final, Literal, get_args
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from textual.binding import Binding
+from textual.containers import Container
 from textual.geometry import Size
-from textual.widget import Widget
 
+from app.console import user_preferences
+from app.console.runs.preferences import PreferencesWriter
+from app.console.runs.screen_context import ScreenContext
 from storage.lazy_dataclass import dataclass
 from widgets.runs.pane import RunPane
 from widgets.runs.table import RunTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SplitSize = Literal["small", "normal", "half", "whole"]
 SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
@@ -30,9 +37,10 @@ STRIP: Final = 3
 AROUND: Final = 8
 """Lines that are neither table nor pane."""
 
+_hidden = partial(Binding, show=False)
 SPLIT_BINDINGS: Final = (
-    Binding("plus", "split(1)", "more detail", show=False, key_display="+", tooltip="Up to all", id="runs.split_more"),
-    Binding("underscore", "split(-1)", "less detail", show=False, key_display="_", id="runs.split_less"),
+    _hidden("plus", "split('more')", "more detail", key_display="+", tooltip="Up to all", id="runs.split_more"),
+    _hidden("underscore", "split('less')", "less detail", key_display="_", id="runs.split_less"),
 )
 
 
@@ -62,14 +70,33 @@ def place(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
 class SplitView:
     """Gives table and pane their shares, as the screen and a person want it."""
 
-    def __init__(self, table: RunTable, pane: RunPane, size: str, keep: Callable[[SplitSize], object]) -> None:
-        """Begin with the size of last time; `keep` remembers another one."""
+    def __init__(
+        self, context: ScreenContext, preferences: PreferencesWriter, body: Container, table: RunTable, pane: RunPane
+    ) -> None:
+        """Begin with the size of last time; `body` holds both."""
+        self._context = context
+        self._preferences = preferences
+        self._body = body
         self._table = table
         self._pane = pane
-        self._size: SplitSize = next((known for known in SIZES if known == size), "normal")
-        self._keep = keep
+        before = user_preferences.read(context.session.settings).split
+        self._size: SplitSize = next((known for known in SIZES if known == before), "normal")
         self._screen = Size()
-        self._placed = PanePlacement("strip")
+        self._actions: dict[str, Callable[[], None]] = {
+            "more": lambda: self._step(1),
+            "less": lambda: self._step(-1),
+            "pane": self._toggle,
+            "raw": pane.toggle_raw,
+        }
+
+    def do(self, name: str) -> None:
+        """Act: one of the names in the bindings."""
+        self._actions[name]()
+
+    def begin(self, screen: Size) -> None:
+        """Share the first frame's screen; the pane is there if it was last time."""
+        self._show_pane(is_shown=self._preferences.now.detail)
+        self.fit(screen)
 
     @property
     def is_whole(self) -> bool:
@@ -79,12 +106,10 @@ class SplitView:
     def fit(self, screen: Size) -> None:
         """Share a screen of this size."""
         self._screen = screen
-        self._placed = placed = place(self._size, screen, self._table.least_width)
-        holder, pane = self._pane.parent, self._pane
-        if not isinstance(holder, Widget):
-            return
+        placed = place(self._size, screen, self._table.least_width)
+        body, pane = self._body, self._pane
         for where in ("beside", "alone"):
-            holder.set_class(placed.where == where, f"-{where}")
+            body.set_class(placed.where == where, f"-{where}")
         pane.shape("strip" if placed.where == "strip" else "column")
         pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
         pane.styles.height = placed.cells if placed.where in {"below", "strip"} else "1fr"
@@ -98,8 +123,11 @@ class SplitView:
         """Share the same screen after the columns changed."""
         self.fit(self._screen)
 
-    def step(self, by: int) -> None:
+    def _step(self, by: int) -> None:
         """Give the pane more room, or less: the next size that makes a difference here."""
+        if not self._preferences.now.detail:
+            self._toggle()
+            return
         places = [place(size, self._screen, self._table.least_width) for size in SIZES]
         at = SIZES.index(self._size)
         others = range(at + 1, len(SIZES)) if by > 0 else range(at - 1, -1, -1)
@@ -113,4 +141,14 @@ class SplitView:
         self.refit()
         if was_whole and not self.is_whole:
             self._table.focus()
-        self._keep(size)
+        keep = partial(user_preferences.keep, self._context.session.settings, partial(replace, split=size))
+        self._context.start(keep, group="split")
+
+    def _toggle(self) -> None:
+        is_shown = not self._preferences.now.detail
+        self._show_pane(is_shown=is_shown)
+        self._preferences.change(lambda known: replace(known, detail=is_shown))
+
+    def _show_pane(self, *, is_shown: bool) -> None:
+        # A class, not `display`: that would bring it back while there is no run at all.
+        self._body.set_class(not is_shown, "-no-detail")

@@ -16,6 +16,7 @@ from widgets.runs.table import RunTable
 if TYPE_CHECKING:
     from app.events import Event, RunsChanged
     from storage.cache import Cache
+    from storage.cache.first_paint import FirstPaint
     from storage.records.backfill import BackfillPhase
 
 LOOKS_S: Final = (0.015, 0.06)
@@ -47,6 +48,19 @@ class TableLoader:
         self.figures = FiguresLoader(context, table)
         self._latest = CoalescedTask(self._read, context.start)
         self._latest_extent = CoalescedTask(self._read_extent, context.start)
+
+    def show_first(self, first: "FirstPaint") -> None:
+        """Show what the cache held before the engine is open."""
+        query, condition = self._query(), self._query().condition(self._session.run_now())
+        if query.grouping is None:
+            request = self._table.request(condition, query.sort)
+            self._table.show(RunWindow(first.total, 0, first.rows), request)
+        self._show_extent(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
+
+    async def begin(self) -> None:
+        """Read with the engine as soon as it is open."""
+        await self._session.opened()
+        self.runs_changed()
 
     def look(self) -> None:
         """Read the rows around the reader, who moved."""
