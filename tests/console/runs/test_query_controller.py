@@ -16,7 +16,10 @@ from app.console.runs.views import TableQuery
 from app.console.runs.views_sheet import ViewPicker, ViewSaver
 from app.query import parse
 from storage.records import RunFilter, RunRow, RunSort
+from storage.records.grouping import Grouping
 from tests.console.runs.conftest import Desk
+from widgets.filter.chips import SheetRequested, ViewBar
+from widgets.runs.table import RunTable
 
 
 class Held:
@@ -69,6 +72,18 @@ def test_views_go_round(held: Held) -> None:
     assert held.query.now.view.name == "All"
     held.query.do("view_before")
     assert held.query.now.view.name == "Stuck"
+
+
+def test_widgets_ask_for_another_query(held: Held) -> None:
+    """A view's tab, a facet, a column's title and the head of a group."""
+    held.query.show(replace(held.query.now, grouping=Grouping("repository")))
+    for message in (SheetRequested("reverse"), RunTable.SortRequested("took"), RunTable.GroupToggled("acme/api")):
+        held.query.requested(message)
+    assert held.query.now.sort == RunSort("took")
+    assert held.query.now.grouping == Grouping("repository").toggled("acme/api")
+
+    held.query.requested(ViewBar.Picked(2))
+    assert held.query.now.view == held.query.views[2]
 
 
 def test_clearing_undoes_the_line_first_and_then_the_view(held: Held) -> None:
