@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS: Final = {
-    "console": ("app.cli.console:console", "Open the console."),
-    "web": ("app.cli.web:web", "Open the console in a browser on this machine."),
-    "demo": ("app.cli.console:demo", "Try it: a service, repositories, runs and the console."),
-    "serve": ("app.cli.service:serve", "Run the self-hosted service."),
-    "service": ("app.cli.service:service", "Administer a self-hosted service's data folder."),
+    "console": ("app.cli.programs.console:console", "Open the console."),
+    "web": ("app.cli.programs.web:web", "Open the console in a browser on this machine."),
+    "demo": ("app.cli.programs.console:demo", "Try it: a service, repositories, runs and the console."),
+    "serve": ("app.cli.programs.service:serve", "Run the self-hosted service."),
+    "service": ("app.cli.programs.service:service", "Administer a self-hosted service's data folder."),
     "runs": (
         "app.cli.runs:runs",
         "List, show, start, continue, retry, wait for and export runs, and take over what they did.",
     ),
-    "agents": ("app.cli.agents:agents", "Start named agents."),
+    "agents": ("app.cli.writes.agents:agents", "Start named agents."),
     "health": ("app.cli.health:health", "Ask how the code hosts are, as a monitoring plugin."),
-    "orgs": ("app.cli.orgs:orgs", "Create, import and list partner organizations."),
-    "gitlab": ("app.cli.orgs:gitlab", "Onboard GitLab projects."),
+    "orgs": ("app.cli.writes.orgs:orgs", "Create, import and list partner organizations."),
+    "gitlab": ("app.cli.writes.orgs:gitlab", "Onboard GitLab projects."),
     "actions": ("app.cli.actions:actions", "List, export, show and resolve the writes sent from here."),
-    "watch": ("app.cli.watch:watch", "Watch without a screen, and carry out the automations."),
+    "watch": ("app.cli.programs.watch:watch", "Watch without a screen, and carry out the automations."),
     "automations": (
         "app.cli.automations:automations",
         "List, check, pause and approve what `runwarden watch` carries out.",
@@ -36,10 +36,10 @@ COMMANDS: Final = {
     "notify": ("app.cli.notify:notify", "Try the routes of notifications, acknowledge what they told, and silence it."),
     "backup": ("app.cli.backup:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.cli.config:config", "Show, check, create, edit or change the configuration file."),
-    "completion": ("app.cli.completion:completion", "Complete commands, options and runs in your shell."),
-    "man": ("app.cli.man:man", "Print a manual page, or install them all."),
-    "profiles": ("app.cli.profiles:profiles", "List the configured services."),
-    "token": ("app.cli.profiles:token", "Check the API token."),
+    "completion": ("app.cli.manual.completion:completion", "Complete commands, options and runs in your shell."),
+    "man": ("app.cli.manual.pages:man", "Print a manual page, or install them all."),
+    "profiles": ("app.cli.config.profiles:profiles", "List the configured services."),
+    "token": ("app.cli.config.profiles:token", "Check the API token."),
 }
 """Where each command lives, and its line in the help; only the one that is called is imported."""
 
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         if ctx.resilient_parsing:
-            from app.cli.completion import suggest
+            from app.cli.manual.completion import suggest
 
             suggest(cmd_name, command)
         return command
@@ -93,7 +93,7 @@ def _open_console(ctx: click.Context) -> Any:
     if ctx.invoked_subcommand is not None:
         return None
     refuse_format(ctx)
-    from app.cli.console import open_console
+    from app.cli.programs.console import open_console
 
     return open_console(ctx.ensure_object(Invocation))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from app.cli.output import Format, Output, Rows, into_file
-from app.cli.table import Column
+from app.cli.output.table import Column
 from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Format, Output
-from app.cli.table import Column
+from app.cli.output.table import Column
 from app.run_document import as_received
 from app.times import clocks_apart, exact_ago, rfc3339
 from storage.records import LinkState, PlatformHealth

@@ -1,6 +1,7 @@
 """The console in a browser: on loopback, and only with the one-time link.
 
-Imports textual-serve and aiohttp, of the extra `web`: `app.cli.web` imports this package once it knows they are there.
+Imports textual-serve and aiohttp, of the extra `web`: `app.cli.programs.web` imports this
+package once it knows they are there.
 """
 
 from app.web.server import WebConsole

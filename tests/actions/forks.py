@@ -20,7 +20,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn
 
 PRELOADED = (
-    *("app.__main__", "app.actions.imports", "app.cli.main", "app.cli.runs", "app.cli.orgs", "app.engine"),
+    *("app.__main__", "app.actions.imports", "app.cli.main", "app.cli.runs", "app.cli.writes.orgs", "app.engine"),
     *("anyio._backends._asyncio", "encodings.idna", "h11", "httpcore"),
 )
 """All that a write needs, imported once."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli.output import Format, Output, fields
-from app.cli.table import Column, Table, cell_width, shorten
+from app.cli.output.table import Column, Table, cell_width, shorten
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("branch", lambda row: str(row["branch"]), "branch"),

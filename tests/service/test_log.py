@@ -141,7 +141,9 @@ def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
 
 def test_commands_start_without_what_only_the_service_needs() -> None:
     """Neither the program nor an administrating command imports the libraries of log, metrics and traces."""
-    modules = "app.__main__, app.cli.service, service.cli.maintenance, service.cli.serve, service.store.migrations"
+    modules = (
+        "app.__main__, app.cli.programs.service, service.cli.maintenance, service.cli.serve, service.store.migrations"
+    )
     found = "[name for name in ('structlog', 'prometheus_client', 'opentelemetry') if name in sys.modules]"
     program = f"import sys, {modules}\nprint({found})"
 

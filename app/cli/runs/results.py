@@ -11,9 +11,9 @@ from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Format, Output
-from app.cli.run_changes import had, opened
-from app.cli.run_wait import RunLookup
-from app.cli.write_command import WriteCommand, WriteOptions, perform, write_options
+from app.cli.runs.changes import had, opened
+from app.cli.runs.wait import RunLookup
+from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options
 from app.run_document import as_received
 from app.streams import printing
 from app.text import safe_block, safe_log_line, safe_text

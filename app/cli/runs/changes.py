@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from app.api.errors import ApiError
-from app.cli.change_output import (
+from app.cli.context import Invocation
+from app.cli.exits import CommandFailedError, Exit, failed
+from app.cli.options import FactCommand, async_command
+from app.cli.output import Document, Format
+from app.cli.runs.change_output import (
     FILES,
     FINDINGS,
     ORIGINS,
@@ -22,11 +26,7 @@ from app.cli.change_output import (
     total,
     write_bytes,
 )
-from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed
-from app.cli.options import FactCommand, async_command
-from app.cli.output import Document, Format
-from app.cli.run_wait import RunLookup
+from app.cli.runs.wait import RunLookup
 from app.run_document import run_address
 from storage.records.results import Unavailable
 

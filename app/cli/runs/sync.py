@@ -9,7 +9,7 @@ from app.api.errors import ApiError, RateLimitedError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import FactCommand, async_command
-from app.cli.progress import Bar, progress_bar
+from app.cli.output.progress import Bar, progress_bar
 from app.text import plural
 from app.times import rfc3339, span
 from storage.records import RunFilter

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key
-from app.cli.progress import RowProgress
-from app.cli.run_wait import RunLookup, RunWaiter, wait_failure, wait_options
-from app.cli.table import Column
-from app.cli.write_command import DRY_RUN_OPTION, WriteOptions, request_document, tell_batch, worst
+from app.cli.output.documents import error_document
+from app.cli.output.progress import RowProgress
+from app.cli.output.table import Column
+from app.cli.runs.wait import RunLookup, RunWaiter, wait_failure, wait_options
 from app.cli.writes import advice, carry_out, exit_of, rehearse
+from app.cli.writes.command import DRY_RUN_OPTION, WriteOptions, request_document, tell_batch, worst
 from app.run_document import as_received
 from app.text import plural
 from storage.records import Action, Run

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.cli.action_list import export, list_actions, subject
+from app.cli.actions.listing import export, list_actions, subject
+from app.cli.actions.resolve import named, resolve
 from app.cli.context import Invocation
-from app.cli.documents import action_document, state_text
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format
-from app.cli.resolve import named, resolve
+from app.cli.output.documents import action_document, state_text
 from app.cli.writes import advice
 from app.run_document import as_received
 from app.text import safe_block, safe_text

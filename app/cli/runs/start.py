@@ -13,8 +13,8 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import failed
 from app.cli.options import mapping
-from app.cli.run_wait import RunLookup, wait_options
-from app.cli.write_command import WriteCommand, WriteOptions, perform, write_options
+from app.cli.runs.wait import RunLookup, wait_options
+from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options
 from storage.records import Repository
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ def _has_screen() -> bool:
 
 
 async def _snapshot(output: Output, settings: "Settings", profile: "Profile") -> int:
-    from app.cli.snapshot import snapshot
+    from app.cli.programs.snapshot import snapshot
     from app.engine import Engine
 
     async with await Engine.open(settings, profile, actor="cli") as engine:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from app.cli.exits import ErrorDetail
-from app.cli.table import Column
+from app.cli.output.table import Column
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
 from storage.lazy_dataclass import dataclass

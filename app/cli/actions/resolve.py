@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import state_text, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import FactCommand
-from app.cli.write_command import DRY_RUN_OPTION, tell_request
+from app.cli.output.documents import state_text, write_document
 from app.cli.writes import resend, tell
+from app.cli.writes.command import DRY_RUN_OPTION, tell_request
 from app.text import safe_text
 from storage.records import Action
 

@@ -8,11 +8,11 @@ from urllib.parse import unquote
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import action_document, state_text
 from app.cli.exits import Exit
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, as_last_moment, as_moment, async_command
 from app.cli.output import Format
-from app.cli.table import Column
+from app.cli.output.documents import action_document, state_text
+from app.cli.output.table import Column
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339
 from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface

@@ -12,11 +12,11 @@ import click
 
 from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
-from app.cli.documents import CHUNK, COLUMNS, RunDocument, continued_from, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, near
 from app.cli.output import Format, Rows
-from app.cli.progress import Bar
+from app.cli.output.documents import CHUNK, COLUMNS, RunDocument, continued_from, views
+from app.cli.output.progress import Bar
 from app.query import both, parse, unknown_status
 from app.text import plural
 from app.times import exact_ago, parse_period, rfc3339

@@ -7,8 +7,8 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit
 from app.cli.options import CommandGroup, mapping
-from app.cli.run_wait import wait_options
-from app.cli.write_command import WriteCommand, WriteOptions, submit, write_options
+from app.cli.runs.wait import wait_options
+from app.cli.writes.command import WriteCommand, WriteOptions, submit, write_options
 
 
 @click.group(cls=CommandGroup)

@@ -8,10 +8,10 @@ import click
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
-from app.cli.documents import RunDocument, action_document, badge, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format, Output
+from app.cli.output.documents import RunDocument, action_document, badge, views
 from app.text import safe_block
 from app.times import exact_ago, rfc3339, span
 from storage.records import Action
@@ -75,8 +75,8 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
 
 
 async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunDocument:
-    from app.cli.run_list import CACHED_HINT
-    from app.cli.run_wait import RunLookup
+    from app.cli.runs.listing import CACHED_HINT
+    from app.cli.runs.wait import RunLookup
 
     lookup = RunLookup(engine)
     try:

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import invitation_ends_at, organization_document, state_text
 from app.cli.exits import Exit
 from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.org_import import import_organizations
-from app.cli.table import Column
-from app.cli.write_command import WriteCommand, WriteOptions, submit, write_options
+from app.cli.output.documents import invitation_ends_at, organization_document, state_text
+from app.cli.output.table import Column
+from app.cli.writes.command import WriteCommand, WriteOptions, submit, write_options
+from app.cli.writes.org_import import import_organizations
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339
 from storage.records import Action

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import unsent_document, write_document
 from app.cli.exits import Exit, Failure
 from app.cli.options import FactCommand, as_key
 from app.cli.output import Document, Format, Output
-from app.cli.run_wait import finish
-from app.cli.table import Column
+from app.cli.output.documents import unsent_document, write_document
+from app.cli.output.table import Column
+from app.cli.runs.wait import finish
 from app.cli.writes import carry_out, rehearse, tell
 from storage.records import Action, ActionKind
 

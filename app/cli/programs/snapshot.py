@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from app.cli.documents import COLUMNS, views
-from app.cli.table import Table
+from app.cli.output.documents import COLUMNS, views
+from app.cli.output.table import Table
 from app.times import exact_ago, rfc3339
 from storage.records import LinkState, PlatformHealth, RunFilter
 

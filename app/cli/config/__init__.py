@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.cli.config_edit import edit, set_value
+from app.cli.config.edit import edit, set_value
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand
 from app.cli.output import Format
-from app.cli.table import Column
+from app.cli.output.table import Column
 from app.config import config_path, data_folder, example_text
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import organization_document
 from app.cli.exits import ErrorDetail, Exit, failed
 from app.cli.options import FactCommand
 from app.cli.output import Output
-from app.cli.progress import RowProgress
-from app.cli.table import Column
-from app.cli.write_command import DRY_RUN_OPTION, request_document, tell_batch, worst
+from app.cli.output.documents import organization_document
+from app.cli.output.progress import RowProgress
+from app.cli.output.table import Column
 from app.cli.writes import advice, carry_out, exit_of
+from app.cli.writes.command import DRY_RUN_OPTION, request_document, tell_batch, worst
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

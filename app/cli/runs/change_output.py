@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from app.cli.output import Document, Output
-from app.cli.table import Column
+from app.cli.output.table import Column
 from app.streams import printing
 from app.text import safe_text
 from storage.records.results import Change, ChangedFile, Finding, Review

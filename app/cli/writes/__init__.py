@@ -3,8 +3,8 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from app.cli.documents import RESULT_KEYS, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, failed
+from app.cli.output.documents import RESULT_KEYS, write_document
 from app.run_document import as_received
 from storage.records import Action
 

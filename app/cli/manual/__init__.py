@@ -1,0 +1,1 @@
+"""What explains the commands: examples, manual pages and completion."""
