@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 _MODULES: Final = {
-    "run_list": ("list_runs", "export"),
-    "run_start": ("start", "continue_run"),
-    "run_retry": ("retry",),
-    "run_wait": ("wait",),
+    "listing": ("list_runs", "export"),
+    "start": ("start", "continue_run"),
+    "retry": ("retry",),
+    "wait": ("wait",),
     "sync": ("sync",),
-    "run_results": ("view", "log", "cancel"),
-    "run_changes": ("diff", "review", "apply", "checkout", "open_"),
+    "results": ("view", "log", "cancel"),
+    "changes": ("diff", "review", "apply", "checkout", "open_"),
 }
 _NAMES: Final = {"list_runs": "list", "continue_run": "continue", "open_": "open"}
 """Where a command's name is another word than its function's."""
@@ -36,7 +36,7 @@ _NAMES: Final = {"list_runs": "list", "continue_run": "continue", "open_": "open
 @click.group(
     cls=CommandGroup,
     elsewhere={
-        _NAMES.get(function, function): f"app.cli.{module}:{function}"
+        _NAMES.get(function, function): f"app.cli.runs.{module}:{function}"
         for module, functions in _MODULES.items()
         for function in functions
     },
