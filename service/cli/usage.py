@@ -36,8 +36,8 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
     with admin.read() as connection:
         owner = None if slug is None else find_organization(connection, slug).id
         filters = UsageFilters(owner, _number(first), _number(last))
-        entries = [_entry(one, names) for one in totals(connection, filters, by)]
-        whole = _entry(totals(connection, filters, None)[0], ())
+        entries = [_entry(one) for one in totals(connection, filters, by)]
+        whole = _entry(totals(connection, filters, None)[0])
     lines = _table([*entries, {names[0]: "total"} | whole], names) if entries else []
     admin.show({"by": by, "usage": entries, "total": whole}, lines)
 
@@ -46,11 +46,9 @@ def _number(day: datetime | None) -> int | None:
     return None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days
 
 
-def _entry(one: UsageTotal, names: Sequence[str]) -> dict[str, Any]:
-    subject: dict[str, Any] = dict(zip(names, one.subject, strict=True))
-    if "day" in subject:
-        subject["day"] = rfc3339(subject["day"] * DAY_MICROS)[:10]
-    return subject | {"runs": one.runs, "turns": one.turns} | one.figures.document()
+def _entry(one: UsageTotal) -> dict[str, Any]:
+    day = {"day": rfc3339(one.subject["day"] * DAY_MICROS)[:10]} if "day" in one.subject else {}
+    return one.subject | day | {"runs": one.runs, "turns": one.turns} | one.figures.document()
 
 
 def _table(entries: list[dict[str, Any]], names: Sequence[str]) -> list[str]:

@@ -1,6 +1,5 @@
 """Usage: what each turn used of a model, and what turns, runs, days and organizations have cost so far."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -18,7 +17,7 @@ Grouping = Literal["organization", "repository", "agent", "day"]
 MICROS_PER_USD: Final = 1_000_000
 _FIGURES: Final = ("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd")
 
-_SUMS: Final = tuple(sa.func.coalesce(sa.func.sum(model_usage.c[name]), 0) for name in _FIGURES)
+_SUMS: Final = tuple(sa.func.coalesce(sa.func.sum(model_usage.c[name]), 0).label(name) for name in _FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,17 @@ class Figures:
         return found | {"cost_usd": micro_usd / MICROS_PER_USD if micro_usd else None}
 
 
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """What one request of an agent used of a model."""
+
+    agent_key: str
+    provider: str
+    model: str
+    usage: Usage
+    micro_usd: int
+
+
 class TurnLedger:
     """Keeps what one turn uses, request by request: a worker that dies loses none of it."""
 
@@ -62,26 +72,23 @@ class TurnLedger:
         """Keep what one request used."""
         access = self._agent.options.model
         provider = "" if access is None else access.provider
+        use = ModelUse(self._agent.key, provider, model, usage, micro_usd)
         with self._database.write() as connection:
-            add(connection, self._turn, self._agent.key, provider, model, usage, micro_usd, self._clock())
+            add(connection, self._turn, use, self._clock())
 
 
-def add(
-    connection: sa.Connection,
-    turn: Turn,
-    agent_key: str,
-    provider: str,
-    model: str,
-    usage: Usage,
-    micro_usd: int,
-    now: int,
-) -> None:
+def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
     """Add one request to what a turn used of a model; tokens written to a cache count as input."""
-    values = (1, usage.input + usage.cache_write, usage.cached, usage.output, micro_usd)
-    figures = dict(zip(_FIGURES, values, strict=True))
-    key = {"run_id": turn.run_id, "number": turn.number, "model": model, "day": now // DAY_MICROS}
+    figures = {
+        "requests": 1,
+        "input_tokens": use.usage.input + use.usage.cache_write,
+        "cached_tokens": use.usage.cached,
+        "output_tokens": use.usage.output,
+        "micro_usd": use.micro_usd,
+    }
+    key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "day": now // DAY_MICROS}
     # Insert first: an agent may have several requests answered at once.
-    if not insert_new(connection, model_usage, key | figures | {"agent_key": agent_key, "provider": provider}):
+    if not insert_new(connection, model_usage, key | figures | {"agent_key": use.agent_key, "provider": use.provider}):
         condition = [model_usage.c[name] == value for name, value in key.items()]
         more = {name: model_usage.c[name] + figure for name, figure in figures.items()}
         connection.execute(sa.update(model_usage).where(*condition).values(more))
@@ -89,10 +96,8 @@ def add(
 
 def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spent:
     """Return what a run, and an agent today (UTC), have used."""
-    of_run, of_day = (
-        model_usage.c.run_id == run_id,
-        ((model_usage.c.day == now // DAY_MICROS) & (model_usage.c.agent_key == agent_key)),
-    )
+    of_run = model_usage.c.run_id == run_id
+    of_day = (model_usage.c.day == now // DAY_MICROS) & (model_usage.c.agent_key == agent_key)
     tokens = model_usage.c.input_tokens + model_usage.c.cached_tokens + model_usage.c.output_tokens
     sums = [
         sa.select(sa.func.coalesce(sa.func.sum(what), 0)).where(where).scalar_subquery()
@@ -118,7 +123,11 @@ def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, floa
     has_limit = sa.or_(organizations.c.day_usd.is_not(None), organizations.c.day_tokens.is_not(None))
     limited = connection.execute(sa.select(*limits).where(has_limit)).all()
     today = UsageFilters(None, now // DAY_MICROS, now // DAY_MICROS)
-    used = {one.subject[0]: one.figures for one in totals(connection, today, "organization")} if limited else {}
+    used = (
+        {one.subject["organization"]: one.figures for one in totals(connection, today, "organization")}
+        if limited
+        else {}
+    )
     found = []
     for slug, usd, tokens in limited:
         of_day = used.get(slug, Figures(0, 0, 0, 0, 0))
@@ -131,7 +140,7 @@ def of_turns(connection: sa.Connection, run_id: str) -> dict[int, Figures]:
     """Return what the turns of a run used, by number; those that asked no model are left out."""
     query = sa.select(model_usage.c.number, *_SUMS).where(model_usage.c.run_id == run_id)
     rows = connection.execute(query.group_by(model_usage.c.number))
-    return {number: _figures(sums) for number, *sums in rows}
+    return {row.number: _figures(row) for row in rows}
 
 
 def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], Figures]:
@@ -139,15 +148,15 @@ def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, 
     key = (organizations.c.slug, runs.c.agent, model_usage.c.day)
     query = _joined(*key, *_SUMS).where(model_usage.c.day >= first_day).group_by(*key)
     rows = connection.execute(query.order_by(_SUMS[-1].desc(), *key))
-    return {(slug, agent, day): _figures(sums) for slug, agent, day, *sums in rows}
+    return {(row.slug, row.agent, row.day): _figures(row) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
     """What one organization, repository, agent or day used."""
 
-    subject: tuple[Any, ...]
-    """The organization's slug and what is named in it; of a day, days since 1970; of everything, nothing."""
+    subject: dict[str, Any]
+    """The organization's slug, and the repository or agent in it; or the day since 1970; of everything, nothing."""
     runs: int
     turns: int
     figures: Figures
@@ -164,30 +173,31 @@ class UsageFilters:
 
 def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None) -> list[UsageTotal]:
     """Return what was used, summed by what is named; None: all of it in one line."""
-    slug = organizations.c.slug
+    slug, platform = organizations.c.slug, runs.c.platform
+    subjects: dict[Grouping | None, dict[str, sa.ColumnElement[Any]]] = {
+        "organization": {"organization": slug},
+        "repository": {"organization": slug, "repository": platform + ":" + sa.func.max(runs.c.path)},
+        "agent": {"organization": slug, "agent": runs.c.agent},
+        "day": {"day": model_usage.c.day},
+        None: {},
+    }
+    subject = subjects[by]
     # Paths are told apart as the code host does, and shown as they are written.
-    shown, key = {
-        "organization": ((slug,), (slug,)),
-        "repository": (
-            (slug, runs.c.platform + ":" + sa.func.max(runs.c.path)),
-            (slug, runs.c.platform, runs.c.path_key),
-        ),
-        "agent": ((slug, runs.c.agent), (slug, runs.c.agent)),
-        "day": ((model_usage.c.day,), (model_usage.c.day,)),
-        None: ((), ()),
-    }[by]
+    key = (slug, platform, runs.c.path_key) if by == "repository" else tuple(subject.values())
     turn = model_usage.c.run_id + "/" + sa.cast(model_usage.c.number, sa.Text)
-    counts = (sa.func.count(sa.distinct(model_usage.c.run_id)), sa.func.count(sa.distinct(turn)))
-    query = _joined(*shown, *counts, *_SUMS)
+    counts = {"runs": sa.distinct(model_usage.c.run_id), "turns": sa.distinct(turn)}
+    shown = [column.label(name) for name, column in subject.items()]
+    query = _joined(*shown, *(sa.func.count(what).label(name) for name, what in counts.items()), *_SUMS)
     if filters.organization_id is not None:
         query = query.where(runs.c.organization_id == filters.organization_id)
     if filters.first_day is not None:
         query = query.where(model_usage.c.day >= filters.first_day)
     if filters.last_day is not None:
         query = query.where(model_usage.c.day <= filters.last_day)
-    size = len(shown)
-    rows = connection.execute(query.group_by(*key).order_by(*key)).all()
-    return [UsageTotal(tuple(row[:size]), row[size], row[size + 1], _figures(row[size + 2 :])) for row in rows]
+    rows = connection.execute(query.group_by(*key).order_by(*key))
+    return [
+        UsageTotal({name: row._mapping[name] for name in subject}, row.runs, row.turns, _figures(row)) for row in rows
+    ]
 
 
 def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -195,6 +205,6 @@ def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return sa.select(*columns).select_from(joined.join(organizations, organizations.c.id == runs.c.organization_id))
 
 
-def _figures(sums: Sequence[Any]) -> Figures:
+def _figures(row: sa.Row[Any]) -> Figures:
     # PostgreSQL sums into decimals.
-    return Figures(*(int(one) for one in sums))
+    return Figures(**{name: int(row._mapping[name]) for name in _FIGURES})

@@ -60,7 +60,8 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, unboxed: Run
     database = Database(DataFolder(unboxed.data_dir).database_url)
     with database.write() as connection:
         turn = turns.of(connection, run_id)[0]
-        usage.add(connection, turn, "/noisy", "anthropic", "m", Usage(1200, output=3), 345_678, turn.started_at or 0)
+        use = usage.ModelUse("/noisy", "anthropic", "m", Usage(1200, output=3), 345_678)
+        usage.add(connection, turn, use, turn.started_at or 0)
     database.close()
     viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
     none = real("runs", "view", run_id, "--turn", "9")

@@ -97,7 +97,7 @@ class House:
 
     def model_usage(self, connection: sa.Connection) -> None:
         turn = turns.of(connection, self.run.id)[0]
-        usage.add(connection, turn, "/a", "anthropic", "m", Usage(input=1), 1, now_micros())
+        usage.add(connection, turn, usage.ModelUse("/a", "anthropic", "m", Usage(input=1), 1), now_micros())
 
     def postings(self, connection: sa.Connection) -> None:
         postings.want(connection, self.run.id, 1, "status", "c" * 40, {"state": "pending"}, now_micros())

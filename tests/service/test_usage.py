@@ -21,7 +21,7 @@ from service.store import organizations, runs, turns, usage
 from service.store.database import Database
 from service.store.runs import TurnRequest
 from service.store.schema import runs as runs_table
-from service.store.usage import UsageFilters, totals
+from service.store.usage import ModelUse, UsageFilters, totals
 from tests.service.conftest import Api
 from tests.service.test_metrics import NOW, scraped
 
@@ -46,7 +46,7 @@ def used(
     with database.write() as connection:
         turn = replace(turns.of(connection, run_id)[0], number=number)
         counted = Usage(tokens, cached=1, output=2)
-        usage.add(connection, turn, "/helper", "anthropic", model, counted, micro_usd, at)
+        usage.add(connection, turn, ModelUse("/helper", "anthropic", model, counted, micro_usd), at)
 
 
 def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> str:
@@ -74,7 +74,7 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
     def summed(by: Any, *given: Any) -> dict[Any, tuple[int, int, int]]:
         with database.read() as connection:
             found = totals(connection, UsageFilters(*given), by)
-        return {one.subject: (one.runs, one.turns, one.figures.input_tokens) for one in found}
+        return {tuple(one.subject.values()): (one.runs, one.turns, one.figures.input_tokens) for one in found}
 
     assert summed("organization") == {("acme",): (2, 3, 116), ("other",): (1, 1, 1000)}
     assert summed("repository") == {

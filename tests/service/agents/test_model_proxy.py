@@ -193,7 +193,8 @@ def test_usage_is_kept_for_each_turn_and_summed_for_run_and_day(database: Databa
         order = TurnRequest(owner, "made", "github", "acme/api", "/srv/api.git", None, "do it", {}, None)
         turn = turns.of(connection, runs.accept(connection, order, 1).id)[0]
         for now in (day, day, 2 * day):
-            usage_store.add(connection, turn, "/made", access.provider, "m", Usage(1, 2, 3, 4), 5, now)
+            use = usage_store.ModelUse("/made", access.provider, "m", Usage(1, 2, 3, 4), 5)
+            usage_store.add(connection, turn, use, now)
         kept = usage_store.of_turns(connection, turn.run_id)
         spent = usage_store.spent(connection, turn.run_id, "/made", 2 * day)
 
