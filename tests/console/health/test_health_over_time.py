@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from storage.records import HealthReport, HealthSample
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import WIDE, Scene, Staged, seen
 from widgets.health import strip
 
 Lived = Callable[..., Awaitable[None]]
@@ -61,7 +61,7 @@ def text(scene: Scene, title: str) -> str:
     return "\n".join(takewhile(str.strip, (line[3:].rstrip() for line in lines[first:])))
 
 
-async def test_uptime_is_of_what_was_seen(staged: Staged, lived: Lived) -> None:
+async def test_uptime_is_of_what_was_seen(staged: Staged, lived: Lived, picture: SnapshotAssertion) -> None:
     """The four hours without an observation count neither as up nor as down, and are shown as such."""
     async with staged(WIDE, synced=False) as scene:
         await scene.press("2")
@@ -75,6 +75,9 @@ async def test_uptime_is_of_what_was_seen(staged: Staged, lived: Lived) -> None:
         # Half an hour of a day, on 121 cells.
         assert drawn.count("▄") in {2, 3, 4}
         assert len(drawn) > scene.app.size.width - 10
+
+        await scene.sync()
+        await seen(scene, picture)
 
 
 async def test_a_quarter_of_an_hour_is_no_month(staged: Staged) -> None:
@@ -127,16 +130,3 @@ def test_a_strip_fills_its_cells_and_keeps_the_worst_and_what_is_known_of_now(
 ) -> None:
     """A cell that stands for several slices hides no trouble, and the last one speaks even where most is unseen."""
     assert strip(slices, cells) == expected
-
-
-@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-async def test_picture_of_a_past(
-    staged: Staged, picture: SnapshotAssertion, lived: Lived, size: tuple[int, int]
-) -> None:
-    """Two hosts, incidents, a silence."""
-    async with staged(size, synced=False) as scene:
-        await scene.press("2")
-        await lived(scene)
-        await scene.sync()
-
-        assert scene.app.export_screenshot() == picture

@@ -8,18 +8,10 @@ from syrupy.assertion import SnapshotAssertion
 from storage.errors import DatabaseDamagedError
 from storage.state import State
 from storage.state.opening import DAMAGE_CURE
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import SMALL, Staged, seen
 from tests.console.inbox.conftest import HOSTILE, fail, inbox, keys
 from tests.run_board import Board
 from widgets.inbox import InboxTable
-
-
-async def seen(scene: Scene, picture: SnapshotAssertion, what: str = "") -> None:
-    """As it was accepted at both sizes; the scene begins small."""
-    for name, size in (("80x24", SMALL), ("140x40", WIDE)):
-        await scene.pilot.resize_terminal(*size)
-        await scene.settle()
-        assert scene.app.export_screenshot() == picture(name=f"{what}{name}")
 
 
 async def test_picture_of_a_full_one_and_of_an_empty_one(staged: Staged, picture: SnapshotAssertion) -> None:

@@ -13,7 +13,7 @@ from textual.widgets import Input
 
 from app.console.insights.screen import InsightsScreen
 from storage.records import Repository, Run
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.run_board import Board
 from widgets.insights.charts import Chart
 
@@ -63,30 +63,27 @@ def empty_board(board: Board) -> Board:
     return board
 
 
-@pytest.mark.parametrize(
-    ("size", "keys", "theme"),
-    [
-        (SMALL, "", "runwarden"),
-        (WIDE, "", "runwarden"),
-        (SMALL, "=", "runwarden"),
-        (WIDE, "", "runwarden-colour-blind"),
-    ],
-    ids=["small", "wide", "tables", "colour-blind"],
-)
-async def test_picture(
-    staged: Staged, picture: SnapshotAssertion, empty_board: Board, size: tuple[int, int], keys: str, theme: str
-) -> None:
+async def test_picture(staged: Staged, picture: SnapshotAssertion, empty_board: Board) -> None:
     """A week, as charts and as numbers; in the colour-blind theme shapes carry as much as hues."""
-    async with staged(size, theme=theme) as scene:
-        await show(scene, *keys)
+    async with staged(SMALL) as scene:
+        await show(scene)
+        await seen(scene, picture)
+        scene.app.theme = "runwarden-colour-blind"
+        await scene.settle()
+        assert scene.app.export_screenshot() == picture(name="colour-blind")
 
-        assert scene.app.export_screenshot() == picture
+        scene.app.theme = "runwarden"
+        await scene.pilot.resize_terminal(*SMALL)
+        await scene.press("=")
+        assert scene.app.export_screenshot() == picture(name="tables")
 
 
-async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empty_board: Board) -> None:
-    """A day by the hour, a month by the day; the month is longer than what is complete."""
+async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empty_board: Board, tmp_path: Path) -> None:
+    """A day by the hour, a month by the day; the month is longer than what is complete. The figures can be exported."""
     async with staged(WIDE) as scene:
-        await show(scene, "t", "t")
+        await show(scene)
+        await exported(scene, tmp_path)
+        await scene.press("t", "t")
         day = scene.text
         await scene.pilot.click("#insight-spans", offset=(15, 0))
         await scene.settle()
@@ -185,18 +182,16 @@ async def test_new_runs_are_counted_while_one_looks_but_not_at_every_ring(staged
         assert "63 runs" in scene.text
 
 
-async def test_export_writes_the_numbers_on_show(staged: Staged, empty_board: Board, tmp_path: Path) -> None:
-    """To the file that is shown, as its name says."""
-    table, document = tmp_path / "figures.csv", tmp_path / "figures.json"
-    async with staged(WIDE) as scene:
-        await show(scene)
-        for path in (table, document):
-            await scene.press("x")
-            field = scene.app.screen.query_one(Input)
-            assert field.value.endswith("runwarden-acme-prod-7d-2026-05-01.csv")
-            field.value = str(path)
-            await scene.press("enter")
-            assert f"Written: {path}" in str(scene.toasts)
+async def exported(scene: Scene, folder: Path) -> None:
+    """The numbers on show are written to the file that is shown, as its name says."""
+    table, document = folder / "figures.csv", folder / "figures.json"
+    for path in (table, document):
+        await scene.press("x")
+        field = scene.app.screen.query_one(Input)
+        assert field.value.endswith("runwarden-acme-prod-7d-2026-05-01.csv")
+        field.value = str(path)
+        await scene.press("enter")
+        assert f"Written: {path}" in str(scene.toasts)
 
     figures = json.loads(document.read_text("utf-8"))
     assert sum(each["failed"] for each in figures["outcomes"]) == 4

@@ -12,7 +12,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from app.config import LEDGER_FILE, Settings, data_folder
-from app.console.app import RunwardenApp
 from app.console.messages import SwitchProfile
 from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
@@ -22,7 +21,7 @@ from app.token import EnvToken, StreamToken
 from storage.errors import DatabaseBusyError, StorageError
 from storage.lease import Lease
 from storage.records import RunFilter
-from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged, seen
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import bindings_of, there
@@ -102,9 +101,15 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
         assert scene.app.session.engine.token_problem is None
 
 
-async def test_another_profile_by_mouse(fleet_staged: FleetStaged) -> None:
-    """A click on the name at the top, and one on the profile."""
+async def test_the_switcher_by_its_key_and_by_mouse(fleet_staged: FleetStaged) -> None:
+    """ctrl+o twice, or letters of no profile: nothing changes; a click on the name at the top, and one on a profile."""
     async with fleet_staged(WIDE) as scene:
+        await scene.press("ctrl+o")
+        assert isinstance(scene.app.screen, ProfileSwitcher)
+        await scene.press("ctrl+o", "ctrl+o", *"zzz", "enter")
+        assert not isinstance(scene.app.screen, ProfileSwitcher)
+        assert scene.app.session.profile.name == "acme-prod"
+
         await scene.pilot.click("HeaderBar", offset=(14, 0))
         await scene.settle()
         await scene.pilot.click(ProfileList, offset=(6, 1))
@@ -120,19 +125,6 @@ async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: S
             assert "▾" not in scene.lines[0]
             assert "There is one profile." in said(scene)
             assert not isinstance(scene.app.screen, ProfileSwitcher)
-
-
-async def test_every_profile_says_its_worst(fleet_staged: FleetStaged) -> None:
-    """One with a degraded host, one that is well, one whose service is not there."""
-    async with fleet_staged() as scene:
-        await scene.press("0")
-        await scene.shows("gitlab degraded just now", "all is well", "✗ 4 failed 24h", "nothing is known of it yet")
-
-        assert "All profiles  2 of 3 need a look" in scene.text
-        assert "service unreachable" in scene.text
-
-        await scene.press("G", "k", "enter")
-        await scene.shows("acme-staging ▾ read-only", "All 3]")
 
 
 async def test_looking_is_gentle(several: Settings, board: Board, staging: Board) -> None:
@@ -258,20 +250,6 @@ async def test_a_token_that_belongs_to_another_service_is_not_used(several: Sett
     assert "https://other.example" in str(problem)
 
 
-async def test_the_switcher_closes_with_its_own_key(fleet_staged: FleetStaged) -> None:
-    """ctrl+o, escape: nothing changes; an unknown name opens nothing."""
-    async with fleet_staged() as scene:
-        await scene.press("ctrl+o")
-        opened = isinstance(scene.app.screen, ProfileSwitcher)
-        await scene.press("ctrl+o")
-        await scene.press("ctrl+o", *"zzz", "enter")
-
-        assert opened
-        assert isinstance(scene.app, RunwardenApp)
-        assert not isinstance(scene.app.screen, ProfileSwitcher)
-        assert scene.app.session.profile.name == "acme-prod"
-
-
 async def test_no_key_ends_the_console_while_our_files_fail(fleet_staged: FleetStaged, disk: Disk) -> None:
     """Nor does any key of the overview and of the switcher."""
     async with fleet_staged() as scene:
@@ -298,16 +276,18 @@ def same_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProfileList, "show", at_home)
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 @pytest.mark.usefixtures("same_addresses")
-async def test_picture_of_all_profiles(
-    fleet_staged: FleetStaged, picture: SnapshotAssertion, size: tuple[int, int]
-) -> None:
+async def test_every_profile_says_its_worst(fleet_staged: FleetStaged, picture: SnapshotAssertion) -> None:
     """One with a degraded host, one that is well, one whose service is not there."""
-    async with fleet_staged(size) as scene:
+    async with fleet_staged() as scene:
         await scene.press("0")
-        await scene.shows("nothing is known", "service unreachable")
+        await scene.shows("gitlab degraded just now", "all is well", "✗ 4 failed 24h", "nothing is known of it yet")
+
+        assert "All profiles  2 of 3 need a look" in scene.text
+        assert "service unreachable" in scene.text
         await scene.press("j")
         await scene.tick()
+        await seen(scene, picture)
 
-        assert scene.app.export_screenshot() == picture
+        await scene.press("G", "k", "enter")
+        await scene.shows("acme-staging ▾ read-only", "All 3]")
