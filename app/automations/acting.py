@@ -1,4 +1,4 @@
-"""Acting: carrying out what a rule decided, through the ledger where it goes to the service."""
+"""Acting: carrying out a rule's decision, through the ledger if it goes to the service."""
 
 import json
 import os
@@ -17,19 +17,19 @@ from storage.records import Action, Repository
 from storage.records.decision import Decision, Outcome
 
 MARK: Final = "runwarden_automation"
-"""In the metadata of what an automation started: the rule's name."""
+"""The metadata key with the rule's name, in runs that an automation started."""
 
 Tell = Callable[[DoNotify, Decision, Mapping[str, str]], Awaitable[str | None]]
 """Tells people; what went wrong, or None."""
 
 
 class CannotActError(Exception):
-    """What the rule asks for cannot be done; the message says why."""
+    """The rule cannot act; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a response."""
+    """The result of a response."""
 
     outcome: Outcome
     reason: str = ""
@@ -57,7 +57,7 @@ class Acting:
     """Environment variables that no command gets."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> Result:
-        """Do what the rule says, at most once for this decision; no failure is raised.
+        """Carry out the rule's action, at most once for this decision; no failure is raised.
 
         Raises:
             StorageError: Cache or ledger failed; nothing was sent, or the ledger knows.
@@ -73,7 +73,7 @@ class Acting:
                 return await self._send(rule, decision)
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
-        """What the rule would send to the service, byte for byte but for the action's own id.
+        """The rule's request to the service, byte for byte but for the action's own id.
 
         Raises:
             CannotActError: It would send nothing.
@@ -131,12 +131,12 @@ def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:
 
 
 def shown(request: WriteRequest) -> str:
-    """A request as it is shown for approval, and compared after it: one line of JSON."""
+    """A request in one line of JSON, to be shown for approval and compared later."""
     return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
 
 
 def result_of(action: Action) -> Result:
-    """What became of a response, by its entry in the ledger."""
+    """The result of a response, by its entry in the ledger."""
     outcome = _OUTCOMES.get(action.state, "failed")
     reason = action.error.message if action.error is not None and outcome != "done" else ""
     may_repeat = action.state == "not_sent" and action.error is not None and action.error.kind in _PASSING

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 LEASE: Final = "automations"
 LEASE_S: Final = 30.0
-"""How long a bot that died keeps the others waiting."""
+"""How long a dead bot keeps the others waiting."""
 STANDBY_S: Final = 5.0
 """How often a bot without the lease checks whether it may work, and one whose files fail tries again."""
 FORGET_EVERY: Final = timedelta(days=1)
@@ -84,7 +84,7 @@ class Bot:
         self._make(engine, state)
 
     async def close(self) -> None:
-        """Settle what is being sent, give the lease back and close the files; each, whatever fails before."""
+        """Settle running writes, give the lease back and close the files; each, whatever fails before."""
         if self._lease is not None and self._is_working:
             with suppress(StorageError):
                 await self._lease.release(LEASE, self._owner)
@@ -108,7 +108,7 @@ class Bot:
         return None if problem is None else problem.message
 
     async def set_off(self, rule: Rule, run_id: str | None) -> None:
-        """Set a rule off now, by a person's wish, on this run where it needs one.
+        """Trigger a rule now by hand, on this run if it needs one.
 
         Raises:
             CannotActError: It needs a run, and this one is not held.
@@ -205,7 +205,7 @@ class Bot:
         self.say("storage_failed", profile=self.profile.name, message=str(error))
 
     def reload(self, settings: Settings) -> None:
-        """Work by other rules and routes from now on; what was decided stays decided."""
+        """Use other rules and routes from now on; decisions made so far stay."""
         self.settings = settings
         if self._engine is not None:
             self._make(self._engine, self.state)
@@ -243,7 +243,7 @@ class Bot:
         return holds
 
     async def _say_rules(self) -> None:
-        """Enter what it goes by: a console tells from it whether the file differs."""
+        """Store the digest of its rules: consoles compare it with the file."""
         rules = rules_of(self.settings.automations, self.profile.name)
         await self.state.begin_rule(AT_WORK, fingerprint_of(rules), self.engine.clock())
 
@@ -262,7 +262,7 @@ class Bot:
 
 
 def runner_of(settings: Settings, engine: Engine, state: State, journal: Callable[[Decision], None]) -> Runner:
-    """What carries out the rules of an engine's profile, as these settings have them."""
+    """The runner of an engine's profile, with these settings."""
     name = engine.profile.name
     return Runner(
         rules=rules_of(settings.automations, name),
@@ -278,20 +278,20 @@ def runner_of(settings: Settings, engine: Engine, state: State, journal: Callabl
 def dispatcher_of(
     settings: Settings, engine: Engine, state: State, say: Say, heard: Callable[[Sequence[StatusChange]], None]
 ) -> Dispatcher:
-    """What tells people of an engine's profile, as these settings have it."""
+    """The dispatcher of an engine's profile, with these settings."""
     notify, name = settings.notify, engine.profile.name
     reader = NewsReader(engine.cache, engine.ledger, incidents_of(settings, engine), notify, name)
     return Dispatcher(state, engine.cache, reader, notify, name, engine.clock, say, heard, engine.settings.command_line)
 
 
 def incidents_of(settings: Settings, engine: Engine) -> IncidentReader:
-    """What reads the incidents of an engine's code hosts."""
+    """The reader of an engine's incidents."""
     hold, health_s = timedelta(seconds=settings.notify.hold_s), engine.profile.poll.health_s
     return IncidentReader(engine.cache, settings.console.health_ok, health_s, hold)
 
 
 async def occurrence_asked_for(engine: Engine, rule: Rule, run_id: str | None) -> Occurrence:
-    """What sets a rule off by a person's wish, on this run where it needs one.
+    """The occurrence of a manual trigger, on this run if the rule needs one.
 
     Raises:
         CannotActError: It needs a run, or this one is not held.

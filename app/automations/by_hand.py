@@ -26,7 +26,7 @@ _DEMO: Final = b"app.demo.live"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a rule would do, exactly."""
+    """The exact effect of a rule."""
 
     verb: str
     """`POST`, `RUN` or `NOTIFY`."""
@@ -44,7 +44,7 @@ class ByHand:
     state: State
 
     async def preview(self, rule: Rule, run_id: str | None) -> Preview:
-        """What it would do now, on this run where it needs one.
+        """The rule's effect now, on this run if it needs one.
 
         Raises:
             CannotActError: It could not act; the message says why.
@@ -68,7 +68,7 @@ class ByHand:
         return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))
 
     async def set_off(self, rule: Rule, run_id: str | None) -> Decision | None:
-        """Do it; the decision says what became of it. None: it was set off by hand at this very moment.
+        """Trigger the rule and return the decision. None: it was triggered by hand at this very moment.
 
         Raises:
             CannotActError: The run is not held any longer.
@@ -92,7 +92,7 @@ def process_of(owner: str | None) -> int | None:
 
 
 def hand_over(process: int) -> bool:
-    """Have a bot read the configuration again (SIGHUP); False: this is not certainly a bot that understands that."""
+    """Make a bot read the configuration again (SIGHUP); False: the process is not certainly such a bot."""
     try:
         argv = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
         is_ours = any(part == b"app" or part.rpartition(b"/")[2].startswith(b"runwarden") for part in argv)
@@ -113,7 +113,7 @@ def _survives_hangup(process: int) -> bool:
 
 
 def reload_on_hangup(read: Callable[[], Settings], bots: Sequence[Bot], say: Say) -> None:
-    """Have bots go by the configuration as it is, at SIGHUP; one with a mistake is refused, and the old one kept."""
+    """Make bots use the current configuration at SIGHUP; one with a mistake is refused, and the old one kept."""
 
     def reload() -> None:
         try:

@@ -1,4 +1,4 @@
-"""What may be in an inbox: failures, stuck runs and all else that waits, by cause, whatever a person has dealt with."""
+"""Causes of inbox items: failures, stuck runs and everything else that waits, whatever was marked as done."""
 
 import re
 import shlex
@@ -29,7 +29,7 @@ LOOK_BACK: Final = timedelta(days=14)
 MOST_RUNS: Final = 5_000
 MOST_MESSAGES: Final = 100
 SILENT_AFTER: Final = timedelta(minutes=10)
-"""A bot that did not work for so long is missed; cron starts one more often."""
+"""A bot that was idle this long is missed; cron starts one more often."""
 _LONGEST_REASON: Final = 100
 _RUNS_AT_ONCE: Final = 50
 """A screen that reads in between does not wait for more than these."""
@@ -44,13 +44,13 @@ class Cause:
     key: str
     kind: Kind
     title: Titled
-    """How those read that are not dealt with, the newest first."""
+    """The title of the items that are not done, newest first."""
     entries: list[InboxEntry]
     cure: str = ""
-    """What to do, as a command without its program."""
+    """The cure, as a command without its program."""
     subject: str = ""
     group: str = ""
-    """What marks of all causes in a repository are kept under, such as those by a notification's number."""
+    """The key of marks on all causes in a repository, such as those by a notification's number."""
 
 
 @dataclass(slots=True)
@@ -229,7 +229,7 @@ def _runs(count: int) -> str:
 
 
 def _unwell(incidents: Iterable[Incident], repository: str, at: datetime) -> Incident | None:
-    """What its code host suffered from when a run ended."""
+    """The trouble of its code host when a run ended."""
     named, colon, _ = repository.partition(":")
     platform = named if colon else DEFAULT_PLATFORM
     own = (one for one in incidents if one.platform == platform)

@@ -1,4 +1,4 @@
-"""The history as cache and ledger hold it: what a bot would have seen at each moment of it."""
+"""The history in cache and ledger, as a bot would have seen it at each moment."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -77,7 +77,7 @@ class ReplayHistory:
         return None if begin is None else min(max(self.since, begin), self.until)
 
     def seen(self, rule: Rule, now: datetime) -> Seen:
-        """What could have set the rule off then, but for changes of status."""
+        """The possible triggers of the rule at that time, except changes of status."""
         seen = Seen(now, ahead=self.ahead)
         match rule.on:
             case OnStuck():
@@ -126,16 +126,16 @@ class ReplayHistory:
 
 @dataclass(slots=True)
 class Playback:
-    """Shows the runner, moment by moment, what one rule would have been shown."""
+    """Replays to the runner, moment by moment, what one rule would have seen."""
 
     history: ReplayHistory
     rule: Rule
     run_facts: RunFacts
-    """What is known of runs beyond their rows."""
+    """Facts of runs beyond their rows."""
     _shown: int = 0
 
     async def observe(self, now: datetime) -> Seen:
-        """What had happened by then."""
+        """All events up to then."""
         changes, until = self.history.changes, self._shown
         while until < len(changes) and changes[until].at - self.history.ahead <= now:
             until += 1

@@ -1,4 +1,4 @@
-"""The inbox: what waits for a person, less what was dealt with; the same for every console and command of a folder."""
+"""The inbox: causes that wait, less those that were dealt with; the same for every console and command of a folder."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from storage.records.inbox import InboxEntry, InboxItem, Mark
 from storage.state import State
 
 MOST_ENTRIES: Final = 50
-"""So many of an item's runs are listed."""
+"""Runs listed for one item."""
 _LONGEST_CURE: Final = 1000
 """A command that was cut off cannot be pasted, and paths are long."""
 _LONGEST: Final = 200
@@ -30,15 +30,15 @@ class Inbox:
 
     @classmethod
     def of(cls, engine: Engine, automations: Callable[[], Sequence[Rule]] | None = None) -> Self:
-        """The inbox of an engine's profile; where the state cannot be used, everything waits.
+        """The inbox of an engine's profile; if the state cannot be used, everything waits.
 
-        `automations`: the rules as they are now, where they may have changed since the engine was opened.
+        `automations`: the current rules, if they may have changed since the engine was opened.
         """
         automations = automations or (lambda: engine.settings.automations)
         return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None, automations))
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
-        """What is not dealt with: the most severe first, of those the newest; new activity brings an item back.
+        """The open items, the most severe first, then the newest; new activity brings an item back.
 
         Raises:
             StorageError: A file cannot be read.
@@ -49,7 +49,7 @@ class Inbox:
         return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
 
     async def done(self, items: Sequence[InboxItem]) -> None:
-        """Deal with the items as they are: what comes later brings them back.
+        """Mark the items as done, up to now: later events bring them back.
 
         Raises:
             StorageError: The state cannot be written.
@@ -57,7 +57,7 @@ class Inbox:
         await self._mark({entry.key: Mark(done_until=entry.at) for entry in await self._whole(items)})
 
     async def snooze(self, items: Sequence[InboxItem], until: datetime) -> None:
-        """Put the items off until then; what comes before that brings them back sooner.
+        """Snooze the items until then; earlier events bring them back sooner.
 
         Raises:
             StorageError: The state cannot be written.
@@ -80,7 +80,7 @@ class Inbox:
         await self._mark(dict.fromkeys(keys, Mark(is_muted=True)))
 
     async def undo(self) -> tuple[str, ...]:
-        """Take back what was done last, in whichever console; the keys that it was about. Several levels.
+        """Undo the last change, of whichever console, and return its keys. Several levels.
 
         Raises:
             StorageError: The state cannot be written.
@@ -88,7 +88,7 @@ class Inbox:
         return await self.engine.usable_state().undo(self.engine.clock())
 
     async def can_undo(self) -> bool:
-        """Whether something was done that can be taken back.
+        """Whether there is a change to undo.
 
         Raises:
             StorageError: The state cannot be read.
@@ -112,10 +112,10 @@ class Inbox:
 
 
 def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
-    """What is left of the cause; None: nothing."""
+    """The open part of the cause, or None."""
     held = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, cause.group}]) for entry in cause.entries]
     undone = [(entry, own) for entry, own in held if not any(mark.is_done(entry.at) for mark in own)]
-    # What was put off comes back with the first news of the same cause.
+    # A snoozed item comes back with the first news of the same cause.
     is_hidden = all(any(mark.hides(entry.at, now) for mark in own) for entry, own in undone)
     if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
         return None

@@ -34,14 +34,14 @@ BUCKETS_S: Final = (60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 43_
 
 @dataclass(slots=True)
 class RunCounts:
-    """What this process saw runs do since it began."""
+    """The changes of runs that this process saw."""
 
     transitions: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By status before and after; `new` before the first."""
     ended: Counter[tuple[str, float]] = field(default_factory=Counter)
     """Runs that ended, by status and the bucket that holds how long they took."""
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """How long they took together, by status."""
+    """Their total duration, by status."""
 
     def add(self, changes: Sequence[StatusChange]) -> None:
         """Count these changes of status."""
@@ -78,7 +78,7 @@ class Snapshot:
     deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By route and outcome."""
     told: int = 0
-    """Problems that people were told of and that are not over."""
+    """Problems that were told and are not over."""
     wait: Wait | None = None
     """Why the request budget lets no poll through now."""
     rate: float | None = None

@@ -23,11 +23,11 @@ LOOK_BACK: Final = timedelta(days=31)
 
 
 MOST_QUESTIONS: Final = 20
-"""Reasons that the service is asked for at a look: a storm of failures must not become one of requests."""
+"""Reasons asked of the service at one look: a storm of failures must not become one of requests."""
 NO_REASON: Final = "no reason given"
-"""What `{run.reason}` says where the service does not tell."""
+"""The value of `{run.reason}` if the service does not tell."""
 _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
-"""Where a service may say why a run ended, though the API specifies none; text, or an object with one of these."""
+"""Keys in which a service may give a reason, though the API specifies none; text, or an object with one of these."""
 _LONGEST_REASON: Final = 1_000
 
 
@@ -37,12 +37,12 @@ async def _none_told(_: str) -> str:
 
 @dataclass(slots=True)
 class RunFacts:
-    """What is known of a run beyond its row: why it ended, and its labels."""
+    """Facts of a run beyond its row: why it ended, and its labels."""
 
     cache: Cache
     ledger: Ledger
     tell_reason: Callable[[str], Awaitable[str]] = _none_told
-    """Asks the service for what its list does not say; empty: it does not tell."""
+    """Asks the service for a reason that its list does not have; empty: it does not tell."""
     questions: int = MOST_QUESTIONS
     """How many more may be asked."""
 
@@ -89,7 +89,7 @@ def reason_of(received: dict[str, object]) -> str:
 
 @dataclass(slots=True)
 class Observer:
-    """Reads one profile's cache and ledger; changes of status only since what was `passed`."""
+    """Reads one profile's cache and ledger; changes of status only since the `passed` watermark."""
 
     cache: Cache
     ledger: Ledger
@@ -101,7 +101,7 @@ class Observer:
     """Which of the cache's files the watermark belongs to."""
 
     async def observe(self, now: datetime) -> Seen:
-        """What can set rules off now.
+        """The possible triggers of rules now.
 
         Raises:
             StorageError: Cache or ledger cannot be read.
@@ -125,7 +125,7 @@ class Observer:
 
     @property
     def run_facts(self) -> RunFacts:
-        """What is known of runs beyond their rows."""
+        """Facts of runs beyond their rows."""
         if self._run_facts is None:
             self._run_facts = RunFacts(self.cache, self.ledger, self.tell_reason)
         return self._run_facts

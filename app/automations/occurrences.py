@@ -1,4 +1,4 @@
-"""Occurrences: what sets a rule off, found in what the cache and the ledger hold now. Pure."""
+"""Occurrences: triggers of a rule, found in the current cache and ledger. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ from storage.records.following import StatusChange, StuckRun, Watermark
 LOOK_BACK: Final = timedelta(days=2)
 """Points in time further back than this, and than the rule's own catch-up window, are not even counted."""
 INCIDENT_RECENT: Final = timedelta(days=2)
-"""How long after its end an incident may still set off a rule."""
+"""How long after its end an incident may still trigger a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What can set rules off, at one moment."""
+    """The possible triggers of rules at one moment."""
 
     now: datetime
     changes: tuple[StatusChange, ...] = ()
@@ -43,7 +43,7 @@ class Due:
 
     newest: Occurrence | None = None
     missed: int = 0
-    """How many came before it and were passed over: one fire catches up for all."""
+    """How many earlier times were passed over: one fire catches up for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
 
 
 def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]:
-    """What sets off a rule that waits for runs, hosts or actions; changes of status only since then."""
+    """The triggers of a rule about runs, hosts or actions; changes of status only since then."""
     match rule.on:
         case OnRun() as on:
             found = (_change(each, seen.ahead) for each in seen.changes if _is_meant(on, each))
@@ -98,7 +98,7 @@ def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]
 
 
 def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
-    """What is no longer as it was when it set a rule off, in words; empty: nothing that is known."""
+    """What has changed since it triggered a rule, in words; empty: nothing known."""
     facts = occurrence.facts
     if run is not None and run.status != facts.get("run.status", run.status):
         return f"the run is {run.status} by now"
@@ -112,7 +112,7 @@ def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
 
 
 def asked_for(now: datetime, run: Run | None) -> Occurrence:
-    """What a person asked for now, on this run if there is one."""
+    """The occurrence of a manual trigger, on this run if there is one."""
     identity = f"asked:{rfc3339(now)}"
     if run is None:
         return Occurrence(identity, now)

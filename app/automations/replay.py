@@ -1,4 +1,4 @@
-"""Replay: what rules would have done over the cached history, found by the runner itself on a state of its own."""
+"""Replay: what rules would have done over the cached history, by the runner itself on a state of its own."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +21,9 @@ from storage.records.decision import OPEN_OUTCOMES, Decision
 from storage.state import State
 
 WORDS: Final[Mapping[str, str]] = {"waiting": "would wait for approval"}
-"""What outcomes are called here, where not by their names."""
+"""The replay's words for some outcomes."""
 SHOWN: Final = 20
-"""Decisions of each rule that are told one by one, the newest."""
+"""The newest decisions of each rule that are listed."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Clock:
     now: datetime
 
     def __call__(self) -> datetime:
-        """Where the replay is."""
+        """The replay reached this moment."""
         return self.now
 
 
@@ -50,10 +50,10 @@ class NothingDone:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What one rule would have done."""
+    """The result of one rule's replay."""
 
     counts: Mapping[str, int]
-    """How often, by outcome."""
+    """Numbers by outcome."""
     newest: tuple[Decision, ...]
     held_since: datetime | None
     """From when on the cache holds all that could have set it off; None: nothing is known to be complete."""
@@ -94,7 +94,7 @@ async def replay(
 
 @dataclass(slots=True)
 class _Told:
-    """What a rule's journal adds up to: it may be long."""
+    """The sum of a rule's journal, which may be long."""
 
     _counts: Counter[str] = field(default_factory=Counter)
     _open: dict[int, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The runner: looks at what happened, has the policy decide, and carries out what it decided."""
+"""The runner: observes, lets the policy decide, and carries out the decisions."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -22,39 +22,39 @@ from storage.state import State
 log = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = timedelta(seconds=30)
-"""How long to wait before what certainly was not sent is tried again."""
+"""How long to wait before an action that certainly was not sent is tried again."""
 SKEW: Final = timedelta(minutes=5)
 """The service's clock may be behind ours by as much before something new looks old."""
 RESOLVED_WITHIN: Final = timedelta(days=31)
 """How long a decision of unknown outcome is looked up in the ledger."""
 LONGEST_WAIT: Final = timedelta(seconds=10)
-"""How often to look at what is queued, waits, or has to be tried again."""
+"""How often queued, waiting and failed decisions are checked."""
 
 Journal = Callable[[Decision], None]
 
 
 class Responses(Protocol):
-    """What carries out a decision."""
+    """Carries out decisions."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> Result:
-        """Do what the rule says."""
+        """Carry out the rule's action."""
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest | None:
-        """What the rule would send."""
+        """Return the rule's request."""
 
 
 class Observation(Protocol):
-    """What shows the runner what happened."""
+    """Shows the runner what happened."""
 
     async def observe(self, now: datetime) -> Seen:
-        """What can set rules off now."""
+        """The possible triggers of rules now."""
 
     def passed(self, seen: Seen) -> None:
         """Everything seen then was decided on."""
 
     @property
     def run_facts(self) -> RunFacts:
-        """What is known of runs beyond their rows."""
+        """Facts of runs beyond their rows."""
 
 
 @dataclass(slots=True)
@@ -73,18 +73,18 @@ class Runner:
     """Decisions that this process acts on, or will again: since when each might be."""
     _tried_at: dict[int, datetime] = field(default_factory=dict)
     _unentered: dict[int, Result] = field(default_factory=dict)
-    """What was done, and could not be entered yet."""
+    """Results that could not be stored yet."""
     _ledger_version: int | None = None
-    """What of the ledger was learnt already."""
+    """The ledger's state that was read last."""
     _has_unknown: bool = True
     _has_retired: bool = False
     """Whether the state knows which rules are gone."""
 
     async def look(self) -> None:
-        """Decide on everything that happened, and act; what an earlier process began is finished first.
+        """Decide on everything that happened, and act; decisions of an earlier process are finished first.
 
         Raises:
-            StorageError: A file cannot be read or written; what was decided is kept.
+            StorageError: A file cannot be read or written; decisions are kept.
         """
         now = self.clock()
         if not self._has_retired:
@@ -99,10 +99,10 @@ class Runner:
         self.observer.passed(seen)
 
     async def set_off(self, rule: Rule, occurrence: Occurrence) -> None:
-        """Decide on an occurrence that a person asked for, and act.
+        """Decide on a manual trigger, and act.
 
         Raises:
-            StorageError: A file cannot be read or written; what was decided is kept.
+            StorageError: A file cannot be read or written; decisions are kept.
         """
         await self._begin(self.clock())
         await self._decide(rule, occurrence)
@@ -125,7 +125,7 @@ class Runner:
 
     async def _look(self, rule: Rule, seen: Seen) -> None:
         state = self._states[rule.name]
-        # What was so before the rule is history, whatever the hour.
+        # Anything older than the rule is history, whatever the hour.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
             return
         comes = isinstance(rule.on, OnSchedule | OnInterval)
@@ -142,7 +142,7 @@ class Runner:
             self._states[rule.name] = replace(state, is_new=False)
 
     async def _is_meant(self, rule: Rule, occurrence: Occurrence) -> bool:
-        """Whether the run is labelled as the rule asks; read of those alone that match in all else."""
+        """Whether the run has the rule's labels; read only for runs that match in all else."""
         if not (isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels):
             return True
         return is_labelled(rule.on.scope, await self.observer.run_facts.labels(occurrence.facts["run.id"]))
@@ -179,7 +179,7 @@ class Runner:
             await self._act(rule, decision)
 
     async def _active_run(self, rule: Rule, conversation: str) -> str | None:
-        """What overlaps: of a schedule its last run, of a rule about runs the last one in the same conversation."""
+        """The overlapping run: a schedule's last, or the last one in the same conversation for a rule about runs."""
         if rule.overlap == "allow" or isinstance(rule.do, DoNotify | DoCommand):
             return None
         if (run_id := await self.state.last_result(rule.name, conversation)) is None:
@@ -233,7 +233,7 @@ class Runner:
                 log.warning("%s is paused: %s", rule.name, why)
 
     async def _learn(self, now: datetime) -> None:
-        """Enter what a person found out about unknown outcomes: a run that was made belongs to its conversation."""
+        """Store resolutions of unknown outcomes: a run that was made belongs to its conversation."""
         facts = self.observer.run_facts
         version = await facts.ledger.data_version()
         if version == self._ledger_version and not self._has_unknown:
@@ -250,7 +250,7 @@ class Runner:
         self._ledger_version = version
 
     async def _carry_on(self, now: datetime, seen: Seen) -> None:
-        """Go on with what is open: queued, waiting, approved, or left behind by a process that died."""
+        """Continue open decisions: queued, waiting, approved, or left by a dead process."""
         by_name = {rule.name: rule for rule in self._enabled()}
         for decision in await self.state.open_decisions():
             rule = by_name.get(decision.rule)
@@ -294,7 +294,7 @@ class Runner:
             await self._take(rule, decision)
 
     async def _take_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
-        """Send what was approved, unless what it was approved for is no longer so."""
+        """Send an approved request, unless its cause is gone."""
         held = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
         changed = changed_since(decision.occurrence, seen, None if held is None else held.run)
         # Approved at a time of the person's choosing: neither its age nor the hour speaks against it.
@@ -320,7 +320,7 @@ class Runner:
         await self._act(rule, decision)
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
-        """Try again what certainly was not sent; what no ledger vouches for is not repeated."""
+        """Retry an action that certainly was not sent; one that no ledger records is not repeated."""
         if (result := self._unentered.get(decision.decision_id)) is not None:
             await self._settle(rule, decision, result)
             return

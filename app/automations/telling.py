@@ -19,7 +19,7 @@ _LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "informat
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What the automations of one profile tell."""
+    """The news of one profile's automations."""
 
     state: State
     profile: str
@@ -56,7 +56,7 @@ def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: s
 
 
 def _group(decision: Decision, facts: Mapping[str, str]) -> str:
-    """What it is about, as the inbox's key: of that the end is told as well."""
+    """The inbox's key of its subject, whose end is told as well."""
     match decision.occurrence.identity.partition(":")[0]:
         case "run" if facts.get("run.status") == "failed":
             return f"failed:{facts['run.repository']}"

@@ -41,7 +41,7 @@ COMMANDS: Final = {
     "profiles": ("app.cli.config.profiles:profiles", "List the configured services."),
     "token": ("app.cli.config.profiles:token", "Check the API token."),
 }
-"""Where each command lives, and its line in the help; only the one that is called is imported."""
+"""The module of each command, and its line in the help; only the called one is imported."""
 
 
 class LazyGroup(click.Group):
@@ -83,7 +83,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; one that there is not is refused with the name that was meant."""
+        """Find the command; an unknown one is refused with a suggestion."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing and (meant := near(args[0], COMMANDS)):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
         return super().resolve_command(ctx, args)

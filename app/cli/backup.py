@@ -1,4 +1,4 @@
-"""`runwarden backup`: copies of what cannot be fetched again."""
+"""`runwarden backup`: copies of the files that cannot be fetched again."""
 
 import asyncio
 from pathlib import Path

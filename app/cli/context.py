@@ -40,28 +40,28 @@ class Invocation:
     data_dir: Path | None = None
     read_only: bool = False
     token_stream: TextIO | None = None
-    """Holds the token that `--token-stdin` read. None: the profile says where it is."""
+    """Holds the token from `--token-stdin`. None: the profile names its source."""
     verbose: bool = False
     log_file: Path | None = None
-    """Where the log goes. None: to stderr, where `verbose` asks for one."""
+    """The log's file. None: stderr, if `verbose` is set."""
     asked_format: Format | None = None
     """None: no option names one, and each command prints in its own way."""
     given: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """The options that were given, by what they set: as written, and with which value."""
+    """The given options, by what they set: as written, and the value."""
     is_plugin: bool = False
     """Whether failures, too, follow the monitoring-plugin convention."""
     beside_error: Mapping[str, object] = field(default_factory=dict)
-    """What a failure's JSON document holds beside `"error"`: the known part of the command's own document."""
+    """Further keys of a failure's JSON document: the known part of the command's own document."""
     rows: Rows[Any] | None = None
-    """What is on stdout in part: a failure is printed after it."""
+    """Rows that were already printed: a failure is printed after them."""
     warnings: list[str] = field(default_factory=list)
-    """What went wrong beside the command's own work, such as a file that could not be written."""
+    """Problems besides the command's own work, such as a file that could not be written."""
     outcome: "Exit | None" = None
-    """The exit code of a write that was settled: it holds, even where its document cannot be printed."""
+    """The exit code of a settled write: it holds even if its document cannot be printed."""
     stopped_by: signal.Signals | None = None
     """The signal that ended the command early, if any."""
     _noted: set[str] = field(default_factory=set)
-    """What was said already: the settings may be read twice."""
+    """Remarks made so far: the settings may be read twice."""
 
     @property
     def format(self) -> Format:
@@ -74,7 +74,7 @@ class Invocation:
         return Output.standard(self.format)
 
     def warn(self, message: str) -> None:
-        """Say on stderr, and in a write's document, what does not change the outcome."""
+        """Report on stderr, and in a write's document, a problem that does not change the outcome."""
         if message not in self.warnings:
             self.warnings.append(message)
             self.output.note(f"runwarden: warning: {message}")
@@ -154,7 +154,7 @@ class Invocation:
 
     @asynccontextmanager
     async def engine(self, *, needs_token: bool) -> "AsyncIterator[Engine]":
-        """The engine, open for as long as the block lasts; what is cached is read without a token.
+        """Open the engine for the block; cached data is read without a token.
 
         Raises:
             ConfigError: The configuration cannot be used.
@@ -205,7 +205,7 @@ class Invocation:
 
     @asynccontextmanager
     async def writer(self, *, dry_run: bool = False) -> "AsyncIterator[Engine]":
-        """The engine of a command that writes, which says first where that goes; raises as `engine`."""
+        """The engine of a write command, which first prints the service it goes to; raises as `engine`."""
         async with self.engine(needs_token=not dry_run) as engine:
             if not self.output.format.is_json:
                 begun = "Nothing is sent to" if dry_run else "Writing to"
@@ -292,7 +292,7 @@ class Invocation:
             self.stopped_by = number
             for each in STOPPING:
                 loop.remove_signal_handler(each)
-                # A second signal ends the process at once, without a word; the ledger knows what was begun.
+                # A second signal ends the process at once; the ledger knows what was begun.
                 signal.signal(each, signal.SIG_DFL)
             if task is not None:
                 task.cancel()
@@ -302,6 +302,6 @@ class Invocation:
 
 
 def _collect_garbage_again() -> None:
-    # What was imported stays to the end.
+    # Imported modules stay to the end.
     gc.freeze()
     gc.enable()

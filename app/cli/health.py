@@ -64,7 +64,7 @@ class HostView:
     now: datetime
 
     def facts(self) -> dict[str, object]:
-        """As JSON: the platform's object as received (spec 2.7), and what was observed."""
+        """As JSON: the platform's object as received (spec 2.7), and our observations."""
         platform = self.platform
         return {
             "status": platform.status,
@@ -128,7 +128,7 @@ def _line(level: Level, hosts: Sequence[HostView]) -> str:
 
 
 def detail(host: HostView) -> str:
-    """A host's line: its status, since when, and where it is."""
+    """A host's line: its status, since when, and its address."""
     place = " ".join(part for part in (host.platform.host, host.platform.group) if part)
     return f"{host.platform.platform}: {host.platform.status}{_since(host)}{f', {place}' if place else ''}"
 

@@ -26,7 +26,7 @@ ALL: Final = "all"
 
 
 class _ListingGroup(CommandGroup):
-    """Lists where no other command is named."""
+    """Lists the items if no subcommand is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # A shell that completes a line wants the names of all commands.

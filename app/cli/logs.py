@@ -1,4 +1,4 @@
-"""`--verbose` and `--log-file`: what the program does, line by line, beside what it prints."""
+"""`--verbose` and `--log-file`: a log beside the program's output."""
 
 import logging
 import sys

@@ -80,7 +80,7 @@ def _of_deeper_rooms(error: BaseException) -> Failure | None:
 
 
 BROKEN_PIPE = 141
-"""What a shell reports for a process that SIGPIPE ended."""
+"""A shell's status for a process that SIGPIPE ended."""
 CRASHED = 70
 """A mistake in Runwarden itself (EX_SOFTWARE): none of the documented codes applies."""
 NOT_PRINTED = 74
@@ -101,7 +101,7 @@ def run_command_line(argv: Sequence[str]) -> int:
             sys.stdout.flush()
     except ReaderGoneError:
         let_go_of(sys.stdout)
-        # What became of a write matters more than who reads it.
+        # The outcome of a write matters more than its reader.
         return BROKEN_PIPE if invocation.outcome is None else invocation.outcome
     except NotPrintedError as error:
         let_go_of(sys.stdout)

@@ -1,4 +1,4 @@
-"""What the environment adds to the file, except where the command line has chosen otherwise."""
+"""Settings from the environment, which the command line overrides."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from storage.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the command line names; each beats the environment. None: not named."""
+    """The command line's choices; each beats the environment. None: not named."""
 
     config: Path | None = None
     profile: str | None = None

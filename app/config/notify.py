@@ -1,4 +1,4 @@
-"""The section `[notify]`: of what to tell, over which routes, and how long to wait for more of the same."""
+"""The section `[notify]`: subjects, routes, and how long to wait for more of the same."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -23,12 +23,12 @@ NO_TIME: Final = timedelta(0)
 SHORTEST_REPEAT: Final = timedelta(minutes=1)
 SHORTEST_BEAT: Final = timedelta(seconds=10)
 LONGEST: Final = timedelta(days=7)
-"""Nothing is repeated after so long, and nothing waits longer."""
+"""Nothing is repeated after this time, and nothing waits longer."""
 _LONGEST_HOLD_S: Final = 3_600.0
 
 
 def read_notify(table: ConfigTable) -> NotifySettings:
-    """Read what to notify of, and how.
+    """Read the section.
 
     Raises:
         ConfigError: The table holds a mistake.
@@ -114,7 +114,7 @@ def _check_route(table: ConfigTable, key: str, name: str, names: Collection[str]
 
 
 def _check_chains(tables: ConfigTable, notify: NotifySettings, names: Collection[str]) -> None:
-    """Refuse routes that lead to one that is not there, or back to themselves."""
+    """Refuse routes that lead to a missing one, or back to themselves."""
     for route in notify.routes:
         for key in ("escalate_to", "fallback"):
             passed, here = {route.name}, getattr(route, key)
@@ -135,7 +135,7 @@ def _check_placeholders(table: ConfigTable, key: str, texts: tuple[str, ...]) ->
 
 
 def _between(least: timedelta) -> Callable[[str], timedelta]:
-    """Reads a duration of at least so much, and at most `LONGEST`."""
+    """Read a duration from `least` to `LONGEST`."""
 
     def read(text: str) -> timedelta:
         found = parse_duration(text)

@@ -1,4 +1,4 @@
-"""What is told to whom, when and how: the settings of `[notify]`, its routes and its rules."""
+"""The settings of `[notify]`: its routes and its rules."""
 
 import re
 from datetime import time, timedelta
@@ -60,11 +60,11 @@ class NotifyRoute:
     """With placeholders; empty: the notification's own. The same for `text`."""
     text: str = ""
     markup: Markup = "text"
-    """What title and text are written in, for Apprise."""
+    """The markup of title and text, for Apprise."""
     repeat: timedelta | None = None
-    """How often to tell again what is still so and not acknowledged. None: once."""
+    """How often an unacknowledged problem is told again. None: once."""
     escalate_after: timedelta | None = None
-    """After how long to tell `escalate_to` what is not acknowledged. None: never."""
+    """After this time an unacknowledged problem is told to `escalate_to`. None: never."""
     escalate_to: str = ""
     give_up: timedelta = timedelta(days=1)
     """After how long nothing is repeated, escalated or delivered any longer."""
@@ -74,7 +74,7 @@ class NotifyRoute:
 
 @dataclass(frozen=True, slots=True)
 class NotifyRule:
-    """A row of the routing table: what it matches goes over its routes; the first that matches counts."""
+    """A row of the routing table: matching alerts go over its routes; the first match counts."""
 
     routes: tuple[str, ...]
     severity: Level = "information"
@@ -89,7 +89,7 @@ class NotifyRule:
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings:
-    """What the console notifies of, and how."""
+    """The subjects and channels of notifications."""
 
     on: tuple[str, ...] = ("pinned", "failed", "stuck", "health", "link", "automations")
     """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. `automations` that wait
@@ -107,7 +107,7 @@ class NotifySettings:
     rules: tuple[NotifyRule, ...] = ()
     """Which route tells what; none: the channels above tell everything."""
     group_wait: timedelta = timedelta(seconds=30)
-    """How long a bot waits for more of the same before it tells the first of them."""
+    """How long a bot waits for more of the same before it tells the first."""
     group_interval: timedelta = timedelta(minutes=5)
     """How long it waits before it tells more of the same."""
     heartbeat_env: str = ""
@@ -116,13 +116,13 @@ class NotifySettings:
 
     @property
     def silent(self) -> frozenset[str]:
-        """The routes that tell no one anything: none of their channels is on."""
+        """The routes without a working channel."""
         named = (self.route("default"), *self.routes)
         return frozenset(
             route.name for route in named if not (route.desktop or route.command or route.urls_env or route.urls_file)
         )
 
     def route(self, name: str) -> NotifyRoute:
-        """The route of this name; `default`, or one that is gone, is made of the channels above."""
+        """The route of this name; `default`, or a missing one, is made of the channels above."""
         own = NotifyRoute("default", self.command, self.desktop)
         return next((route for route in self.routes if route.name == name), own)

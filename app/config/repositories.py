@@ -22,14 +22,14 @@ def read_repositories(table: ConfigTable) -> tuple[RepositoryAddress, ...]:
     """Read the addresses by their patterns, the most specific first.
 
     Raises:
-        ConfigError: An address is none that git may be given.
+        ConfigError: An address is not one that git may be given.
     """
     entries = [RepositoryAddress(_pattern(key), _address(table, key)) for key in table.values]
     return tuple(sorted(entries, key=_generality))
 
 
 def read_results(table: ConfigTable) -> ResultsSettings:
-    """Read what is shown of a run's results.
+    """Read the settings of a run's results.
 
     Raises:
         ConfigError: The table holds a mistake.
@@ -44,7 +44,7 @@ def read_results(table: ConfigTable) -> ResultsSettings:
 
 
 def address_of(entries: tuple[RepositoryAddress, ...], repository: Repository) -> str | None:
-    """Where a repository can be fetched from; None: nothing is configured for it.
+    """The address of a repository; None: none is configured.
 
     Raises:
         ValueError: The service's name for it cannot be put into an address; the message says why.

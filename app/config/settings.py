@@ -28,7 +28,7 @@ class ConfigError(Exception):
         self.key = key
         """Dotted, as in `profiles.acme.base_url`."""
         self.line = line
-        """Counted from 1; None where no one line is to blame."""
+        """Counted from 1; None: it concerns no single line."""
         self.message = message
         self.cure = cure
         place = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
@@ -41,7 +41,7 @@ ENVIRONMENT_PROFILE: Final = "environment"
 
 @dataclass(frozen=True, slots=True)
 class PollSettings:
-    """How often the service is polled, and for how much."""
+    """How often the service is polled, and for how many runs."""
 
     runs_s: float = 10.0
     """Seconds between polls of the runs."""
@@ -62,7 +62,7 @@ class HistorySettings:
     days: float = 30.0
     """Days before the newest run."""
     runs: int = 100_000
-    """At most so many runs are held for it."""
+    """The most runs that are fetched."""
     reread_days: float = 7.0
     """Days before the newest run within which runs are read again, for late changes and deletions. 0: none."""
     keep_days: float = 400.0
@@ -72,7 +72,7 @@ class HistorySettings:
 
     @property
     def confirmed_for(self) -> timedelta:
-        """How long what the service said of a run is shown as live without being confirmed."""
+        """How long a run counts as live after the service confirmed it."""
         return timedelta(days=max(1.0, self.reread_days))
 
 
@@ -95,7 +95,7 @@ class ConsoleSettings:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryAddress:
-    """Where the repositories whose names match can be fetched from."""
+    """The address of repositories whose names match."""
 
     pattern: str
     """In lower case and with the platform: `github:acme/*`."""
@@ -105,7 +105,7 @@ class RepositoryAddress:
 
 @dataclass(frozen=True, slots=True)
 class ResultsSettings:
-    """What is shown of what a run did."""
+    """The display of a run's results."""
 
     reviews: tuple[str, ...] = ("reviews/*.md",)
     """Patterns of the Markdown files that are a run's review."""
@@ -123,7 +123,7 @@ class ViewSettings:
     sort: RunSort | None = None
     """None: keep the table's order."""
     group: str | None = None
-    """By what the runs are grouped, empty for not at all. None: as the table is."""
+    """The grouping; empty: none. None: unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class ConfigTable:
     values: dict[str, object]
     path: KeyPath = ()
     known: set[str] = field(default_factory=set)
-    """The keys that were asked for so far."""
+    """The keys asked for so far."""
 
     def text(self, key: str, default: str) -> str:
         """A string."""
@@ -149,7 +149,7 @@ class ConfigTable:
         return found
 
     def parsed(self, key: str, read: Callable[[str], Value], default: Value) -> Value:
-        """What a function makes of a string; its `ValueError` says what is wrong."""
+        """A string, parsed by a function; its `ValueError` says what is wrong."""
         text = self.optional_text(key)
         if text is None:
             return default

@@ -24,10 +24,10 @@ Show = Callable[[Settings, Profile], int]
 
 
 def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
-    """Build the demo's world, show it until the user leaves, and take it down; the process's exit code.
+    """Build the demo, show it until the user leaves, and take it down; return the process's exit code.
 
-    Without `show` the service executes a few runs and nothing else, until SIGINT or SIGTERM. Without a folder all of it
-    lies in a new temporary one; a folder that was kept is taken up again.
+    Without `show` the service executes a few runs and nothing else, until SIGINT or SIGTERM. Without a folder it uses a
+    new temporary one; a kept folder is resumed.
 
     Raises:
         DemoError: The demo could not be set up; the message says what to do.
@@ -84,7 +84,7 @@ def team_at_work(world: World) -> Iterator[None]:
 
 
 class _Interrupted(BaseException):
-    """SIGTERM or SIGINT: the demo is to be taken down."""
+    """SIGTERM or SIGINT: the demo must be taken down."""
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def _ways_back(place: Path) -> str:
 
 
 def program_here() -> str:
-    """How a shell in this folder calls this program: a checkout's is seldom on PATH."""
+    """The command for this program in this folder: a checkout's is seldom on PATH."""
     beside, on_path = Path(sys.executable).with_name("runwarden"), shutil.which("runwarden")
     if not beside.exists() or (on_path is not None and Path(on_path).resolve() == beside.resolve()):
         return "runwarden"

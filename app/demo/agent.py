@@ -81,7 +81,7 @@ def _mend(edits: Path, rng: random.Random) -> str:
 
 
 def _test() -> int:
-    """Run the repository's own tests, where it has some."""
+    """Run the repository's own tests, if it has some."""
     if not Path("tests").is_dir():
         return 0
     _say("$ python -m unittest discover -v tests")

@@ -67,7 +67,7 @@ async def _until(ended: asyncio.Event) -> None:
 
 
 async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:
-    """Send a write whose answer is lost on the way: a person has to find out what became of it."""
+    """Send a write whose answer is lost on the way: the user has to resolve it."""
     from app.api.requests import StartRun
     from app.demo.history import ask_lab
     from storage.records import Repository

@@ -28,7 +28,7 @@ class DemoError(Exception):
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
         self.log = safe_block("\n".join(log.splitlines()[-LOG_LINES:]))
-        """The end of what the service said, which tells why it ended."""
+        """The end of the service's log, which tells why it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
 """Name to the arguments of the demo's agent: its usual seconds (none without a console), what it can mend (`-`:
 nothing), and with what inputs it calls the reviewer that ships."""
 LIVE: Final = ("--lab", "--workers", "4")
-"""How the service is started under a console."""
+"""The service's options under a console."""
 OFFER: Final = "PARTNER-DEMO"
 
 
@@ -124,7 +124,7 @@ class World:
     repositories: Mapping[str, Path]
     """Name to bare repository."""
     is_resumed: bool = False
-    """Whether it was kept, and is taken up again."""
+    """Whether a kept demo is resumed."""
 
     @property
     def service_dir(self) -> Path:
@@ -180,7 +180,7 @@ def build(folder: Path, *, is_live: bool) -> World:
 
 
 def resume(folder: Path) -> World:
-    """Start the service of a folder that was kept, where it was.
+    """Start the service of a kept folder at its old place.
 
     Raises:
         DemoError: The service could not be started.

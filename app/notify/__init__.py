@@ -1,1 +1,1 @@
-"""Notifications: what changed is told in few messages, over the routes that the user chose, until one took it."""
+"""Notifications: changes in few messages, over the user's routes, until one takes them."""

@@ -103,7 +103,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def fill(argument: str, values: Mapping[str, str]) -> str:
-    """A text with its placeholders filled in; one that is not known stays as it is."""
+    """Fill in a text's placeholders; unknown ones stay."""
     # One pass from left to right: a value with braces in it is never filled in again.
     parts: list[str] = []
     rest = argument

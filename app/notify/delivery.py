@@ -1,4 +1,4 @@
-"""Delivery: each message at least once, under one number; what fails is tried again, then told over another route."""
+"""Delivery: each message at least once, under one number; failures are retried, then sent over another route."""
 
 import asyncio
 import os
@@ -17,9 +17,9 @@ from storage.records.alert import Delivery
 from storage.state import State
 
 BACKOFF: Final = (timedelta(seconds=15), timedelta(minutes=1), timedelta(minutes=5))
-"""How long to wait after each failed attempt; one more failure is the last."""
+"""The wait after each failed attempt; one more failure is the last."""
 CLAIMED_FOR: Final = timedelta(minutes=2)
-"""How long an attempt is its process's own: longer than the deadlines of all channels of a route."""
+"""How long an attempt belongs to its process: longer than the deadlines of all channels of a route."""
 OFF: Final = "The channels of [notify] are off: set notify.desktop or notify.command, or add a route."
 
 Say = Callable[..., None]
@@ -44,7 +44,7 @@ async def send(
 
 @dataclass(frozen=True, slots=True)
 class Postman:
-    """Delivers what one profile's state holds."""
+    """Delivers the messages in one profile's state."""
 
     state: State
     notify: NotifySettings
@@ -55,10 +55,10 @@ class Postman:
     command_line: str = "runwarden"
 
     async def deliver(self) -> None:
-        """Deliver what is due; one route does not wait for another.
+        """Deliver due messages; routes do not wait for each other.
 
         Raises:
-            StorageError: The state cannot be read or written; what was sent may be sent once more.
+            StorageError: The state cannot be read or written; a sent message may be sent once more.
         """
         now = self.clock()
         await self.state.release_orphans(now)

@@ -33,20 +33,20 @@ class Dispatcher:
     command_line: str = "runwarden"
     """Begins the commands that messages quote."""
     _since: datetime | None = None
-    """When what `[notify] on` asks for was first seen as it is."""
+    """Since when `[notify] on` is as it is."""
     _unrouted: set[str] = field(default_factory=set)
     """Keys of alerts that were said to have no route: once is enough."""
 
     @property
     def postman(self) -> Postman:
-        """Delivers what the looks made."""
+        """Delivers the messages that looks made."""
         return Postman(self.state, self.notify, self.profile, self.clock, self.say, self.command_line)
 
     async def look(self, *, at_once: bool = False) -> bool:
-        """Make the messages that are due; at once: without waiting for more of the same. Whether there are any.
+        """Make the due messages; `at_once`: without waiting for more of the same. Return whether there are any.
 
         Raises:
-            StorageError: A file cannot be read or written; what was made is kept.
+            StorageError: A file cannot be read or written; messages made so far are kept.
         """
         now = self.clock()
         if self._since is None:
@@ -98,7 +98,7 @@ class Dispatcher:
         return [] if self.notify.rules else [each for each in alerts if not each.source]
 
     async def _claim(self, found: Plan, at: Situation) -> None:
-        """Keep consoles from telling them as well, and their end; only now: what is claimed must not be lost."""
+        """Keep consoles from telling them too, and their end; only now, for a claim must not be lost."""
         own = (each.key for each in self._shared(at.waiting) if each.key not in at.elsewhere)
         told = [key for key in own if found.settled.get(key) == "told"]
         ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in told]

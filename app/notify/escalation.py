@@ -1,4 +1,4 @@
-"""Escalation: what was told is told as over, told again, or told to others until a person acknowledges it. Pure."""
+"""Escalation: told problems are told as over, again, or to others, until a person acknowledges them. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ AHEAD: Final[Mapping[Phase, str]] = {"again": "Still so: ", "escalated": "Not ac
 
 
 def plan(at: Situation, notify: NotifySettings) -> Plan:
-    """What is to be said now: what is new, and what becomes of what was told."""
+    """The messages due now, and the new state of told problems."""
     first = told_first(at, notify)
     fresh = {key_of(told) for told in first.told if told.last_at == at.now}
     counted = {key_of(told): told for told in first.told}
@@ -40,7 +40,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
 
 
 def _over(going_on: Sequence[Told], at: Situation, notify: NotifySettings) -> Iterable[Told]:
-    """What has ended, of each batch together: a storm ends in one message, or in one an interval."""
+    """Ended problems, each batch together: a storm ends in one message, or in one an interval."""
     is_there = {key_of(told): at.present.has(told.group, told.newest_at) for told in going_on}
     lasting = {(told.route, told.batch) for told in going_on if is_there[key_of(told)] is not False}
     for told in (each for each in going_on if is_there[key_of(each)] is False):

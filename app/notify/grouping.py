@@ -1,4 +1,4 @@
-"""Grouping: what of all that waits is told now, and in how few messages; a storm is one. Pure."""
+"""Grouping: which waiting alerts are told now, and in how few messages; a storm is one. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ ToldKey = tuple[str, str, str]
 
 
 def told_first(at: Situation, notify: NotifySettings) -> Plan:
-    """The messages about what was not told yet, and what becomes of each alert that waits."""
+    """The messages about new alerts, and the new state of each waiting alert."""
     verdicts = {each.key: _verdict(each, at, notify) for each in at.waiting}
     batches: dict[tuple[str, tuple[str, ...]], list[Alert]] = defaultdict(list)
     unrouted: list[Alert] = []
@@ -57,7 +57,7 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Verdict:
     lasts = alert.kind in ENDING and alert.kind != "failed" and at.present.has(alert.group, alert.at)
     if waited > LONGEST and not lasts:
         return "expired"
-    # What only happens is not so any longer when the silence ends.
+    # An event is over when the silence ends.
     return "muted" if alert.kind not in ENDING and at.is_silenced(alert) else "tell"
 
 
@@ -115,7 +115,7 @@ def titled(title: str, count: int) -> str:
 
 
 def places(names: Sequence[str]) -> str:
-    """Where it happened, most often first."""
+    """The places, most frequent first."""
     counts = Counter(name for name in names if name).most_common()
     shown = [
         f"{safe_text(name, limit=80)} {count:,}" if count > 1 else safe_text(name, limit=80) for name, count in counts
@@ -125,7 +125,7 @@ def places(names: Sequence[str]) -> str:
 
 
 def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey, Told]:
-    """What routes know of hosts, with the failures that are told by these alone."""
+    """The state of told hosts, with the failures that they stand for."""
     return {
         key_of(told): replace(told, inhibited=told.inhibited + inhibited[told.group])
         for told in at.told
@@ -136,7 +136,7 @@ def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey
 def _remembered(
     known: Mapping[ToldKey, Told], route: NotifyRoute, alerts: Sequence[Alert], at: Situation
 ) -> dict[ToldKey, Told]:
-    """What the route knows once it is told of these; of what has no end nothing is remembered."""
+    """The route's state after these alerts; alerts without an end leave none."""
     found: dict[ToldKey, Told] = {}
     for each in (alert for alert in alerts if alert.kind in ENDING):
         key = (each.group, each.source, route.name)
@@ -160,5 +160,5 @@ def _remembered(
 
 
 def key_of(told: Told) -> ToldKey:
-    """What it is told apart by."""
+    """The key of a told problem."""
     return told.group, told.source, told.route

@@ -13,7 +13,7 @@ from storage.errors import StorageError
 
 
 class Watched(Protocol):
-    """What has to be well."""
+    """The parts that must be well."""
 
     async def is_well(self) -> bool:
         """Whether its polls succeed."""
@@ -29,9 +29,9 @@ class Heartbeat:
     watched: Sequence[Watched]
     say: Say
     counts: Counter[str] = field(default_factory=Counter)
-    """How many were `taken` and `failed`."""
+    """The numbers of `taken` and `failed`."""
     _trouble: str | None = None
-    """What was said to be wrong last: once is enough."""
+    """The trouble that was reported last: once is enough."""
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -55,5 +55,5 @@ class Heartbeat:
         try:
             return all([await one.is_well() for one in self.watched])
         except StorageError:
-            # The bots say so themselves; what cannot be read is not well.
+            # The bots report it themselves; an unreadable part is not well.
             return False

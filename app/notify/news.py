@@ -1,4 +1,4 @@
-"""The news: what cache and ledger show to be so now, and what of it `[notify] on` asks to tell."""
+"""The news: the current problems in cache and ledger, and which of them `[notify] on` selects."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ from storage.records.alert import Alert
 from storage.records.following import StatusChange, StuckRun, Watermark
 
 LATEST: Final = timedelta(days=1)
-"""What changed longer ago, while no bot was at work, is not told any more."""
+"""Older changes, from while no bot was at work, are not told."""
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What one look found."""
+    """The result of one look."""
 
     present: Present
     alerts: tuple[Alert, ...]
@@ -49,7 +49,7 @@ class NewsReader:
     _completed: dict[str, datetime] = field(default_factory=dict)
 
     async def read(self, now: datetime, since: datetime) -> News:
-        """What is so, and what began since then.
+        """The current problems, and those that began since then.
 
         Raises:
             StorageError: Cache or ledger cannot be read.

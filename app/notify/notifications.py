@@ -40,7 +40,7 @@ class Notification:
     after: tuple[str, ...] = ()
     """Told only if one of these keys was told: the end of something. Empty: always told."""
     lasts: bool = False
-    """A state that goes on, not an event: told late rather than never."""
+    """A lasting state, not an event: told late rather than never."""
     mine: bool = False
     """A followed run's: never swallowed by a summary."""
 
@@ -144,7 +144,7 @@ def _about(run_id: str, repository: str, status: str) -> tuple[tuple[str, str], 
 
 
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token", "no_token"})
-"""Errors that are the token's: the link is up. A second look changes nothing, so they are told at once."""
+"""Errors of the token, while the link is up. A second look changes nothing, so they are told at once."""
 _TOKEN_WORDS: Final = {
     "not_authorized": "The service refuses the token (401)",
     "forbidden": "The token may not do this (403)",

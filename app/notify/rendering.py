@@ -31,7 +31,7 @@ ESCAPES: Final[Mapping[Markup, Callable[[str], str]]] = {
     "markdown": lambda text: _MARKS.sub(r"\\\1", disarmed(text)),
     "html": lambda text: escape(disarmed(text)),
 }
-"""By what a route's texts are written in; Apprise turns that into what each backend takes."""
+"""By a route's markup; Apprise converts it for each backend."""
 
 
 def values_of(delivery: Delivery, profile: str) -> dict[str, str]:
@@ -61,7 +61,7 @@ def rendered(
     escaped = (lambda text: safe_text(text, limit=_LONGEST)) if markup is None else ESCAPES[markup]
     values = {name: escaped(value) for name, value in values_of(delivery, profile).items()}
     values["command_line"] = escaped(command_line)
-    # What times out may have been delivered: by its number people see that it is the same.
+    # A time-out may mean that it was delivered: the number shows that it is the same message.
     number = "" if "{id}" in f"{route.title}{route.text}" else " [{id}]"
     needs_a_person = (
         delivery.delivery_id and delivery.message.phase != "over" and (route.repeat or route.escalate_after)

@@ -1,4 +1,4 @@
-"""Routing: which routes are told of an alert, by severity, kind, repository and time of the day. Pure."""
+"""Routing: the routes of an alert, by severity, kind, repository and time of day. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime

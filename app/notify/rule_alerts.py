@@ -1,4 +1,4 @@
-"""Rule alerts: what the automations themselves have to tell: they wait for a person, reached a limit, or gave up."""
+"""Rule alerts: news of the automations themselves: an approval is pending, a limit was reached, a rule gave up."""
 
 import shlex
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The situation: what waits to be told, what was told, and what is known to be so now. Pure."""
+"""The situation: alerts to tell, told ones, and the current problems. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _GITHUB: Final = "github"
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What is known to be so now."""
+    """The current problems, as far as known."""
 
     unwell: frozenset[str] = frozenset()
     """Code hosts whose incident is not over."""
@@ -25,7 +25,7 @@ class Present:
     unknown: frozenset[str] = frozenset()
     """Actions whose outcome is unknown."""
     failing: frozenset[str] = frozenset()
-    """Subjects of polls that fail: what they would show cannot be known."""
+    """Subjects of failing polls: their problems cannot be known."""
     completed: Mapping[str, datetime] = field(default_factory=dict)
     """When a run last completed, by its repository's label."""
 
@@ -58,13 +58,13 @@ class Situation:
     last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     """When the last message was made, by route and batch."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
-    """What people did with the inbox's items, by group."""
+    """Marks on the inbox's items, by group."""
     silences: tuple[Silence, ...] = ()
     elsewhere: frozenset[str] = frozenset()
     """Keys of alerts that a console told over the same channels."""
 
     def is_silenced(self, one: Alert | Told) -> bool:
-        """Whether nothing new is told of it now: silenced, or snoozed in the inbox, which ends with news."""
+        """Whether no news of it is told now: silenced, or snoozed in the inbox, which ends with news."""
         at = one.newest_at if isinstance(one, Told) else one.at
         is_snoozed = any(mark.hides(at, self.now) for mark in self._marks(one))
         return is_snoozed or any(silence.covers(key) for silence in self.silences for key in one.keys)
@@ -74,7 +74,7 @@ class Situation:
         return any(mark.is_muted for mark in self._marks(one))
 
     def is_acknowledged(self, told: Told) -> bool:
-        """Whether a person knows of everything that was told of it."""
+        """Whether all that was told of it is acknowledged."""
         # A run that is stuck, and a write, are one thing each; a repository fails again and again.
         since = datetime.min.replace(tzinfo=UTC) if told.kind in {"stuck", "action"} else told.newest_at
         done = (mark.done_until for mark in self._marks(told))

@@ -1,4 +1,4 @@
-"""The watch: looks at the cache after every change and returns what to notify of, on screen and outward."""
+"""The watch: looks at the cache after every change and returns the notifications, for the screen and outward."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ SKEW: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class NewNotifications:
-    """What one look found to notify of."""
+    """The notifications of one look."""
 
     screen: tuple[Notification, ...] = ()
     """For this process's own screen."""
@@ -52,9 +52,9 @@ class Watch:
     """Which of the cache's files the watermark belongs to; None: it has not begun."""
     _began_at: datetime | None = None
     _since: datetime | None = None
-    """What came to be before it is history, however new to the cache."""
+    """Older events are history, however new to the cache."""
     _said: set[str] = field(default_factory=set)
-    """Keys of states that this process, or an earlier one, has told already."""
+    """Keys of states that this process, or an earlier one, has told."""
     _held: set[str] = field(default_factory=set)
     """Keys of states that began in quiet hours and still have to be told outward."""
     _link_down: Notification | None = None
@@ -80,7 +80,7 @@ class Watch:
         self._said = set(await self.cache.following.claimed(keys))
 
     async def look(self) -> NewNotifications:
-        """What changed since the last look.
+        """The changes since the last look.
 
         Raises:
             StorageError: The cache cannot be read or written.
@@ -142,7 +142,7 @@ class Watch:
         return [back]
 
     def _fresh(self, states: Sequence[Notification]) -> list[Notification]:
-        """States that were not told yet; those that are over are forgotten."""
+        """States that were not told yet; ended ones are forgotten."""
         fresh = [one for one in states if one.key not in self._said and (not one.after or self._said & set(one.after))]
         known = {key for one in states for key in (one.key, *one.after)}
         self._said = (self._said & known) | {one.key for one in fresh}

@@ -29,7 +29,7 @@ KEYS: Final = (
 )
 _BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
 STATES: Final = ("active", "ended", "stuck")
-"""What `is:` takes."""
+"""The values of `is:`."""
 
 
 def key_name(name: str) -> KeyName | None:
@@ -39,13 +39,13 @@ def key_name(name: str) -> KeyName | None:
 
 def near(name: str, known: Iterable[str] = _BY_NAME) -> str | None:
     """The known word, or the key, that an unknown one was probably meant to be."""
-    from difflib import get_close_matches  # only for what is not known; the console starts without it
+    from difflib import get_close_matches  # Imported only for unknown values; the console starts without it.
 
     return next(iter(get_close_matches(name.casefold(), list(known), n=1, cutoff=0.6)), None)
 
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
-    """What to say of a status that no run was ever seen with, and what to write instead."""
+    """Describe a status that no run was ever seen with, and the cure."""
     meant = near(status, known)
     cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
     return f"No run that was ever seen here has the status {status!r}.", cure

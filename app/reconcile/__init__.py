@@ -1,1 +1,1 @@
-"""Reconciliation: what an action of unknown outcome may have made, for a person to decide."""
+"""Reconciliation: possible results of an action of unknown outcome, for the user to decide."""

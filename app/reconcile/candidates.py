@@ -1,4 +1,4 @@
-"""Candidates: the runs that an action of unknown outcome may have made, judged by what the cache holds of them."""
+"""Candidates: the cached runs that an action of unknown outcome may have made."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,17 +12,17 @@ from storage.lazy_dataclass import dataclass
 from storage.records import Action, ActionKind, Run, RunClock, RunDetail, RunFilter
 
 FINDABLE: Final[tuple[ActionKind, ...]] = ("run.start", "run.continue")
-"""What the service lists."""
+"""Kinds of writes whose results the service lists."""
 CLOSE: Final = timedelta(minutes=5)
-"""How far from the send a run may be dated, where the service's clock is known."""
+"""How far from the send a run may be dated, if the service's clock is known."""
 FAR: Final = timedelta(hours=26)
-"""The same where it is not known: the widest difference between two time zones."""
+"""The same if it is not known: the widest difference between two time zones."""
 EXACT: Final = timedelta(seconds=10)
 """How exactly the service's clock is known."""
 LONGEST: Final = timedelta(minutes=10)
 """How long after the send a service may still carry it out: a crash may be noticed days later."""
 ANSWER: Final = timedelta(minutes=2)
-"""A list that was asked for shortly before the send may show what the send made."""
+"""A list requested shortly before the send may show its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Candidate:
 
     run: Run
     after: timedelta | None
-    """How long after the send it was created, or went on, by the service's clock. None: its times cannot be read."""
+    """How long after the send it was created, or continued, by the service's clock. None: its times cannot be read."""
     is_turn: bool = False
     """A continued conversation, not another run."""
     is_observed: bool = False
@@ -61,7 +61,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What an action of unknown outcome may have made; a person decides."""
+    """The possible results of an unknown action; the user decides."""
 
     candidates: tuple[Candidate, ...] = ()
     """The likeliest first."""
@@ -76,7 +76,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """When and for what an action was sent, in the time that runs show."""
+    """When and for what an action was sent, in the runs' time."""
 
     action: Action
     request: StartRun | ContinueRun
@@ -86,7 +86,7 @@ class Send:
 
     @classmethod
     def of(cls, action: Action, clock: RunClock) -> Self | None:
-        """The send of an action; None: nothing lists what it made, or no byte of it was sent."""
+        """The send of an action; None: nothing lists its result, or no byte of it was sent."""
         request = request_sent(action)
         if action.sending_at is None or not isinstance(request, StartRun | ContinueRun):
             return None
@@ -109,7 +109,7 @@ class Send:
 
     @property
     def margin(self) -> timedelta:
-        """How far from the send a run that it made may be dated."""
+        """How far from the send its run may be dated."""
         return CLOSE if self.clock.is_known else FAR
 
     def around(self) -> RunFilter:

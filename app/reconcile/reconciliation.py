@@ -1,4 +1,4 @@
-"""Finds by itself what actions of unknown outcome may have made, and proposes it; a person decides."""
+"""Finds the runs that unknown actions may have made, and proposes them; the user decides."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -22,13 +22,13 @@ MOST: Final = 500
 PAGES: Final = 30
 """Pages that are read to look for one action."""
 EXECUTIONS: Final = 1_000
-"""How many of our own starts of agents are ruled out: an execution may be listed as a run."""
+"""Our newest starts of agents that are ruled out: an execution may be listed as a run."""
 LOOK_S: Final = 2.0
-"""How often the poller looks for what is unknown."""
+"""How often the poller looks for unknown actions."""
 REST_S: Final = 5.0
-"""How soon it is noticed that something is."""
+"""How soon a new one is noticed."""
 AGE_PART: Final = 10
-"""What has been unknown for a while is looked for after another such part of that while."""
+"""An old unknown action is searched for again after this part of its age."""
 AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; twice as late each time."""
 SELDOM: Final = timedelta(hours=1)
@@ -36,7 +36,7 @@ SELDOM: Final = timedelta(hours=1)
 
 @dataclass(slots=True)
 class Search:
-    """How far the search for one action is."""
+    """The search for one action."""
 
     look_at: datetime
     ask_at: datetime
@@ -58,7 +58,7 @@ class Reconciliation:
     """By action."""
 
     async def cached(self, action: Action) -> Proposal:
-        """What the action may have made, as far as the cache knows; empty for what the service does not list."""
+        """The possible results of an action in the cache; empty: the service does not list them."""
         cache = self.runs.cache
         send = Send.of(action, await cache.run_clock())
         if send is None:
@@ -74,7 +74,7 @@ class Reconciliation:
         return Proposal(send.ranked(found)[:LIMIT], await self._is_whole(send, subject))
 
     async def ask(self, action: Action) -> Proposal:
-        """What the action may have made, after reading from the service the runs around its send (spec 4.2).
+        """The possible results, after reading the runs around the send from the service (spec 4.2).
 
         Raises:
             ApiError: The service could not be asked.
@@ -96,7 +96,7 @@ class Reconciliation:
         return replace(found, is_whole=is_whole)
 
     async def work(self) -> float:
-        """Look for what is unknown, once the service answers again; seconds until the next look."""
+        """Search for unknown actions, once the service answers again; return the seconds until the next look."""
         unknown = [action for action in await self.ledger.unresolved() if action.kind in FINDABLE]
         if not unknown:
             return REST_S
@@ -138,7 +138,7 @@ class Reconciliation:
         ]
 
     async def _ours(self, action: Action, run_ids: Collection[str]) -> frozenset[str | None]:
-        """Those of the runs that another action of ours is known to have made, and the one that was continued."""
+        """Those runs that another action of ours made, and the continued one."""
         made = (
             await self.ledger.actions(kinds=["agent.start"], states=["confirmed"], limit=EXECUTIONS) if run_ids else ()
         )
@@ -151,7 +151,7 @@ class Reconciliation:
         cache, window = self.runs.cache, send.around()
         label = send.request.repository.label
         labels = [each for each in await cache.repositories() if each.casefold() == label.casefold()]
-        # A star would be a pattern; what is found is judged again.
+        # A star would be a pattern; matches are judged again.
         place = RunFilter(
             repositories=tuple(each for each in labels or [label] if "*" not in each),
             branches=(branch,) if branch and "*" not in branch else (),

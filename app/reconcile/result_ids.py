@@ -1,4 +1,4 @@
-"""Whether an id that a person typed can be what an action made: a doubtful one is asked about again."""
+"""Checks whether a typed id can be an action's result: a doubtful one is asked about again."""
 
 import re
 from collections.abc import Collection
@@ -32,20 +32,20 @@ WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
     "gitlab.onboard": "Write it as group/project.",
     "run.cancel": "It is the id of the run that was to be cancelled.",
 }
-"""How a person finds out what was made (spec 4)."""
+"""How the user finds out the result (spec 4)."""
 _KNOWN: Final = 200
 """Ids that the form is learnt from."""
 _RANDOM: Final = 16
-"""Characters: ids so long are random, and all of one length."""
+"""In characters: longer ids are random, and all of one length."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PREFIX: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,19}[_:-](?=[^_:-])")
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
-"""Where no id is known: an id has a digit, or a prefix."""
+"""Without a known id: an id has a digit, or a prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdForm:
-    """What the ids of one kind have in common."""
+    """The common form of one kind's ids."""
 
     example: str
     prefixes: frozenset[str]
@@ -131,7 +131,7 @@ async def _known_ids(action: Action, reconciliation: Reconciliation) -> tuple[st
     if action.kind in FINDABLE:
         return tuple(run.run_id for run in await reconciliation.runs.cache.runs(RunFilter(), _KNOWN))
     made = await reconciliation.ledger.actions(kinds=[action.kind], states=["confirmed"], limit=_KNOWN)
-    # What a person typed proves nothing.
+    # A typed id proves nothing.
     return tuple(other.result_id for other in made if other.result_id and other.resolution is None)
 
 

@@ -37,7 +37,7 @@ class Applied:
     folder: Path
     files: int
     remarks: tuple[str, ...]
-    """What a person should look at before using it."""
+    """Remarks to read before using it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
 
 
 def check(change: Change, patch: Patch) -> tuple[str, ...]:
-    """What a person should look at in a change.
+    """Return remarks on a change.
 
     Raises:
         GitError: It must not be applied: it is not whole, or leads out of the checkout.
@@ -217,7 +217,7 @@ def _missing(patch: Patch, top: Path) -> list[str]:
 
 
 def _check_moved_links(patch: Patch, top: Path) -> None:
-    """Refuse a link that is moved to where it leads out of the checkout: the patch does not show its target."""
+    """Refuse moving a link to a place from which it leads out of the checkout: the patch does not show its target."""
     for file in patch.files:
         for old in (file.names.get("rename from"), file.names.get("copy from")):
             if old and (top / old).is_symlink() and not _leads_inside(file.path, str((top / old).readlink())):
@@ -240,7 +240,7 @@ def _remarks(patch: Patch, links: dict[str, str]) -> Iterator[str]:
 
 
 def _target(patch: Patch, path: str) -> str | None:
-    """Where the link that a patch makes of a file leads; None: it is no link."""
+    """The target of a link that a patch makes; None: the file is not a link."""
     for file in patch.files:
         if file.path == path and file.changed().new_mode == LINK_MODE and file.hunks:
             return as_name(new_side(patch, file))

@@ -38,12 +38,12 @@ class Hunk:
     old_start: int
     new_start: int
     heading: bytes
-    """What git found to be around it: a function's first line."""
+    """The surrounding function's first line, as git found it."""
 
 
 @dataclass(slots=True)
 class FilePatch:
-    """One file of a patch: its lines, and what its header says. It grows while the patch is being read."""
+    """One file of a patch: its lines and its header. It grows while the patch is being read."""
 
     line: int
     """Of the patch, counted from 0, where it begins."""
@@ -63,7 +63,7 @@ class FilePatch:
         return next((name for name in named if name is not None), "")
 
     def changed(self) -> ChangedFile:
-        """What the patch says of the file so far."""
+        """The patch's facts of the file so far."""
         facts, kind = self.facts, self._kind()
         mode = facts.get("mode")
         return ChangedFile(
@@ -101,7 +101,7 @@ class Patch:
         self.data = data
         self.files: list[FilePatch] = []
         self.problem = ""
-        """Where the patch is cut off or damaged: a sentence for people."""
+        """Where the patch is cut off or damaged: a sentence for the user."""
         self.is_complete = not data
         self.kinds = bytearray()
         """One a line, see `HEADER`; its length is the number of lines that were read."""
@@ -219,7 +219,7 @@ class Patch:
 
 
 def new_side(patch: Patch, file: FilePatch) -> bytes:
-    """What a patch has of a file as it is now: all of it, where the file is new."""
+    """A file's present text, as far as the patch has it: all of it, if the file is new."""
     lines = (number for hunk in file.hunks for number in range(hunk.line + 1, hunk.end) if patch.kinds[number] in b"+ ")
     return b"\n".join(patch.line(number, len(patch.data))[1:] for number in lines)
 

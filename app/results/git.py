@@ -52,7 +52,7 @@ _CHUNK: Final = 65_536
 
 
 class GitError(Exception):
-    """git could not do it; the message is a printable line, with what git said."""
+    """git failed; the message is a printable line, with git's words."""
 
 
 class TooLargeError(GitError):
@@ -164,7 +164,7 @@ class _Conversation:
         self._patience: asyncio.Timeout
 
     async def finish(self, given: bytes) -> tuple[bytes, bytes]:
-        """What it wrote on stdout, and the end of what it wrote on stderr.
+        """Its stdout, and the end of its stderr.
 
         Raises:
             TimeoutError: It was silent.
@@ -270,7 +270,7 @@ def _without_filters(keys: Sequence[str], env: Mapping[str, str]) -> dict[str, s
 
 
 def _told(err: bytes, code: int) -> str:
-    """What git said last, as a line: much of it may be the server's words."""
+    """The last words of git, as a line: many may be the server's."""
     lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
     told = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
     said = "; ".join(filter(None, told))[-_SHOWN:] or f"exit code {code}"

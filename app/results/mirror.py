@@ -51,14 +51,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """What a repository held when it was last asked."""
+    """A repository's branches as of the last fetch."""
 
     branch: str | None
-    """The branch's commit; None: there is no such branch any more."""
+    """The branch's commit; None: the branch is gone."""
     default: str | None
     default_name: str
     problem: str = ""
-    """Why the repository could not be asked just now: this is what is known from before."""
+    """Why the repository could not be asked just now: the rest is older."""
 
 
 class Mirror:
@@ -73,7 +73,7 @@ class Mirror:
         self._is_local = address.startswith("/")
 
     async def update(self, branch: str) -> Heads:
-        """Fetch a branch and the default branch; where that fails, what is known from before.
+        """Fetch a branch and the default branch; if that fails, return the older state.
 
         Raises:
             GitError: The repository cannot be reached and was never fetched, or the name is not a branch's.
@@ -116,7 +116,7 @@ class Mirror:
         if not missing and pull is None:
             return True
         async with self._alone():
-            with suppress(GitError):  # Not every server gives what no branch leads to.
+            with suppress(GitError):  # Not every server gives commits that no branch leads to.
                 if missing:
                     await self._bring(*missing)
                     return True

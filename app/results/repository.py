@@ -1,4 +1,4 @@
-"""What a run did, from the repository itself: its commits, its change and its review."""
+"""A run's results from the repository itself: its commits, its change and its review."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ class CommitHistory:
     base_name: str
     turns: tuple[TurnCommits, ...]
     note: str
-    """What a reader has to know: where from and how they were found."""
+    """A remark on where they come from and how they were found."""
 
 
 class RunRepositories:
@@ -71,7 +71,7 @@ class RunRepositories:
         self._git = git or Git()
         self._fresh_s = fresh_s
         self._asked: dict[str, tuple[float, datetime | None, Heads]] = {}
-        """By run: when its repository was asked last, for which state of the run, and what it had."""
+        """By run: when its repository was asked last, for which state of the run, and the result."""
 
     def mirror(self, repository: Repository) -> Mirror:
         """The mirror of a repository.
@@ -89,7 +89,7 @@ class RunRepositories:
         return Mirror(self._folder, address, self._git)
 
     def address(self, repository: Repository) -> str | None:
-        """Where a repository is; None: that is not known."""
+        """The address of a repository; None: not known."""
         with suppress(GitError):
             return self.mirror(repository).address
         return None
@@ -99,10 +99,10 @@ class RunRepositories:
         return self.address(repository) is not None
 
     async def history(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> CommitHistory:
-        """Fetch what belongs to a run, and keep its turns' commits; `told`: the commits that the service tells of.
+        """Fetch a run's commits, and keep those of its turns; `told`: the commits that the service names.
 
         Raises:
-            GitError: Its repository is not to be had, or nothing of the run is in it.
+            GitError: Its repository is not available, or holds nothing of the run.
         """
         run = detail.run
         mirror = self.mirror(run.repository)
@@ -133,7 +133,7 @@ class RunRepositories:
         return heads
 
     async def _head(self, detail: RunDetail, mirror: Mirror, heads: Heads, known: Mapping[int, str]) -> tuple[str, str]:
-        """The commit that a run has come to, and a remark where that is not its branch's."""
+        """The run's last commit, and a remark if that is not its branch's."""
         if heads.branch:
             return heads.branch, ""
         branch = safe_text(detail.run.branch_name)
@@ -148,7 +148,7 @@ class RunRepositories:
         raise GitError(f"The repository has no branch {branch}, and nothing of it was kept.")
 
     async def turns(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> RunTurns:
-        """A run's turns, as far as its commits tell."""
+        """A run's turns, as far as its commits show."""
         history = await self.history(detail, told)
         return RunTurns(detail.run.run_id, tuple(each.turn for each in history.turns), "git", history.note)
 
@@ -197,7 +197,7 @@ def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> li
 
 
 async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> tuple[str | None, str, Sequence[Commit]]:
-    """Where a run's change begins, how that was chosen, and the commits since."""
+    """The beginning of a run's change, how it was chosen, and the commits since."""
     if heads.default and heads.default != head:
         base = await mirror.merge_base(heads.default, head)
         if base != head:
@@ -215,7 +215,7 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
 async def _kept(
     mirror: Mirror, turns: Sequence[TurnCommits], commits: Sequence[Commit], known: Mapping[int, str]
 ) -> tuple[list[TurnCommits], bool]:
-    """The turns with what is known of their commits from elsewhere, and whether some of these left the branch."""
+    """The turns with facts from elsewhere about their commits, and whether some of these left the branch."""
     by_id = {commit.id: commit for commit in commits}
     gone = {known[each.turn.number] for each in turns if each.turn.number in known} - by_id.keys()
     if gone and await mirror.bring(gone):

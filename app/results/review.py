@@ -35,7 +35,7 @@ def findings(text: str) -> tuple[Finding, ...]:
 
 
 def reported(turn: int, found: Sequence[ReportedFinding]) -> Review:
-    """A review that says what an agent reported, by file: those with the heaviest findings come first."""
+    """A review made of an agent's findings, by file, the heaviest first."""
     heaviest: dict[str, int] = {}
     for one in found:
         heaviest[one.path] = min(_rank(one), heaviest.get(one.path, len(SEVERITIES)))
@@ -74,7 +74,7 @@ def _in_code(text: str) -> str:
 
 
 def is_told_by(review: Review, others: Sequence[Review]) -> bool:
-    """Whether other reviews name every place that one does: it would say the same again."""
+    """Whether other reviews name every place that this one does, so that it adds nothing."""
     told = {(each.path, each.line) for other in others for each in other.findings}
     return all((each.path, each.line) in told for each in review.findings)
 
@@ -118,6 +118,6 @@ def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:
     text = (item[1] if item else rest).strip()
     said = _SEVERITY.match(text)
     weight = _WEIGHTS.get(said[1].lower()) if said else None
-    if said and weight:  # It is told beside the text, and so is the line.
+    if said and weight:  # It is shown beside the text, and so is the line.
         text = text[said.end() :]
     return Finding(path, line, _LINE.sub("", text, count=1).strip(" :-\u2013\u2014") or rest.strip(), weight, at)

@@ -14,7 +14,7 @@ NOT_OFFERED: Final = Unavailable("This service does not tell what a run did (it 
 
 @dataclass(frozen=True, slots=True)
 class ServiceExtension:
-    """What the service tells of runs; what it refuses is `Unavailable`, any other failure an `ApiError`."""
+    """The service's own account of runs; refusals are `Unavailable`, other failures an `ApiError`."""
 
     client: Client
     is_missing: Callable[[], Awaitable[bool]]

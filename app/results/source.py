@@ -1,4 +1,4 @@
-"""One door to what a run did: from git or from the service's results, said which, and why where neither has it."""
+"""A run's results from git or from the service, with their source, or with the reason why neither has them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ServiceResults(Protocol):
-    """The extension of the API (docs/results.md); what it refuses is `Unavailable`, all else an `ApiError`."""
+    """The extension of the API (docs/results.md); refusals are `Unavailable`, other failures an `ApiError`."""
 
     async def turns(self, run_id: str) -> RunTurns | Unavailable:
         """The run's turns."""
@@ -32,7 +32,7 @@ class ServiceResults(Protocol):
 
 
 class Results:
-    """What the runs of one profile did. Nothing here raises for what is not to be had: the reason is the answer."""
+    """The results of one profile's runs. Nothing missing is raised: the reason is the answer."""
 
     def __init__(self, settings: Settings, service: ServiceResults | None = None, git: Git | None = None) -> None:
         self.repositories = RunRepositories(
@@ -83,7 +83,7 @@ class Results:
             return Unavailable(str(error))
 
     async def reviews(self, detail: RunDetail, turn: int | None = None) -> tuple[Review, ...] | Unavailable:
-        """What the agent reported, and the Markdown that a turn, or the whole run, added or changed; never empty."""
+        """The agent's findings, and the Markdown that a turn, or the whole run, added or changed; never empty."""
         told = await self._ask(lambda service: service.turns(detail.run.run_id))
         written = await self._written(detail, turn, told)
         turns = told.turns if isinstance(told, RunTurns) else ()
@@ -134,7 +134,7 @@ class Results:
 
 
 def commits_of(told: RunTurns | Unavailable | None) -> dict[int, str]:
-    """Each turn's commit, as far as the service tells it."""
+    """Each turn's commit, as far as the service names it."""
     turns = told.turns if isinstance(told, RunTurns) else ()
     return {turn.number: turn.commit for turn in turns if turn.commit}
 

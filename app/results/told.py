@@ -1,4 +1,4 @@
-"""What the service told of runs' turns, kept until a run changes: a table and a pane ask for the same runs again."""
+"""The service's account of runs' turns, kept until a run changes: a table and a pane ask for the same runs again."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -23,11 +23,11 @@ class ToldTurns:
     """By run; None: the service has none of it."""
 
     def holds(self, run: Run) -> bool:
-        """Whether the service was asked for the run as it is now."""
+        """Whether the service was asked for the run in its present state."""
         return self._known.get(run.run_id, (None, None))[0] == _state(run)
 
     def known(self, run: Run) -> RunTurns | None:
-        """The run's turns as they were told last; None: they were not."""
+        """The run's turns as told last, or None."""
         return self._known.get(run.run_id, (None, None))[1]
 
     async def ask(self, extension: ServiceExtension, run: Run) -> RunTurns | None:
@@ -48,7 +48,7 @@ class ToldTurns:
 
 
 def figures(detail: RunDetail, told: RunTurns | None) -> RunFigures:
-    """A run's figures: turns as the service tells them, else as they were observed."""
+    """A run's figures: the service's turns, else the observed ones."""
     turns = told.turns if told is not None else ()
     added, removed = ([getattr(turn, name) for turn in turns] for name in ("additions", "deletions"))
     return RunFigures(
@@ -60,7 +60,7 @@ def figures(detail: RunDetail, told: RunTurns | None) -> RunFigures:
 
 
 def reason(told: RunTurns | None) -> str:
-    """Why a run's last turn ended as it did; empty: not told."""
+    """Why a run's last turn ended as it did; empty: not known."""
     return (told.turns[-1].reason or "") if told is not None and told.turns else ""
 
 

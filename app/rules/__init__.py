@@ -1,4 +1,4 @@
-"""Rules: the `[[automations]]` of the configuration as values, their times, and what they say in words.
+"""Rules: the `[[automations]]` of the configuration as values, with their times and their sentences.
 
-Pure: no I/O, no clock of its own. What carries them out is `app.automations`.
+Pure: no I/O, no clock of its own. `app.automations` carries them out.
 """

@@ -76,7 +76,7 @@ def filled(text: str, facts: Mapping[str, str]) -> str:
 
 
 def filled_argument(argument: str, facts: Mapping[str, str]) -> str:
-    """One argument of a program: what a placeholder brings never makes it an option or a file name."""
+    """One argument of a program: a placeholder's value never makes it an option or a file name."""
     if _PLACEHOLDER.match(argument) is None:
         return filled(argument, facts)
     text = filled(argument, facts)

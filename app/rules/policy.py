@@ -1,4 +1,4 @@
-"""The policy: whether a rule acts on what set it off, and if not, why. The one place where that is decided."""
+"""The policy: whether a rule acts on an occurrence, and if not, why. Only this module decides that."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,7 +9,7 @@ from storage.records.decision import Occurrence, RuleHistory, Verdict
 
 
 def decide(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: datetime) -> Verdict:
-    """What the rule makes of the occurrence, given what it did before."""
+    """Decide on the occurrence, given the rule's history."""
     return next(_objections(rule, occurrence, past, now), Verdict("acting"))
 
 

@@ -1,4 +1,4 @@
-"""A rule: what sets it off, what it does then, and what holds it back."""
+"""A rule: its trigger, its action and its limits."""
 
 import hashlib
 from collections.abc import Iterable
@@ -24,12 +24,12 @@ class OnSchedule:
     timezone: str
     """A name of the IANA database."""
     jitter: timedelta = timedelta(0)
-    """Each time is moved later by up to so much; the same time always by the same."""
+    """Each time is moved later by up to this much, always by the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnInterval:
-    """Again and again, so long apart, counted from when the rule was first seen."""
+    """At a fixed interval, counted from when the rule was first seen."""
 
     every: timedelta
 
@@ -69,7 +69,7 @@ class OnHealth:
     is_over: bool = False
     """False: it goes bad. True: it is well again."""
     lasting: timedelta = timedelta(0)
-    """How long it must have been so."""
+    """How long the state must have lasted."""
     platforms: tuple[str, ...] = ()
     """Globs; empty means all."""
 
@@ -165,24 +165,24 @@ class Rule:
     overlap: Overlap = "skip"
     """What to do while the run that it started last is still active."""
     catch_up: timedelta = DEFAULT_CATCH_UP
-    """How late it may still act, once, for a time that was missed."""
+    """How late it may still act, once, for a missed time."""
     pause_after: int = DEFAULT_PAUSE_AFTER
     """Failures in a row after which it pauses itself; 0: never."""
     limit: Limit = field(default_factory=Limit)
     quiet: QuietHours | None = None
     """Hours of the local day in which it does nothing."""
     needs_approval: bool = False
-    """Whether a person has to approve what it is about to send."""
+    """Whether a user has to approve its requests."""
     approval_expires: timedelta = APPROVAL_EXPIRES
 
 
 def fingerprint(rule: Rule) -> str:
-    """A digest of what the rule's definition says; a key that is left out is not part of it, whatever it means."""
+    """A digest of the rule's definition; a key that is left out is not part of it, whatever it means."""
     return hashlib.sha256(repr(_said(rule)).encode()).hexdigest()
 
 
 def fingerprint_of(rules: Iterable[Rule]) -> str:
-    """A digest of what a set of rules says, in whatever order."""
+    """A digest of a set of rules, in any order."""
     return hashlib.sha256("".join(sorted(map(fingerprint, rules))).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""A rule in plain sentences: what sets it off, what it does, what holds it back, and what is odd about it."""
+"""A rule in plain sentences: its trigger, its action, its limits, and warnings about it."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -49,14 +49,14 @@ _SHOWN: Final = 60
 
 
 def sentence(rule: Rule, now: datetime) -> str:
-    """What the rule does, as one sentence."""
+    """The rule as one sentence."""
     when, then = _WHEN[type(rule.on)](rule.on, now), _THEN[type(rule.do)](rule.do)
     asked = ", once a person has approved it" if rule.needs_approval else ""
     return f"{when}, {then}{asked}."
 
 
 def limits(rule: Rule) -> str:
-    """What holds the rule back, as one sentence."""
+    """The rule's limits as one sentence."""
     limit = rule.limit
     parts = [
         f"at most {limit.per_conversation} a conversation, {limit.per_hour} an hour, {limit.per_day} a day",
@@ -72,7 +72,7 @@ def limits(rule: Rule) -> str:
 
 
 def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collection[str] = ()) -> Iterator[str]:
-    """What is probably not meant: a rule that can never act, rules that set each other off, or a silent route."""
+    """Probable mistakes: a rule that can never act, rules that trigger each other, or a silent route."""
     if isinstance(rule.do, DoNotify) and rule.do.route in silent:
         cure = "set notify.desktop or notify.command" if rule.do.route == "default" else "give the route a channel"
         yield f"It tells no one: the channels of the route {rule.do.route!r} are off; {cure}, or name another route."
@@ -108,7 +108,7 @@ def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
 
 
 def _most_within(times: Sequence[datetime], span_of: timedelta) -> int:
-    """How many of the first times come within such a stretch of time."""
+    """The most times that fall within such a stretch, among the first ones."""
     return max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)
 
 
@@ -127,7 +127,7 @@ def _of_trigger(rule: Rule) -> Iterator[str]:
 
 
 def _feeds(rule: Rule, other: Rule) -> bool:
-    """Whether what the one starts could set the other off."""
+    """Whether a run started by the one could trigger the other."""
     if not isinstance(other.on, OnRun | OnStuck):
         return False
     repositories = other.on.scope.repositories

@@ -1,4 +1,4 @@
-"""The door: one-time links, passes, and what a request must be before anything of ours sees it."""
+"""The door: one-time links, passes, and the checks of a request before anything of ours sees it."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Access:
     _passes: set[str] = field(default_factory=set, repr=False)
 
     def new_link(self) -> str:
-        """A link's secret; an earlier one that was not used is void from now on."""
+        """Make a link's secret; an earlier unused one becomes void."""
         self._link = _secret()
         return self._link
 
@@ -52,9 +52,9 @@ def _same(one: str, other: str) -> bool:
 
 
 OPEN: Final = "/open/"
-"""Where links lead; the only place that can be entered without a pass."""
+"""The path of links; the only one that can be entered without a pass."""
 DOWNLOAD: Final = "/download/"
-"""Where textual-serve's script looks for a file; a request that knows the key is redirected."""
+"""The path where textual-serve's script looks for a file; a request that knows the key is redirected."""
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -85,7 +85,7 @@ def guard(access: Access, hosts: frozenset[str]) -> Middleware:
 
 
 async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Every answer says what a browser may do with it."""
+    """Tell the browser in every answer what it may do with it."""
     response.headers.update(HEADERS)
 
 

@@ -1,4 +1,4 @@
-"""What the browser is shown: the console's page, and a few words where there is none."""
+"""The browser's pages: the console, and a few words if there is none."""
 
 from html import escape
 from importlib import resources

@@ -87,7 +87,7 @@ class WebConsole(Server):
         self._hosts = frozenset({f"{shown}:{port}", f"localhost:{port}"})
 
     def new_link(self) -> str:
-        """The address that opens the console once; an earlier one that was not used is void."""
+        """The address that opens the console once; an earlier unused one is void."""
         return f"{self.public_url}{OPEN}{self.access.new_link()}"
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""The cache of one profile: its connections, and everything that is written and read through them."""
+"""The cache of one profile: its connections, and all writing and reading through them."""
 
 import asyncio
 import os
@@ -48,12 +48,12 @@ class Cache:
         self.writer = writer
         self.clock = clock
         self.set_aside = set_aside
-        """What this cache replaced when it was opened: a person is told. None: nothing."""
+        """The cache that this one replaced when it was opened, to be reported. None: none."""
         self.reader = reader
         self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        """Tells this process from the others that have the file open."""
+        """Distinguishes this process from others with the file open."""
         self.opened = 0
-        """How many files it had: what is known of the place in one of them says nothing of the next."""
+        """The number of files so far: a known place in one of them is worthless in the next."""
         self.store_runs = run_writes.AnswerQueue(writer).store
         self._begin()
 
@@ -64,11 +64,11 @@ class Cache:
         self._landmarks = window_queries.Landmarks()
         self._groups: Groups | None = None
         self._indexed: set[str] = set()
-        """Orders of which the index is known to be there."""
+        """Orders whose index is known to exist."""
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """The cache at this path, made where needed; a damaged one, or one of another layout, is set aside.
+        """Open the cache, and create it if needed; a damaged one, or one of another layout, is set aside.
 
         Raises:
             StorageError: It cannot be opened, or a Runwarden of another version has it open.
@@ -84,7 +84,7 @@ class Cache:
         return cls(writer, reader, clock=clock, set_aside=set_aside)
 
     async def reopen_if_gone(self) -> bool:
-        """Go on with a new file where this one was deleted or moved away; whether it was.
+        """Continue with a new file if this one was deleted or moved away; return whether it was.
 
         Raises:
             StorageError: It was, and no new one can be opened.
@@ -92,7 +92,7 @@ class Cache:
         path = self.writer.path
         if file_identity(path) == self._file:
             return False
-        # Otherwise the rest would be written where no other process looks.
+        # Otherwise the rest would be written where no other process reads.
         await asyncio.to_thread(prepare, path, self.clock())
         await self.writer.reopen(partial(connect_writer, path))
         await self.reader.reopen(partial(connect_reader, path))
@@ -114,8 +114,8 @@ class Cache:
 
     @cached_property
     def following(self) -> "FollowStore":
-        """What a person follows, and what was reported."""
-        # Here and below imported with its first use: the first screen shows none of it.
+        """Followed runs, and what was reported of them."""
+        # Here and below imported at first use: the first screen needs none of it.
         from storage.cache.following import FollowStore
 
         return FollowStore(self.writer, self.reader)
@@ -143,7 +143,7 @@ class Cache:
     keep_reread = writes(backfill_queries.keep_reread)
 
     async def judge_stuck(self) -> frozenset[str]:
-        """Flag what is stuck and unflag what no longer is; ids of the runs that this changed.
+        """Flag stuck runs and unflag others; return the ids of changed runs.
 
         Stuck: active for more than 30 minutes and twice the 95th percentile of its repository's finished runs, up to
         when the service last showed it. A flag stays until the turn ends, or its time is clearly below the limit.
@@ -186,14 +186,14 @@ class Cache:
         return await self.reader.run(partial(read_details.runs, wanted=condition, limit=limit, after=after))
 
     async def on_branch(self, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
-        """How many runs there are on a run's branch, at most `most`, and those around it, newest first."""
+        """The number of runs on a run's branch, at most `most`, and those around it, newest first."""
         await self._index("branch")
         return await self.reader.run(partial(read_runs.on_branch, run_id=run_id, each_way=each_way, most=most))
 
     async def first_rows(
         self, condition: RunFilter, sort: RunSort, limit: int, patience_s: float
     ) -> tuple[RunRow, ...]:
-        """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
+        """The first `limit` runs of the order, or those found within `patience_s`."""
         await self._prepare(condition, sort)
         find = partial(window_queries.first_rows, wanted=condition, sort=sort, limit=limit, patience_s=patience_s)
         return await self.reader.run(find)
@@ -211,7 +211,7 @@ class Cache:
         )
 
     async def window(self, request: WindowRequest) -> RunWindow:
-        """The rows around a place, and where its anchor and cursor are by now."""
+        """The rows around a place, and the current places of its anchor and cursor."""
         await self._prepare(request.condition, request.sort)
         find = partial(window_queries.window, request=request, counts=self._counts, landmarks=self._landmarks)
         if request.grouping is not None:
@@ -226,12 +226,12 @@ class Cache:
         return await self.reader.run(find)
 
     async def count(self, condition: RunFilter) -> int:
-        """How many runs the filter lets through."""
+        """The number of matching runs."""
         await self._prepare(condition)
         return await self.reader.run(partial(self._counts.total, condition=condition))
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
-        """How many runs there are of each status, regardless of its own statuses."""
+        """The number of runs by status, regardless of the filter's own statuses."""
         await self._prepare(condition)
         return await self.reader.run(partial(self._counts.by_status, condition=condition))
 
@@ -246,40 +246,40 @@ class Cache:
         return await self.reader.run(stuck.ids)
 
     async def outcomes(self, edges: Sequence[datetime]) -> "tuple[Outcomes, ...]":
-        """What became of the runs created between each edge and the next."""
+        """The outcomes of the runs created between each edge and the next."""
         from storage.cache import insights
 
         return await self.reader.run(partial(insights.outcomes, edges=edges))
 
     async def concurrency(self, edges: Sequence[datetime]) -> "tuple[Concurrency, ...]":
-        """How many runs were under way between each edge and the next, on average; the last edge is now."""
+        """The average number of runs under way between each edge and the next; the last edge is now."""
         from storage.cache import insights
 
         await self._index("updated")
         return await self.reader.run(partial(insights.concurrency, edges=edges))
 
     async def repository_figures(self, since: datetime) -> "tuple[RepositoryFigures, ...]":
-        """Each repository's runs created since then, in numbers; the one with the most runs first, 500 at most."""
+        """The figures of each repository's runs created since then; the one with the most runs first, 500 at most."""
         from storage.cache import insights
 
         await self._index("repository")
         return await self.reader.run(partial(insights.repositories, since=since))
 
     async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> tuple[int, datetime | None]:
-        """How many of these runs ended as failed between two times, and when the oldest of them was created."""
+        """The number of these runs that failed between two times, and when the oldest of them was created."""
         from storage.cache import insights
 
         await self._index("updated")
         return await self.reader.run(partial(insights.failed_between, wanted=wanted, start=start, end=end))
 
     async def data_version(self) -> int:
-        """A number that differs after another process wrote to the cache; our own writes leave it as it is."""
+        """A number that changes when another process writes to the cache; our own writes do not change it."""
         # Asked of the writer: on the reader's connection our own writes would count as foreign.
         return await self.writer.run(data_version)
 
     async def _prepare(self, condition: RunFilter, sort: RunSort = _DEFAULT_SORT) -> None:
         """Make the indexes that serve this filter and order."""
-        # Without them the answer is the same, and only comes later.
+        # Without them the answer is the same, only slower.
         with suppress(StorageError):
             await self._index(*orders_used(condition, sort))
 

@@ -1,4 +1,4 @@
-"""Storing the runs of an answer: what is held unchanged is only confirmed; the rest is added, or merged."""
+"""Storing the runs of an answer: unchanged ones are only confirmed; others are added or merged."""
 
 import sqlite3
 from collections import Counter, deque
@@ -55,14 +55,14 @@ UPDATE sightings SET asked_us = ?1 WHERE id IN (
 """
 
 _Arrived = tuple[Run, int, int]
-"""A run as it came, when it changed last, and its digest."""
+"""A run as received, its last change, and its digest."""
 _Columns = tuple[str, str, str, str, int, int, str]
-"""A run's id, status, branch, repository, times of creation and change, and the text that a search looks into."""
+"""A run's id, status, branch, repository, times of creation and change, and its search text."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PreparedRuns:
-    """The runs of an answer, ready to be stored: what needs no database is done."""
+    """The runs of an answer, prepared for storing."""
 
     asked_us: int
     arrived: Mapping[str, _Arrived]
@@ -71,7 +71,7 @@ class PreparedRuns:
 
     @classmethod
     def of(cls, runs: Sequence[Run], asked_at: datetime) -> Self:
-        """Each run once, the one updated last: pages that shift while they are walked repeat runs."""
+        """Take each run once, as last updated: pages that shift during a walk repeat runs."""
         arrived: dict[str, _Arrived] = {}
         for run in runs:
             updated_us, run_id = to_sortable_us(run.updated_at), run.run_id
@@ -89,7 +89,7 @@ class PreparedRuns:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a changed run was until now."""
+    """The stored state of a changed run."""
 
     status: str
     created_us: int
@@ -118,7 +118,7 @@ class AnswerQueue:
                 self._waiting.remove(answer)
 
     def _stored(self, connection: sqlite3.Connection, answer: PreparedRuns) -> RunChanges:
-        # It may have been stored together with one that came before it.
+        # It may have been stored together with an earlier one.
         if answer.changes is None:
             together = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
@@ -141,7 +141,7 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
 
 
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
-    """Record whether the service still shows these runs; how many this changed."""
+    """Record whether the service still shows these runs; return how many changed."""
     rows = [{"presence": presence, "run_id": sqlite_text(run_id)} for run_id in run_ids]
     with immediate(connection):
         changed = connection.executemany(
@@ -165,14 +165,14 @@ def _columns(run: Run, updated_us: int) -> _Columns:
     return run_id, run.status, branch, repository, to_sortable_us(run.created_at), updated_us, text
 
 
-# A history names few repositories many times, and each label is read out of JSON.
+# A history has few repositories and many runs, and each label is parsed from JSON.
 @lru_cache(maxsize=1_000)
 def _label(platform: str, data_json: str) -> str:
     return sqlite_text(Repository(platform, data_json).label)
 
 
 def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[tuple[str, int, int, int]]:
-    """Of each run that is held: its id, number and digest, and when the answer that was stored last was asked for."""
+    """The id, number and digest of each held run, and when its last answer was requested."""
     for some in _chunks(run_ids):
         yield from connection.execute(
             "SELECT r.run_id, r.id, s.digest, s.asked_us FROM runs AS r JOIN sightings AS s ON s.id = r.id"
@@ -183,17 +183,17 @@ def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class _Merging:
-    """Answers on their way into the tables, within a transaction."""
+    """Merges answers into the tables, within a transaction."""
 
     connection: sqlite3.Connection
     finals: Collection[str]
     counts: Counter[str] = field(default_factory=Counter)
-    """By how many the runs of each status become more or fewer."""
+    """The change in each status's number of runs."""
     newest: dict[str, int] = field(default_factory=dict)
     """The newest creation of each repository's runs."""
 
     def take(self, answer: PreparedRuns) -> RunChanges:
-        """Store the runs of an answer; what they changed."""
+        """Store the runs of an answer; return what they changed."""
         left, asked_us = self._without_unchanged(answer), answer.asked_us
         same: list[int] = []
         changed: dict[int, _Arrived] = {}
@@ -212,7 +212,7 @@ class _Merging:
         return RunChanges(added, *self._change(changed, asked_us)) if left or changed else RunChanges()
 
     def _without_unchanged(self, answer: PreparedRuns) -> dict[str, _Arrived]:
-        """Confirm the hundreds of runs that are all held as they came; the others."""
+        """Confirm unchanged runs, hundreds at a time; return the others."""
         left: dict[str, _Arrived] = {}
         arrived, asked_us = list(answer.arrived.items()), answer.asked_us
         for start in range(0, len(arrived), _ROWS):
@@ -231,7 +231,7 @@ class _Merging:
         return self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
 
     def _add(self, new: Sequence[_Arrived], asked_us: int) -> tuple[str, ...]:
-        """Insert runs that were not held before; their ids."""
+        """Insert new runs; return their ids."""
         # Of all ids that were ever given: one of a dropped run is not given again.
         last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
         numbered = list(enumerate(new, last[0] + 1 if last else 1))
@@ -248,7 +248,7 @@ class _Merging:
     def _change(
         self, changed: Mapping[int, _Arrived], asked_us: int
     ) -> tuple[tuple[StatusTransition, ...], tuple[str, ...]]:
-        """Merge what differs from what is held; the changes of status, and the ids of the other runs that changed."""
+        """Merge changed runs; return the changes of status, and the ids of the others."""
         held = self._held(list(changed))
         columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
         moved = sorted(
@@ -274,7 +274,7 @@ class _Merging:
         )
 
     def note_names(self) -> None:
-        """Keep the numbers of runs by status, and each repository's newest run."""
+        """Store the numbers of runs by status, and each repository's newest run."""
         self.connection.executemany(
             "INSERT INTO statuses (status, runs) VALUES (?, ?) ON CONFLICT (status) DO UPDATE SET"
             " runs = runs + excluded.runs",
@@ -330,7 +330,7 @@ def _at_us(updated_us: int, asked_us: int) -> int:
 
 
 def _insert(connection: sqlite3.Connection, sql: str, columns: int, values: Sequence[str | int]) -> None:
-    """Insert rows, given as their values one after the other; a hundred to a statement takes half as long as one."""
+    """Insert rows, given as their values in sequence; a hundred to a statement takes half the time."""
     for start in range(0, len(values), _ROWS * columns):
         some = values[start : start + _ROWS * columns]
         connection.execute(_with_rows(sql, columns, len(some) // columns), some)

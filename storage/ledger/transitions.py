@@ -20,20 +20,20 @@ class Transition:
     """One way from state to state."""
 
     name: str
-    """For a message: "confirming is not possible from there"."""
+    """For messages: "confirming is not possible from there"."""
     record: str
-    """As the audit has it."""
+    """Its name in the audit."""
     sources: frozenset[ActionState]
     target: ActionState
     resolution: Resolution | None = None
-    """The person's word that the transition records. None: the program makes it."""
+    """The user's resolution that it records. None: the program makes it."""
     undoes: frozenset[Resolution | None] = frozenset({None})
-    """Which words it leads away from; None among them: it needs an action that no person has spoken on."""
+    """The resolutions that it leads away from; None among them: the action has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a transition records besides the state; None keeps what was recorded before."""
+    """What a transition records besides the state; None keeps the earlier value."""
 
     error: ActionError | None = None
     result_id: str | None = None
@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def detail(self) -> str | None:
-        """As the audit has it."""
+        """The detail for the audit."""
         return self.result_id or self.superseded_by or (self.error.kind if self.error else None)
 
 
@@ -98,7 +98,7 @@ def apply(connection: sqlite3.Connection, action_id: str, step: StateChange) -> 
 
 
 def enter(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime, supersedes: str | None) -> Action:
-    """Enter an action, in the place of an unknown one where one is named: both or neither.
+    """Enter an action, and replace the unknown one that it supersedes, if any: both or neither.
 
     Raises as `Ledger.prepare`.
     """
@@ -127,7 +127,7 @@ def _apply_within(connection: sqlite3.Connection, action_id: str, step: StateCha
 
 
 def _reopen(connection: sqlite3.Connection, successor: str, step: StateChange) -> None:
-    """Put an unknown outcome back into sight where sending it again had no effect."""
+    """Reopen an unknown outcome after sending it again had no effect."""
     for old in select(connection, "WHERE superseded_by = ? AND resolution = 'sent_again'", (successor,)):
         _write(connection, old.action_id, StateChange(REOPEN, step.author, step.at))
         audit.add(connection, old.action_id, REOPEN.record, successor, step.author, step.at)
@@ -182,7 +182,7 @@ _ENDED: Final = {
 
 
 def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple[Action, ...]:
-    """Settle every action whose owner is dead; those settled, oldest first."""
+    """Settle every action whose owner is dead; return them, oldest first."""
     if not _orphans(connection, at):
         return ()
     with immediate(connection):

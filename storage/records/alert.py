@@ -1,4 +1,4 @@
-"""Alerts: what people are to be told, what each route was told of it, what is on its way, and what is silenced."""
+"""Alerts: news for people, what each route was told, messages on their way, and silences."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -10,17 +10,17 @@ from storage.lazy_dataclass import dataclass
 
 Level = Literal["information", "warning", "error"]
 Phase = Literal["new", "again", "escalated", "over"]
-"""Of a message: it is news; it is repeated; another route did not acknowledge it; it is over."""
+"""Of a message: it is news; it is repeated; it goes to another route; the problem is over."""
 Settled = Literal["told", "over", "muted", "inhibited", "expired"]
-"""What became of an alert."""
+"""The end of an alert."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertSubject:
-    """What people are told of."""
+    """The subject of alerts."""
 
     group: str
-    """What it is about: an inbox item's key, such as `failed:acme/api`, or `rule:NAME`."""
+    """An inbox item's key, such as `failed:acme/api`, or `rule:NAME`."""
     source: str
     """The automation that tells it; empty: Runwarden's own `[notify] on`."""
     route: str
@@ -37,12 +37,12 @@ class AlertSubject:
 
     @property
     def batch(self) -> str:
-        """What may be told in one message."""
+        """Subjects with the same value may share a message."""
         return f"{self.source}:{self.kind}"
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Under which silences and the inbox know it: the group, and all of its kind in the repository."""
+        """Its names for silences and the inbox: the group, and all of its kind in the repository."""
         return self.group, f"{self.kind}:{self.about.get('repository', '')}"
 
 
@@ -51,7 +51,7 @@ class Alert(AlertSubject):
     """One thing to tell."""
 
     key: str
-    """The same however often, and by whichever process, it is noticed."""
+    """The same whenever and by whichever process it is noticed."""
     body: str
     at: datetime
     entered_at: datetime | None = None
@@ -67,17 +67,17 @@ class Told(AlertSubject):
     last_at: datetime
     """When it was told last."""
     newest_at: datetime
-    """When the newest that was told happened."""
+    """When the newest told alert happened."""
     count: int = 1
-    """How many alerts."""
+    """The number of alerts."""
     inhibited: int = 0
-    """How many alerts were not told because of this one."""
+    """Alerts that were not told because of this one."""
     is_escalated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is about to be said over a route."""
+    """A message to be sent over a route."""
 
     route: str
     batch: str
@@ -92,7 +92,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message on its way; its number stands in its text."""
+    """A message on its way; its number is in its text."""
 
     delivery_id: int
     message: Message
@@ -103,17 +103,17 @@ class Delivery:
     """`delivered`, `failed` or `expired`; None: still on its way."""
     error: str = ""
     origin: int | None = None
-    """The delivery that failed, of which this is the fallback."""
+    """The failed delivery that this one replaces."""
 
     @property
     def number(self) -> int:
-        """The number in its text: a fallback repeats that of what failed."""
+        """The number in its text: a fallback repeats that of the failed one."""
         return self.origin or self.delivery_id
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Groups that nothing new is told of until some time."""
+    """Groups that are silenced until some time."""
 
     silence_id: int
     pattern: str
@@ -129,7 +129,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be said now, and what becomes of alerts and of what was told; carried out as one step."""
+    """The messages to send now, and the new state of alerts; applied as one step."""
 
     messages: tuple[Message, ...] = ()
     settled: Mapping[str, Settled] = field(default_factory=dict)

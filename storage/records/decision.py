@@ -1,4 +1,4 @@
-"""Decisions: what an automation made of each thing that set it off, and why."""
+"""Decisions: how an automation handled each occurrence, and why."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -21,22 +21,23 @@ Outcome = Literal[
     "interrupted",
     "expired",
 ]
-"""`history`: it was so before the rule was there. `queued` waits for the rule's last run, `waiting` for a person,
-`approved` for the next look; `acting` is in progress; the rest is final. `unknown`: it may have been done, or not."""
+"""`history`: it is older than the rule. `queued` waits for the rule's last run, `waiting` for approval, `approved` for
+the next look; `acting` is in progress; the rest is final. `unknown`: it may have been done, or not.
+"""
 
 OPEN_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"queued", "waiting", "approved", "acting"})
 ACTED_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"acting", "done", "failed", "unknown", "interrupted"})
-"""Those that count towards a limit."""
+"""Outcomes that count towards a limit."""
 
 FINISHED_OUTCOMES: Final[tuple[Outcome, ...]] = ("done", "failed", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Something that sets a rule off: a status, an incident, a point in time."""
+    """An event that triggers a rule: a status, an incident, a point in time."""
 
     identity: str
-    """The same however often, and by whichever process, it is noticed."""
+    """The same whenever and by whichever process it is noticed."""
     at: datetime
     """When it happened."""
     conversation: str = ""
@@ -47,22 +48,22 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is made of an occurrence."""
+    """The decision on an occurrence."""
 
     outcome: Outcome
     reason: str = ""
-    """A sentence without a full stop; empty where the outcome says it all."""
+    """A sentence without a full stop; empty if the outcome says it all."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleHistory:
-    """What a rule did before, as far as it bears on what it does next."""
+    """A rule's history, as far as it affects the next decision."""
 
     last_hour: int = 0
     last_day: int = 0
     in_conversation: int = 0
     active_run: str | None = None
-    """The run that it started last, where that has not ended."""
+    """The run that it started last, if that has not ended."""
     has_queued: bool = False
     paused: str | None = None
     """Why it is paused; None: it is not."""
@@ -85,20 +86,20 @@ class Decision:
     result_id: str | None = None
     """The run that it made or continued."""
     request_json: str | None = None
-    """Of one that waits for approval: what would be sent, as it was shown."""
+    """The request as shown for approval."""
 
 
 BY_HAND: Final = "by "
-"""How the reason of a pause begins that a person asked for."""
+"""The beginning of a manual pause's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleState:
-    """What is remembered of a rule between two starts."""
+    """A rule's stored state."""
 
     rule: str
     fingerprint: str
-    """Of its definition: an edited rule looks forward only."""
+    """Of its definition: an edited rule does not act on earlier events."""
     since: datetime
     """When it was first seen as it is now."""
     failures: int = 0
@@ -106,4 +107,4 @@ class RuleState:
     paused: str | None = None
     """Why; None: it is not paused."""
     is_new: bool = False
-    """It has not looked yet: what it finds first was there before it."""
+    """It has not looked yet: its first findings are older than the rule."""

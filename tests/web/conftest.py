@@ -94,7 +94,7 @@ def shared_web(environment: dict[str, str]) -> Iterator[Web]:
 
 @pytest.fixture
 def web(shared_web: Web) -> Web:
-    """The console, served, with a link that nobody followed yet."""
+    """The console, served, with a link that was not followed yet."""
     shared_web.enter()
     return shared_web
 

@@ -64,7 +64,7 @@ actions.add_command(resolve)
 
 
 async def _proposal(engine: "Engine", action: Action, *, asks: bool) -> "Proposal | None":
-    """What an unknown action may have made, as far as the cache knows or the service lists; None: nothing lists it."""
+    """The possible results of an unknown action, in the cache or the service's list; None: nothing lists them."""
     from app.reconcile.candidates import FINDABLE
 
     is_listed = action.kind in FINDABLE and action.sending_at is not None

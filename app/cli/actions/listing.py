@@ -98,7 +98,7 @@ async def _pages(ledger: "Ledger", wanted: ActionFilter) -> AsyncIterator[tuple[
 
 
 async def _steps(ledger: "Ledger", action: Action) -> list[dict[str, object]]:
-    """What was done to the action, by whom and from where, oldest first."""
+    """The steps of the action, with their authors, oldest first."""
     return [
         {
             "at": rfc3339(step.at),
@@ -113,7 +113,7 @@ async def _steps(ledger: "Ledger", action: Action) -> list[dict[str, object]]:
 
 
 def subject(action: Action) -> str:
-    """What the write is about, in a few words."""
+    """The subject of the write, in a few words."""
     if action.subject:
         return action.subject
     if action.kind == "agent.start":

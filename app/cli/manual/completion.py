@@ -72,7 +72,7 @@ def _install(shell: str, script: str) -> Iterable[str]:
 
 
 def _tell_zsh(folder: Path) -> Iterable[str]:
-    """Put the folder on zsh's path of functions, once: it has none of the user's own."""
+    """Add the folder to zsh's path of functions, once: it has none of the user's own."""
     rc = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
     line = f"fpath=({shlex.quote(str(folder))} $fpath); autoload -Uz compinit && compinit  # runwarden completion"
     if rc.exists() and line in rc.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
@@ -83,7 +83,7 @@ def _tell_zsh(folder: Path) -> Iterable[str]:
 
 
 class Suggested(click.types.StringParamType):
-    """Text that is completed by what this machine has seen; nothing is asked of a service."""
+    """Text that is completed from local data, without a request."""
 
     def __init__(self, find: Callable[["Settings", "Cache | None"], Awaitable[Iterable[tuple[str, str]]]]) -> None:
         self._find = find
@@ -157,7 +157,7 @@ COMPLETED: Final = {
 
 
 def suggest(group: str, command: click.Command) -> None:
-    """Let a command, and those below it, complete what this machine has seen."""
+    """Let a command and its subcommands complete local data."""
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
@@ -168,7 +168,7 @@ def suggest(group: str, command: click.Command) -> None:
 
 
 def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
-    """What the service's own command line, another program, would complete."""
+    """Completions of the service's own command line, another program."""
     words = ["runwarden", *arguments, incomplete]
     asked = {
         "_RUNWARDEN SERVICE_COMPLETE": "zsh_complete",

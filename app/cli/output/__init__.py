@@ -35,7 +35,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 class Format(StrEnum):
-    """How facts are printed."""
+    """The output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -136,11 +136,11 @@ class Output:
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))
 
     def print(self, line: str) -> None:
-        """Print a line as it is."""
+        """Print a line unchanged."""
         self.write(f"{line}\n")
 
     def write(self, text: str) -> None:
-        """Write text as it is.
+        """Write text unchanged.
 
         Raises:
             ReaderGoneError, NotPrintedError: See `printing`.
@@ -201,7 +201,7 @@ class Rows(Generic[T]):
         self.count += len(items)
 
     def flush(self) -> None:
-        """Hand on what was printed: the next rows may take their time."""
+        """Flush the printed rows: the next ones may take their time."""
         self.output.flush()
 
     def end(self, more: Document | None = None, *, empty: str = "") -> None:

@@ -24,7 +24,7 @@ RESULT_KEYS: Final[Mapping[ActionKind, str]] = {
     "gitlab.onboard": "project",
     "run.cancel": "run",
 }
-"""The key of a write's document that holds what it created."""
+"""The key of a write's document for its result."""
 ID_KEYS: Final[Mapping[ActionKind, str]] = {
     "run.start": "run_id",
     "run.continue": "run_id",
@@ -49,7 +49,7 @@ def unsent_document(kind: ActionKind) -> dict[str, object]:
 
 
 def write_document(action: Action) -> dict[str, object]:
-    """The document of a write: its action, and what it created (null until known)."""
+    """The document of a write: its action and its result (null until known)."""
     made = as_received(action.response_json) or _linked(action)
     document: dict[str, object] = {
         "action_id": action.action_id,
@@ -64,14 +64,14 @@ def write_document(action: Action) -> dict[str, object]:
 
 
 def _linked(action: Action) -> dict[str, object] | None:
-    """What a person resolved it to: only the id is known."""
+    """The result of a manual resolution: only the id is known."""
     if action.resolution != "created" or action.result_id is None:
         return None
     return {ID_KEYS[action.kind]: action.result_id}
 
 
 def error_document(action: Action) -> dict[str, ErrorDetail] | None:
-    """Why the action is not confirmed; None where it is, or is still open."""
+    """Why the action is not confirmed; None: it is, or it is still open."""
     if action.error is None:
         return None
     error = action.error
@@ -148,7 +148,7 @@ BADGES: Final = {"queued": ("○", "warn"), "working": ("●", "busy"), "complet
 
 @dataclass(frozen=True, slots=True)
 class RunDocument:
-    """One run, as it is shown."""
+    """One run as shown."""
 
     run: Run
     detail: RunDetail | None
@@ -179,7 +179,7 @@ class RunDocument:
 async def views(
     engine: "Engine | ProfileFiles", runs: Sequence[Run], continued: Mapping[str, str] | None = None
 ) -> tuple[RunDocument, ...]:
-    """These runs with what the cache and the ledger know of them; `continued` is as of `continued_from`."""
+    """These runs with the data of cache and ledger; `continued` is as of `continued_from`."""
     ahead = await engine.cache.run_clock_ahead()
     now = engine.clock() + ahead
     stuck = await engine.cache.stuck()

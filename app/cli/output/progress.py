@@ -23,7 +23,7 @@ BAR: Final = 24
 
 @contextmanager
 def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
-    """Show on stderr how far the engine's backfill is, after a title where its end is not known."""
+    """Show the backfill's progress on stderr, or only a title while its end is not known."""
     bar = Bar(sys.stderr, title)
     stop = engine.subscribe(bar.hear)
     try:
@@ -88,7 +88,7 @@ class RowProgress(Bar):
         self._outcomes: Counter[str] = Counter()
 
     def done(self, outcome: str, name: str) -> None:
-        """Take in what came of the next row."""
+        """Add the outcome of the next row."""
         self._outcomes[outcome] += 1
         count = self._outcomes.total()
         if self._stream is None:
@@ -99,7 +99,7 @@ class RowProgress(Bar):
 
 
 def counted(done: int, total: int, *more: str) -> str:
-    """So many of a known number as one line, and what else there is to say."""
+    """Format a count of a known number as one line, with remarks."""
     return " · ".join([_cells(done / total if total else 1.0), f"{done:,} of {total:,}", *more])
 
 

@@ -45,7 +45,7 @@ class Table(Generic[T]):
     """Cells in a line. None: unlimited."""
     colour: bool
     _needed: list[int] = field(default_factory=list)
-    """What each column needs for the cells so far; empty: the title was not printed."""
+    """The width of each column so far; empty: the title was not printed."""
 
     def lines(self, items: Sequence[T]) -> Iterator[str]:
         """The lines of the next items, the title before the first of all."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.config import Profile, Settings
 
 WEB_DRIVER: Final = "textual.drivers.web_driver:WebDriver"
-"""What textual-serve sets in the processes it starts."""
+"""Set by textual-serve in the processes it starts."""
 _LOOK_S: Final = 1.0
 _PATIENCE_S: Final = 5.0
 

@@ -30,7 +30,7 @@ _MODULES: Final = {
     "changes": ("diff", "review", "apply", "checkout", "open_"),
 }
 _NAMES: Final = {"list_runs": "list", "continue_run": "continue", "open_": "open"}
-"""Where a command's name is another word than its function's."""
+"""Commands whose name is not their function's."""
 
 
 @click.group(
@@ -58,7 +58,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         asked_at = engine.clock()
         view = await _view(engine, run_id, cached=cached)
         said = await engine.ledger.for_run(view.run.run_id)
-    # What the service did not show just now, and may still have, is as old as it was.
+    # A run that the service did not show just now, and may still have, is as old as it was.
     is_live = view.presence == "lost" or (view.detail is not None and view.detail.last_seen_at >= asked_at)
     document = {
         "run": view.document(),

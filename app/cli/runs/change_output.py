@@ -1,4 +1,4 @@
-"""What a run did, as the command line prints it: changed files, findings, patches and reviews."""
+"""A run's results on the command line: changed files, findings, patches and reviews."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -86,7 +86,7 @@ def _count(number: int | None) -> str:
 
 
 def total(change: Change) -> str:
-    """How much a change comes to."""
+    """The totals of a change."""
     added = sum(file.additions or 0 for file in change.files)
     removed = sum(file.deletions or 0 for file in change.files)
     files = "1 file" if len(change.files) == 1 else f"{len(change.files)} files"
@@ -117,13 +117,13 @@ def show_patch(output: Output, data: bytes) -> None:
 
 
 def show_text(output: Output, text: str) -> None:
-    """Print a text's lines for people: printable, and cut where they are endless."""
+    """Print a text's lines, printable, and cut if they are endless."""
     for line in text.split("\n"):
         output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
 
 
 def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
-    """A patch's lines for people: printable, cut where they are endless, and coloured by what they do."""
+    """A patch's lines, printable, cut if they are endless, and coloured."""
     from app.results.diff import Patch
 
     patch = Patch(data)

@@ -1,4 +1,4 @@
-"""`runwarden runs diff`, `review`, `apply`, `checkout` and `open`: what a run did, and taking it over."""
+"""`runwarden runs diff`, `review`, `apply`, `checkout` and `open`: a run's results, and taking them over."""
 
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -65,7 +65,7 @@ FOLDER_OPTION: Final = click.option(
 
 @asynccontextmanager
 async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
-    """A run as the service has it now, or else as it was seen last, and where to ask what it did."""
+    """A run from the service, or else from the cache, and its results."""
     from app.results.source import Results
 
     async with invocation.engine(needs_token=False) as engine:

@@ -118,7 +118,7 @@ def run_filter(
 
 
 async def _by_service_clock(engine: "Engine | ProfileFiles", filters: dict[str, Any]) -> RunFilter:
-    """The filter that the options describe, by the clock that the runs' times are of, as far as it is known."""
+    """The filter of the options, by the clock of the runs' times, as far as it is known."""
     return run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
 
 
@@ -158,7 +158,7 @@ async def list_runs(
     invocation: Invocation, /, *, limit: int | None, everything: bool, cached: bool, **filters: Any
 ) -> int:
     """List runs from the service, newest first, and cache them."""
-    run_filter(**filters)  # A mistake is told before anything is opened.
+    run_filter(**filters)  # Mistakes are reported before anything is opened.
     if everything and limit is not None:
         raise failed("usage", "--limit and --all contradict each other: keep one of them.")
     most = None if everything else limit or DEFAULT_LIMIT
@@ -183,7 +183,7 @@ async def export(
     invocation: Invocation, /, *, limit: int | None, cached: bool, out: Path | None, **filters: Any
 ) -> int:
     """Write every run that matches, as NDJSON unless --output says otherwise."""
-    run_filter(**filters)  # A mistake is told before anything is opened.
+    run_filter(**filters)  # Mistakes are reported before anything is opened.
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     async with invocation.files() if cached else invocation.engine(needs_token=True) as engine:
         listing = _RunList(engine, await _by_service_clock(engine, filters), limit, is_cached=cached)
@@ -195,7 +195,7 @@ async def export(
 
 @dataclass(slots=True)
 class _RunList:
-    """One listing, from the service or from the cache, and what may be said of it."""
+    """One listing, from the service or from the cache, with its remarks."""
 
     engine: "Engine | ProfileFiles"
     """An engine, unless the cache alone is asked."""
@@ -208,7 +208,7 @@ class _RunList:
     seen_at: tuple[datetime, datetime] | None = None
     """When the service showed the run of this list that it showed longest ago, and the one it showed last."""
     long_ago: int = 0
-    """How many of its runs were not confirmed for so long that they are not shown as live."""
+    """How many of its runs were not confirmed for so long that they do not count as live."""
 
     async def print(self, rows: Rows[RunDocument]) -> None:
         """Print the runs, page by page.
@@ -223,7 +223,7 @@ class _RunList:
             if status not in known and near(status, known):
                 raise _unknown_status(status, known)
         self.asked_at = self.engine.clock()
-        # Of what is held when the first row is read: other processes go on filling the cache.
+        # The count at the first row: other processes go on filling the cache.
         self.coverage = await self.engine.cache.coverage()
         continued = await continued_from(self.engine)
         # Rows on a terminal are progress enough.
@@ -279,7 +279,7 @@ class _RunList:
         return max([*polled, *(self.seen_at or ())], default=None)
 
     async def more(self) -> dict[str, object]:
-        """What the document says beside the runs."""
+        """The document's keys besides the runs."""
         as_of = await self._as_of()
         more: dict[str, object] = {
             "as_of": rfc3339(as_of),
@@ -290,7 +290,7 @@ class _RunList:
         return {**more, "dropped": self.dropped} if self.dropped else more
 
     async def remark(self, count: int) -> str:
-        """What people are told beside the table."""
+        """The remark below the table."""
         parts = []
         if self.limit is not None and count == self.limit:
             parts.append(f"The newest {self.limit}; --limit N or --all shows more.")
@@ -323,7 +323,7 @@ def _unknown_status(status: str, known: Collection[str]) -> CommandFailedError:
 
 
 def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:
-    """How much of the history is held: `complete_since` only where nothing is missing from then until `as_of`."""
+    """How much of the history is held: `complete_since` only if nothing is missing from then until `as_of`."""
     is_current = as_of is not None and coverage.is_current(as_of)
     newest, again = coverage.ranges[0].end if coverage.ranges else None, coverage.reread
     gaps = coverage.gaps if is_current else (CoverageGap(newest, None), *coverage.gaps)

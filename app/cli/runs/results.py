@@ -1,4 +1,4 @@
-"""`runwarden runs view`, `log` and `cancel`: a run's turns, what they print while they work, and ending them."""
+"""`runwarden runs view`, `log` and `cancel`: a run's turns, their output, and ending them."""
 
 import asyncio
 from dataclasses import asdict, dataclass, field, replace
@@ -161,7 +161,7 @@ class LogReader:
         return "\n".join(self._kept)
 
     async def print(self, offset: int, *, is_shown: bool) -> LogChunk:
-        """Print from an offset to what is the end now; the last piece."""
+        """Print from an offset to the present end; return the last piece."""
         chunk = had(await self._read(offset, 0))
         if offset < 0 < chunk.offset and not self.is_raw:
             self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
@@ -176,11 +176,11 @@ class LogReader:
         return chunk
 
     async def follow(self, last: LogChunk) -> None:
-        """Print what is added, until the turn has ended and all of it is here; faults of the connection are waited out.
+        """Print new output until the turn has ended and all of it is here; failures of the connection are waited out.
 
         Raises:
             ApiError: Waiting would change nothing.
-            CommandFailedError: There is no log any longer.
+            CommandFailedError: The log is gone.
         """
         chunk = last
         while not (chunk.ended and chunk.next_offset >= chunk.size):

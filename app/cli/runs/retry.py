@@ -36,7 +36,7 @@ OWN_FAULT: Final = frozenset({"rejected", "not_found"})
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """One run that is tried once more, and what came of it."""
+    """A retried run and its outcome."""
 
     run_id: str
     outcome: Outcome
@@ -47,7 +47,7 @@ class Retry:
     problem: str = ""
     """Why it is refused."""
     run: Run | None = None
-    """What it made, after waiting for its end."""
+    """The resulting run, after waiting for its end."""
 
     @property
     def ends_the_batch(self) -> bool:
@@ -199,7 +199,7 @@ async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retr
         invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
         raise
     except asyncio.CancelledError:
-        # Reported below: the ledger knows what was done, and the rest can be resumed.
+        # Reported below: the ledger has the done part, and the rest can be resumed.
         results += planned[len(results) :]
     return [replace(each, outcome="not_tried") if each.outcome == "to_send" else each for each in results]
 

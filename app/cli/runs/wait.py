@@ -72,7 +72,7 @@ class RunLookup:
         return await self._held(text) or await self._from_service(text)
 
     async def to_change(self, text: str, tell: Callable[[str], None]) -> Run:
-        """As `named`; tells which run a part of an id stands for."""
+        """As `named`; reports which run a part of an id stands for."""
         run = await self.named(text)
         if run.run_id != text:
             tell(f"{text} is the run {run.run_id}.")
@@ -295,7 +295,7 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
 async def finish(
     invocation: Invocation, engine: "Engine", action: Action, patience: timedelta | None
 ) -> Callable[[], Exit]:
-    """Wait for the end of the run that a write started, where asked for; what is returned prints the outcome."""
+    """Wait for the end of the run that a write started, if asked to; the result prints the outcome."""
     if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
         return partial(tell, invocation, action)
     output = invocation.output

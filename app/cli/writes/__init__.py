@@ -46,7 +46,7 @@ async def carry_out(
 
 
 def _same(asked: "AlreadyAskedError", request: "WriteRequest", key: str | None) -> Action:
-    """What the key has sent, if that was the same request."""
+    """The earlier action of this key, if it has the same request."""
     from app.api.requests import as_json
 
     existing = asked.existing
@@ -61,7 +61,7 @@ def _same(asked: "AlreadyAskedError", request: "WriteRequest", key: str | None) 
 
 
 async def rehearse(engine: "Engine", request: "WriteRequest", *, key: str | None, again: bool) -> Action | None:
-    """Check whether `carry_out` would send the request, without sending it; return what the key has sent already.
+    """Check whether `carry_out` would send the request, without sending it; return an earlier action of the key.
 
     Raises:
         ActionRefusedError, CommandFailedError: It would be refused, as by `carry_out`.
@@ -91,7 +91,7 @@ async def _settled(sending: Awaitable[Action]) -> Action:
     try:
         return await sending
     except SendCancelledError as cancelled:
-        # The interrupted command reports what is known.
+        # The interrupted command reports the known part.
         return cancelled.action
 
 
@@ -114,7 +114,7 @@ def tell(
 ) -> Exit:
     """Print a write and its outcome, or the given document, with the warnings so far; return the exit code.
 
-    `code` is the exit code where it is not the action's own.
+    `code` replaces the action's own exit code.
     """
     output = invocation.output
     document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
@@ -132,7 +132,7 @@ def tell(
 
 
 def advice(action: Action, command_line: str) -> str:
-    """What to know or do next; empty if there is nothing to say."""
+    """Advice on the next step; empty: there is none."""
     reason = action.error.message if action.error else ""
     match action.state:
         case "unknown":

@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WriteCommand(FactCommand):
-    """A command that writes: what is refused before anything is sent has a write's fields as well."""
+    """A command that writes: a refusal before sending prints a write's fields as well."""
 
     def __init__(self, *args: Any, kind: ActionKind, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -64,7 +64,7 @@ DRY_RUN_OPTION: Final = click.option(
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a command was asked to write."""
+    """The options of a write."""
 
     key: str | None = None
     """The same request under the same key is sent once. None: each one is sent."""
@@ -72,7 +72,7 @@ class WriteOptions:
     again: bool = False
     """Whether an address that has an organization may get another one."""
     patience: timedelta | None = None
-    """How long to wait for the end of the run that it starts; None: do not wait."""
+    """How long to wait for the end of the started run; None: do not wait."""
 
     @classmethod
     def of(
@@ -106,11 +106,10 @@ async def perform(
     options: WriteOptions,
     look: "Callable[[Actions, Action], Awaitable[Action]] | None" = None,
 ) -> Callable[[], int]:
-    """As `submit`, with an engine from `Invocation.writer`; what is returned prints the outcome.
+    """Send as `submit`, with an engine from `Invocation.writer`; the result prints the outcome.
 
-    `look` finds out what became of an action whose outcome is unknown.
-
-    It is called once the engine is closed: closing may add a warning.
+    `look` finds out the outcome of an unknown action.
+    The result is called once the engine is closed: closing may add a warning.
     """
     if options.dry_run:
         existing = await rehearse(engine, request, key=options.key, again=options.again)
@@ -120,7 +119,7 @@ async def perform(
     action = await carry_out(engine, request, key=options.key, again=options.again)
     if look is not None and action.state == "unknown":
         action = await look(engine.actions, action)
-    # From here on whatever goes wrong is told beside what became of the write.
+    # From here on all failures are reported beside the write's outcome.
     invocation.beside_error = write_document(action)
     return await finish(invocation, engine, action, options.patience)
 
@@ -171,7 +170,7 @@ def tell_batch(
     base_url: str,
     failure: Failure | None = None,
 ) -> None:
-    """Print what came of a batch's rows, and of waiting for them; each entry has its `outcome`."""
+    """Print the outcomes of a batch's rows, and of waiting for them; each entry has its `outcome`."""
     counts = Counter(entry["outcome"] for entry in entries)
     more = {"outcomes": dict(counts), "base_url": base_url, "warnings": list(invocation.warnings)}
     if failure is not None:

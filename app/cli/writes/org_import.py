@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 MOST_TOLD: Final = 20
-"""Problems told at once."""
+"""Problems listed at once."""
 PASSED_OVER: Final = frozenset({"already_created", "to_create", "not_tried"})
 
 
@@ -63,7 +63,7 @@ async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_ru
             invocation.beside_error = {"rows": [_document(result) for result in results], "base_url": base_url}
             raise
         except asyncio.CancelledError:
-            # Reported below: the ledger knows what was done, and the rest can be resumed.
+            # Reported below: the ledger has the done part, and the rest can be resumed.
             results += [Imported(row, "not_tried") for row in rows[len(results) :]]
     code = worst(_exit(result) for result in results)
     invocation.outcome = None if dry_run else code

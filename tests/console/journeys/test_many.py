@@ -111,10 +111,10 @@ async def test_each_kind_begins_as_it_was_sent_or_not_at_all(staged: Staged, ser
             scene.clock.move(seconds=5)
         await scene.press("6")
         for request in reversed(REQUESTS):
-            refusals = sum("no form can show" in toast for toast in scene.toasts)
+            refusals = sum("No form can show" in toast for toast in scene.toasts)
             await scene.press("E")
             if request in UNSHOWABLE:
-                assert sum("no form can show" in toast for toast in scene.toasts) > refusals, request
+                assert sum("No form can show" in toast for toast in scene.toasts) > refusals, request
             else:
                 form = scene.app.screen
                 assert isinstance(form, ActionForm)

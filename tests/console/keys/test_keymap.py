@@ -18,7 +18,7 @@ async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) ->
     keys = {"app.help": "f1", "room.health": "ctrl+h", "app.hlep": "f2"}
     async with staged((140, 60), changed={"keys": keys}) as scene:
         assert [line for line in scene.toasts if line.startswith("keys.")] == [
-            "keys.app.hlep: nothing is called that. Did you mean app.help?"
+            "keys.app.hlep: there is no such action. Did you mean app.help?"
         ]
 
         await scene.press("question_mark")
@@ -41,12 +41,12 @@ async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) ->
         ({"run.continue": "s"}, 'keys.run.continue: "s" is the key of runs.statuses there'),
         ({"app.quit": "s"}, 'keys.app.quit: "s" is the key of'),
         ({"table.down": "enter"}, 'keys.table.down: "enter" is the key of table.open there'),
-        ({"app.quit": "blah"}, 'app.quit: "blah" is no key'),
-        ({"app.quit": "hyperctrl+q"}, 'app.quit: "hyperctrl+q" is no key'),
+        ({"app.quit": "blah"}, 'app.quit: "blah" is not a key'),
+        ({"app.quit": "hyperctrl+q"}, 'app.quit: "hyperctrl+q" is not a key'),
     ],
 )
 def test_keys_that_cannot_work_are_named(keys: dict[str, str], said: str) -> None:
-    """What would never be heard, and what is no key."""
+    """What would never be heard, and invalid keys."""
     assert said in " ".join(problems(keys))
 
 
