@@ -46,22 +46,18 @@ async def test_a_search_is_typed_in_one_go(staged: Staged) -> None:
         assert len(scene.app.screen_stack) == 1
 
 
-@pytest.mark.parametrize(
-    ("key", "field", "text"), [("n", "instructions", "jkNq"), ("c", "instructions", "jk?q"), ("a", "name", "qqq")]
-)
-async def test_a_form_gets_what_is_typed_behind_its_key(staged: Staged, key: str, field: str, text: str) -> None:
-    """From the first letter on, although the form is fetched and its draft is read first."""
+async def test_a_form_gets_what_is_typed_behind_its_key(staged: Staged) -> None:
+    """From the first letter on, although its draft is read first; behind a tab, the next field gets it."""
     async with staged() as scene:
-        at_once(scene, key, *text)
-        await until(lambda: len(typed(scene, field)) >= len(text))
+        for key, field, text in (("n", "instructions", "jkNq"), ("c", "instructions", "jk?q"), ("a", "name", "qqq")):
+            at_once(scene, key, *text)
+            await until(lambda field=field, text=text: len(typed(scene, field)) >= len(text))
+            await scene.settle()
 
-        assert typed(scene, field) == text
+            assert typed(scene, field) == text
+            await scene.press("escape")
 
-
-async def test_a_field_gets_what_is_typed_behind_a_tab(staged: Staged) -> None:
-    """Not the field before it."""
-    async with staged() as scene:
-        await scene.press("a")
+        await scene.press("a", "ctrl+n")
         at_once(scene, *"nightly", "tab", *"acme/api", "tab", *"topic", "tab")
         await until(lambda: typed(scene, "branch_name") == "topic")
 
@@ -101,17 +97,15 @@ async def test_one_that_takes_long_does_not_hold_back_the_others_for_ever(
             never.set()
 
 
-@pytest.mark.parametrize("is_forwarded", [True, False])
-async def test_a_key_that_is_still_under_way_when_the_console_closes_presses_nothing(
-    staged: Staged, *, is_forwarded: bool
-) -> None:
+async def test_a_key_that_is_still_under_way_when_the_console_closes_presses_nothing(staged: Staged) -> None:
     """Neither one that no part of the screen has met yet, nor one that a part hands on after the last screen went."""
     async with staged() as scene:
-        late = events.Key("q", "q")
-        late._forwarded = is_forwarded
-    await scene.app.on_event(late)
+        late = [events.Key("q", "q"), events.Key("q", "q")]
+        late[1]._forwarded = True
+    for key in late:
+        await scene.app.on_event(key)
 
-    assert late._stop_propagation
+    assert [key._stop_propagation for key in late] == [True, True]
 
 
 @asynccontextmanager

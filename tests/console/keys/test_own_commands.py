@@ -1,10 +1,11 @@
 """The user's own commands: what is filled in, what is refused, and what becomes of them."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.config import UserCommand
@@ -61,6 +62,7 @@ def test_without_a_run_only_commands_about_none_can_run() -> None:
         filled_in(["less", "{run_id}"], facts("acme", "https://api.example.com/v1", None))
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(["run_id", "repository", "branch", "status"]), st.text(max_size=30)))
 def test_a_value_never_becomes_a_second_argument(values: dict[str, str]) -> None:
     """Whatever the service says: as many arguments as the template has, the first one untouched, or a refusal."""
@@ -104,9 +106,13 @@ def command(tmp_path: Path, **how: bool) -> UserCommand:
 
 
 async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path: Path) -> None:
-    """The argument arrives; the end is told, and of a failure the code and the last line of output."""
+    """The argument arrives; the end is told, and of a failure the code and the last line of output.
+
+    Where that was asked, it is shown before, filled in; enter leaves it, so that nothing runs by habit; y runs it.
+    """
     failing = UserCommand("Deploy", ("sh", "-c", "echo not today >&2; exit 4"), key="f7")
-    async with staged(changed={"commands": (command(tmp_path), failing)}) as scene:
+    asked = replace(command(tmp_path, confirm=True), name="Ask first", key="f12")
+    async with staged(changed={"commands": (command(tmp_path), failing, asked)}) as scene:
         await scene.press("j")
         row = scene.table.row
         await scene.press("ctrl+l")
@@ -118,13 +124,11 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path
         await scene.press("f7")
         assert "✗ Deploy ended with 4: not today" in scene.toasts
 
-
-async def test_a_command_is_shown_before_it_runs_where_that_was_asked(staged: Staged, tmp_path: Path) -> None:
-    """Filled in, as a shell would want it; enter leaves it, so that nothing runs by habit; y runs it."""
-    async with staged(changed={"commands": (command(tmp_path, confirm=True),)}) as scene:
+        (tmp_path / "ran").unlink()
+        await scene.press("k")
         row = scene.table.row
         assert row is not None
-        await scene.pilot.press("ctrl+l")
+        await scene.pilot.press("f12")
         await until(lambda: isinstance(scene.app.screen, ConfirmCommandScreen))
         await scene.pilot.pause()
 
@@ -134,7 +138,7 @@ async def test_a_command_is_shown_before_it_runs_where_that_was_asked(staged: St
 
         assert not (tmp_path / "ran").exists()
 
-        await scene.pilot.press("ctrl+l")
+        await scene.pilot.press("f12")
         await until(lambda: isinstance(scene.app.screen, ConfirmCommandScreen))
         await scene.press("y")
 

@@ -1,7 +1,6 @@
 """Runs that are not here: they are said to be missing, and fetched when a person asks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -45,18 +44,21 @@ async def pressed(scene: Scene, *keys: str, shows: str) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_the_last_line_fetches_what_is_older(begun: Staged, size: Any) -> None:
-    """Enter on it brings the runs in its place, and then nothing is said to be missing."""
-    async with begun(size) as scene:
+async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Board) -> None:
+    """Enter on it brings the runs in its place, and then nothing is said to be missing; new runs above leave it."""
+    async with begun(SMALL) as scene:
         assert "since 20:14:06" in scene.text
         await scene.press("G")
         assert TAIL in cursor_line(scene)
         assert "Not here: runs before 20:14:06." in scene.text
+        board.put("run_new", "queued", created=600.0)
+        await scene.sync()
+        assert TAIL in cursor_line(scene)
+        assert scene.table.count == HELD + 1
 
         await scene.press("enter")
 
-        assert scene.table.count == 60
+        assert scene.table.count == 61
         assert TAIL not in scene.text
         assert scene.table.row is not None
         assert scene.table.row.run_id.startswith("run_01JX0020")
@@ -84,17 +86,6 @@ async def test_what_is_missing_is_still_said_after_a_restart(begun: Staged) -> N
         await scene.press("G", "enter")
 
         assert scene.table.count == 60
-
-
-async def test_new_runs_above_leave_the_cursor_on_the_last_line(begun: Staged, board: Board) -> None:
-    """It stays what it was: the way to older runs."""
-    async with begun(SMALL) as scene:
-        await scene.press("G")
-        board.put("run_new", "queued", created=600.0)
-        await scene.sync()
-
-        assert TAIL in cursor_line(scene)
-        assert scene.table.count == HELD + 1
 
 
 async def test_an_empty_result_says_where_it_looked_and_asks_for_more(begun: Staged) -> None:
@@ -130,7 +121,7 @@ async def test_older_runs_of_a_status_are_asked_for_with_it(begun: Staged, board
 
 
 async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, hanging: list[datetime | None]) -> None:
-    """A query within what is held offers nothing."""
+    """A query within what is held offers nothing; escape stops the fetching before anything else."""
     async with begun() as scene:
         await scene.press("slash", *"since:1h", "enter")
         assert "not fetched" not in scene.text
@@ -141,15 +132,10 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, h
         await scene.press("escape")
         assert TAIL in scene.text
 
-
-async def test_escape_stops_the_fetching_before_anything_else(begun: Staged, hanging: list[datetime | None]) -> None:
-    """The query stays as it is, and how far it came is said until then."""
-    async with begun(SMALL) as scene:
-        await scene.press("slash", *"nowhere", "enter")
+        await scene.press("escape", "slash", *"nowhere", "enter")
         await pressed(scene, "M", shows="esc stops")
         assert "0 so far" in scene.text
         await scene.press("escape")
-
         assert "enter asks the service" in " ".join(scene.text.split())
         assert "nowhere" in scene.text
 
@@ -178,7 +164,10 @@ RUNNING = BackfillProgress("running", 3_000, 10_000, seconds_left=130.0)
 
 
 async def test_the_backfill_is_paused_and_resumed_by_a_key(begun: Staged) -> None:
-    """The key is offered while it does something; a pause is kept."""
+    """The key is offered while it does something, also by another console, until nothing more is heard of that.
+
+    A pause is kept.
+    """
     async with begun() as scene:
         assert "P pause" not in scene.text
         await scene.ring(moved(scene, RUNNING))
@@ -197,15 +186,10 @@ async def test_the_backfill_is_paused_and_resumed_by_a_key(begun: Staged) -> Non
         assert not await scene.engine.cache.backfill_paused()
         assert "paused" not in scene.text
 
-
-async def test_what_another_console_fetches_is_shown_here(begun: Staged) -> None:
-    """With its bar and the key that pauses it, until nothing more is heard of it."""
-    async with begun() as scene:
         await scene.engine.cache.keep_progress(RUNNING, scene.clock())
         await scene.ring()
         assert "fetching ██░░░░░░  30%  2m left" in scene.text
         assert "P pause fetching" in scene.lines[-1]
-
         await scene.tick(minutes=1)
         await scene.ring()
         assert "fetching" not in scene.text
@@ -279,28 +263,24 @@ async def long_ago(scene: Scene) -> None:
     await scene.tick()
 
 
-PICTURED = [at_the_end, running, paused, waiting, nothing_here, long_ago]
-
-
-@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-@pytest.mark.parametrize("state", PICTURED, ids=lambda state: state.__name__)
-async def test_what_is_missing_in_pictures(
-    begun: Staged,
-    picture: SnapshotAssertion,
-    size: tuple[int, int],
-    state: Callable[[Scene], Awaitable[None]],
-) -> None:
+async def test_what_is_missing_in_pictures(begun: Staged, picture: SnapshotAssertion) -> None:
     """Each state of the line above the runs, and of the one below them."""
-    async with begun(size) as scene:
-        await state(scene)
+    async with begun(WIDE) as scene:
+        for state in (at_the_end, nothing_here, running, waiting, paused, long_ago):
+            await state(scene)
+            for size in (WIDE, SMALL):
+                await scene.pilot.resize_terminal(*size)
+                await scene.settle()
+                assert scene.app.export_screenshot() == picture(name=f"{state.__name__}-{size[0]}x{size[1]}")
+            await scene.pilot.resize_terminal(*WIDE)
+            await scene.engine.backfill.resume()
+            await scene.ring(moved(scene, BackfillProgress()))
+            await scene.press("escape", "home")
 
-        assert scene.app.export_screenshot() == picture
 
-
-@pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Staged, size: Any) -> None:
+async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Staged) -> None:
     """Its status is drawn quietly, and the detail says since when; the runs that a poll shows again are live."""
-    async with begun(size) as scene:
+    async with begun(SMALL) as scene:
         await scene.press("G", "enter", "G", "k")
         live = status_colour(scene)
         await scene.tick(days=8)
