@@ -86,7 +86,7 @@ async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
 @pytest.mark.parametrize(
     ("size", "portions", "seed"),
     [
-        pytest.param(2, 1, 1, id="2"),
+        pytest.param(1, 1, 1, id="1"),
         pytest.param(200, 50, None, id="10000", marks=[pytest.mark.campaign, pytest.mark.timeout(28_800)]),
     ],
 )

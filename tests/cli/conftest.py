@@ -83,7 +83,11 @@ class Inside(CommandLine):
             chdir(self.home),
             patch.multiple(sys, **streams),  # type: ignore[arg-type] — the stubs know no keyword but the options
         ):
-            code = main(arguments)
+            try:
+                code = main(arguments)
+            except SystemExit as ended:
+                # Where the program becomes another, that ends as programs do.
+                code = int(ended.code or 0)
         for name in OURS:
             # A process of its own would take its log along.
             logging.getLogger(name).handlers.clear()

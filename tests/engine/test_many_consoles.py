@@ -102,7 +102,10 @@ async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
     return consoles
 
 
-@pytest.mark.parametrize("kind", ["bucket", "bucket without a wait", "fixed window", "sliding window"])
+SOFTER = [pytest.param(kind, marks=pytest.mark.campaign) for kind in ("bucket", "fixed window")]
+
+
+@pytest.mark.parametrize("kind", ["bucket without a wait", "sliding window", *SOFTER])
 @in_virtual_time
 async def test_an_outage_ends_in_no_storm(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below 20 % of the answers are 429, the limit is used, and minutes after the outage most have polled again."""

@@ -34,7 +34,7 @@ def forked() -> Iterator[Forks]:
         yield process
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(500, marks=[pytest.mark.campaign, pytest.mark.timeout(0)])])
+@pytest.mark.parametrize("kills", [4, pytest.param(500, marks=[pytest.mark.campaign, pytest.mark.timeout(0)])])
 def test_every_failure_is_told_at_least_once(service: Service, forked: Forks, tmp_path: Path, kills: int) -> None:
     """By a rule and by `[notify] on`, with two bots at once; what was sent twice has one number."""
     noted = tmp_path / "noted"
