@@ -10,14 +10,14 @@ from app.console.app import RunwardenApp
 from app.console.key_actions import key_actions
 from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
-from tests.console.conftest import WIDE, Staged
+from tests.console.conftest import Staged
 from tests.console.scenes import SceneClock, settings_for
 from tests.run_board import Board
 from widgets.line_text import LineText
 
 
 async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
-    """It is made from the bindings, so nothing can be missing."""
+    """It is made from the bindings, so nothing can be missing; a key or a word filters it, escape clears the filter."""
     async with staged((100, 120)) as scene:
         expected = key_actions(scene.app.screen)
         await scene.press("question_mark")
@@ -26,8 +26,14 @@ async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
             assert key_action.does in scene.text
             assert key_action.keys[0] in scene.text
 
+        await scene.press("slash", *"other column", "enter")
+        assert "Sort by another column" in scene.text
+        assert "Start a run" not in scene.text
+        await scene.press("slash", *"zzz", "enter")
+        assert "No key does that here." in scene.text
         await scene.press("escape")
-
+        assert "Start a run on a repository" in scene.text
+        await scene.press("escape")
         assert "On this screen" not in scene.text
 
 
@@ -103,17 +109,3 @@ async def test_sixteen_colours_have_a_theme_of_their_own(
         app = RunwardenApp(settings, settings.profile(), asyncio.Event().wait, None, SceneClock())  # type: ignore[arg-type]
 
         assert app.theme == theme
-
-
-async def test_help_is_filtered(staged: Staged) -> None:
-    """By a key or a word of what it does; escape clears the filter, and then closes."""
-    async with staged(WIDE) as scene:
-        await scene.press("question_mark", "slash", *"other column", "enter")
-        assert "Sort by another column" in scene.text
-        assert "Start a run" not in scene.text
-        await scene.press("slash", *"zzz", "enter")
-        assert "No key does that here." in scene.text
-        await scene.press("escape")
-        assert "Start a run on a repository" in scene.text
-        await scene.press("escape")
-        assert "On this screen" not in scene.text

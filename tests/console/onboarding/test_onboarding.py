@@ -37,9 +37,8 @@ class Newcomer:
         await quiet(self.pilot.app)
 
     async def press(self, *keys: str) -> None:
-        for key in keys:
-            await self.pilot.press(key)
-            await self.settle()
+        await self.pilot.press(*keys)
+        await self.settle()
 
     async def paste(self, text: str) -> None:
         """As a terminal does."""

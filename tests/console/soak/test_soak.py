@@ -3,14 +3,16 @@
 import asyncio
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.console.conftest import Scene, Staged
-from tests.console.soak.day import Day, day
+from tests.console.soak.day import Day, day, happen
+from tests.run_board import Board
 
 TABS = ("2", "3", "4", "5", "6", "7", "1")
 SHEETS = ("question_mark", "colon", "n", "s")
@@ -69,10 +71,10 @@ def anonymous_mb() -> float:
     return int(found[1]) / 1024
 
 
-async def live(scene: Scene, today: Day, polls: range, *, walk_every: int = 20) -> None:
+async def live(scene: Scene, goes_on: Callable[[int], None], polls: range, *, walk_every: int = 20) -> None:
     """Polls, with a reader who moves about."""
     for number in polls:
-        today.goes_on(number)
+        goes_on(number)
         scene.clock.move(seconds=10)
         await scene.engine.refresh()
         await scene.pilot.press("j" if number % 3 else "pagedown")
@@ -104,12 +106,12 @@ async def settled(scene: Scene) -> Left:
     return Left.of(scene)
 
 
-async def test_polls_and_visits_leave_nothing_behind(staged: Staged, today: Day) -> None:
-    """Tasks, listeners, timers, widgets, workers, subscriptions: as many after twenty polls as after ten."""
-    async with staged((100, 30), base_url=today.base_url) as scene:
-        await live(scene, today, range(1, 12), walk_every=10)
+async def test_polls_and_visits_leave_nothing_behind(staged: Staged, board: Board) -> None:
+    """Tasks, listeners, timers, widgets, workers, subscriptions: as many after twelve polls as after six."""
+    async with staged((100, 30)) as scene:
+        await live(scene, partial(happen, board), range(1, 7), walk_every=6)
         before = await settled(scene)
-        await live(scene, today, range(12, 22), walk_every=10)
+        await live(scene, partial(happen, board), range(7, 13), walk_every=6)
 
         assert await settled(scene) == before
 
@@ -119,13 +121,13 @@ async def test_polls_and_visits_leave_nothing_behind(staged: Staged, today: Day)
 async def test_a_day_of_polls_leaves_the_memory_flat(staged: Staged, today: Day) -> None:
     """Eight hours of a poll every ten seconds, after two hours in which what is remembered of drawing fills up."""
     async with staged((100, 30), base_url=today.base_url) as scene:
-        await live(scene, today, range(1, WARM))
+        await live(scene, today.goes_on, range(1, WARM))
         before, memory = await settled(scene), anonymous_mb()
         print(f"\nanonymous memory: {memory:.1f} MB")
         grown = [0.0]
         for hour in range(8):
             start = WARM + hour * HOUR
-            await live(scene, today, range(start, start + HOUR))
+            await live(scene, today.goes_on, range(start, start + HOUR))
             after = await settled(scene)
             grown.append(anonymous_mb() - memory)
             print(f"after {hour + 1} h: {grown[-1]:+.1f} MB", flush=True)
