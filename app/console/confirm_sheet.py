@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,11 +14,9 @@ from textual.widgets import Input, Static
 from app.actions import ActionRefusedError
 from app.api.errors import ApiError
 from app.console.export_sheet import typed_path
-from app.console.sheet import PickerScreen
+from app.console.sheet import PickerScreen, SheetNote
 from app.results.git import GitError
-from app.text import safe_text
 from storage.errors import StorageError
-from widgets.badges import STYLES, Tone
 from widgets.forms.inputs import LineInput
 
 
@@ -65,7 +63,7 @@ class ConfirmSheet(PickerScreen[str]):
         line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
         line.set_class(self._folder is None, "-hidden")
         yield line
-        yield Static(markup=False, id="picker-note")
+        yield SheetNote()
 
     def on_mount(self) -> None:
         """Put the cursor behind the path."""
@@ -76,7 +74,7 @@ class ConfirmSheet(PickerScreen[str]):
     def action_go_on(self) -> None:
         """Do the work."""
         if self._folder is not None and not self.query_one(LineInput).value.strip():
-            self._note("Name a folder.", "bad")
+            self.query_one(SheetNote).say("Name a folder.", "bad")
         else:
             self._start(self._do)
 
@@ -88,10 +86,8 @@ class ConfirmSheet(PickerScreen[str]):
     def _start(self, do: Callable[[Path], Awaitable[str]]) -> None:
         if not self._is_busy:
             self._is_busy = True
-            self._note("Working…", "busy")
-            # A worker of the app: leaving this sheet does not stop it half-way.
-            work: Any = partial(self._work, do, self.query_one(LineInput).value)
-            self.app.run_worker(work, group="take over")
+            self.query_one(SheetNote).say("Working…", "busy")
+            self.begin(partial(self._work, do, self.query_one(LineInput).value), group="take over")
 
     async def _work(self, do: Callable[[Path], Awaitable[str]], typed: str) -> None:
         self._refused = None
@@ -99,17 +95,8 @@ class ConfirmSheet(PickerScreen[str]):
             said = await do(typed_path(typed))
         except (NotSureError, GitError, OSError, ActionRefusedError, StorageError, ApiError) as error:
             self._refused = typed if isinstance(error, NotSureError) else None
-            if self.is_current:
-                self._note(str(error), "bad")
-            else:
-                self.app.notify(safe_text(str(error)), severity="error", markup=False)
+            self.failed(str(error))
         else:
-            if self.is_current:
-                self.dismiss(said)
-            else:
-                self.app.notify(safe_text(said), markup=False)
+            self.done(said)
         finally:
             self._is_busy = False
-
-    def _note(self, text: str, tone: Tone) -> None:
-        self.query_one("#picker-note", Static).update(Content.styled(safe_text(text), STYLES[tone]))

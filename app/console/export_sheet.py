@@ -3,18 +3,15 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
-from app.console.sheet import PickerScreen
-from app.text import safe_text
+from app.console.sheet import PickerScreen, SheetNote
 from storage.errors import StorageError
-from widgets.badges import STYLES, Tone
 from widgets.forms.inputs import LineInput
 
 
@@ -39,7 +36,7 @@ class ExportScreen(PickerScreen[str]):
     def compose_choice(self) -> ComposeResult:
         """Compose the field."""
         yield LineInput(str(self._suggested), compact=True, select_on_focus=False)
-        yield Static(markup=False, id="picker-note")
+        yield SheetNote()
 
     def on_mount(self) -> None:
         """Put the cursor behind the path."""
@@ -48,45 +45,31 @@ class ExportScreen(PickerScreen[str]):
     @on(Input.Changed)
     def _on_typed(self) -> None:
         self._replacing = None
-        self._note("", "quiet")
+        self.query_one(SheetNote).say("", "quiet")
 
     @on(Input.Submitted)
     def _on_entered(self, message: Input.Submitted) -> None:
         path = typed_path(message.value)
         if (why := export_problem(path, self._formats)) is not None:
-            self._note(why, "bad")
+            self.query_one(SheetNote).say(why, "bad")
         elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
-            self._note("This file is being written: wait, or name another.", "warn")
+            self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
         elif path.exists() and path != self._replacing:
             self._replacing = path
-            self._note("There is such a file. Enter again replaces it.", "warn")
+            self.query_one(SheetNote).say("There is such a file. Enter again replaces it.", "warn")
         else:
-            self._note("Writing…", "busy")
-            # A worker of the app: leaving this sheet does not stop a write.
-            work: Any = partial(self._write, path)
-            self.app.run_worker(work, str(path.absolute()), group="export")
+            self.query_one(SheetNote).say("Writing…", "busy")
+            self.begin(partial(self._write, path), name=str(path.absolute()), group="export")
 
     async def _write(self, path: Path) -> None:
         try:
             said = await self._write_file(path)
         except OSError as error:
-            self._failed(f"{path} cannot be written: {error.strerror or error}.")
+            self.failed(f"{path} cannot be written: {error.strerror or error}.")
         except StorageError as error:
-            self._failed(str(error))
+            self.failed(str(error))
         else:
-            if self.is_current:
-                self.dismiss(said)
-            else:
-                self.app.notify(safe_text(said), markup=False)
-
-    def _failed(self, why: str) -> None:
-        if self.is_current:
-            self._note(why, "bad")
-        else:
-            self.app.notify(safe_text(why), severity="error", markup=False)
-
-    def _note(self, text: str, tone: Tone) -> None:
-        self.query_one("#picker-note", Static).update(Content.styled(safe_text(text), STYLES[tone]))
+            self.done(said)
 
 
 def typed_path(text: str) -> Path:

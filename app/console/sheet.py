@@ -1,7 +1,7 @@
 """Sheets: boxes over a screen, closed by escape or a click beside them, often with a choice."""
 
-from collections.abc import Mapping
-from typing import ClassVar, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, ClassVar, TypeVar, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -13,6 +13,8 @@ from textual.style import Style
 from textual.widgets import OptionList, Static
 
 from app.console.session import guarded_dispatch
+from app.text import safe_text
+from widgets.badges import STYLES, Tone
 
 Answer = TypeVar("Answer")
 Choice = TypeVar("Choice")
@@ -47,6 +49,17 @@ class Options(OptionList):
     ]
 
 
+class SheetNote(Static):
+    """The line of a sheet that says what is wrong, what a choice means, or how far its work is."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, id="picker-note")
+
+    def say(self, text: str, tone: Tone = "quiet") -> None:
+        """Replace the line; foreign text in it need not be safe yet."""
+        self.update(Content.styled(safe_text(text), STYLES[tone]))
+
+
 class PickerScreen(Sheet[Choice | None]):
     """Closes with the choice; None: nothing changes."""
 
@@ -73,6 +86,24 @@ class PickerScreen(Sheet[Choice | None]):
     def action_leave(self) -> None:
         """Close without a change."""
         self.dismiss(None)
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str = "", group: str) -> None:
+        """Run the work as a worker of the app: leaving the sheet does not stop it half-way."""
+        self.app.run_worker(cast("Any", work), name, group)
+
+    def done(self, said: "Choice") -> None:
+        """Close with the result of the work; left by then, say it in a toast."""
+        if self.is_current:
+            self.dismiss(said)
+        else:
+            self.app.notify(safe_text(str(said)), markup=False)
+
+    def failed(self, why: str) -> None:
+        """Say why the work failed: in the note or, once the sheet is left, in a toast."""
+        if self.is_current:
+            self.query_one(SheetNote).say(why, "bad")
+        else:
+            self.app.notify(safe_text(why), severity="error", markup=False)
 
     def _hint(self) -> Content:
         return Content(" · ").join(self._hint_of(part) for part in self.HINT.split(" · "))

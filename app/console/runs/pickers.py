@@ -8,19 +8,17 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from app.console.fuzzy import fuzzy
 from app.console.mark_picker import Picked
 from app.console.runs.views import DESCENDING, chosen_order
-from app.console.sheet import Options, PickerScreen
+from app.console.sheet import Options, PickerScreen, SheetNote
 from app.query import parse
-from app.text import safe_text
 from app.times import stamp
 from storage.records import RunSort
 from storage.records.query import SortColumn
-from widgets.badges import STYLES
 from widgets.choice_lists import NEXT_MARK, Mark, PickItem, PickList
 from widgets.forms.inputs import LineInput
 
@@ -185,7 +183,7 @@ class DatesPicker(PickerScreen[Limits]):
         yield Options(*(Option(Content(name)) for name in (*(name for name, _ in PRESETS), *days)))
         yield LineInput(self._since, placeholder="from: 2h, 7d, 2026-05-01", compact=True, id="since")
         yield LineInput(self._until, placeholder="until: 1d, 2026-05-31", compact=True, id="until")
-        yield Static(markup=False, id="picker-note")
+        yield SheetNote()
 
     def on_mount(self) -> None:
         """Put the cursor on the current limits."""
@@ -220,11 +218,11 @@ class DatesPicker(PickerScreen[Limits]):
         """Explain the limits; False: they are invalid."""
         line = " ".join(f"{key}:{self._text(key)}" for key in ("since", "until") if self._text(key))
         query = parse(line, self._now)
-        note, style = self._meaning(query.filter.since, query.filter.until), STYLES["quiet"]
+        note = self.query_one(SheetNote)
         if query.problems:
-            problem = query.problems[0]
-            note, style = f"{problem.message} {problem.cure}", STYLES["bad"]
-        self.query_one("#picker-note", Static).update(Content.styled(safe_text(note), style))
+            note.say(f"{query.problems[0].message} {query.problems[0].cure}", "bad")
+        else:
+            note.say(self._meaning(query.filter.since, query.filter.until))
         return not query.problems
 
     def _meaning(self, since: datetime | None, until: datetime | None) -> str:

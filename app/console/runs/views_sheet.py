@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from app.config import ViewSettings
 from app.console.runs.views import TableQuery, View
-from app.console.sheet import Options, PickerScreen
+from app.console.sheet import Options, PickerScreen, SheetNote
 from app.query import written_order
 from app.text import safe_text
 from widgets.badges import STYLES
@@ -48,7 +48,7 @@ class ViewPicker(PickerScreen[str]):
     def compose_choice(self) -> ComposeResult:
         """The views, and a note on the one under the cursor."""
         yield Options(*(Option(_entry(view)) for view in self._views))
-        yield Static(markup=False, id="picker-note")
+        yield SheetNote()
 
     def on_mount(self) -> None:
         """Put the cursor on the current view."""
@@ -64,7 +64,7 @@ class ViewPicker(PickerScreen[str]):
         view = self._views[index]
         if view.origin != "saved":
             place = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
-            self._note(f"{view.name} is {place}.")
+            self.query_one(SheetNote).say(f"{view.name} is {place}.")
             return
         self._forget(view)
         del self._views[index]
@@ -86,10 +86,7 @@ class ViewPicker(PickerScreen[str]):
     def _on_highlighted(self, message: OptionList.OptionHighlighted) -> None:
         view = self._views[message.option_index]
         order = f" · sorted by {written_order(view.sort)}" if view.sort else ""
-        self._note(f"{view.origin}{order}")
-
-    def _note(self, text: str) -> None:
-        self.query_one("#picker-note", Static).update(Content.styled(safe_text(text), STYLES["quiet"]))
+        self.query_one(SheetNote).say(f"{view.origin}{order}")
 
 
 class ViewSaver(PickerScreen[ViewSettings]):
@@ -115,7 +112,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
             ),
             markup=False,
         )
-        yield Static(markup=False, id="picker-note")
+        yield SheetNote()
 
     @on(Input.Changed)
     def _on_typed(self) -> None:
@@ -131,12 +128,13 @@ class ViewSaver(PickerScreen[ViewSettings]):
         """Say what the name means; False: it is taken."""
         name = self.query_one(LineInput).value.strip()
         other = self._views.get(name.casefold())
-        note, style = "", STYLES["quiet"]
-        if other is not None and other.origin == "saved":
-            note, style = "Replaces the view of this name.", STYLES["warn"]
-        elif other is not None:
-            note, style = f"A view that is {other.origin} has this name: choose another.", STYLES["bad"]
-        self.query_one("#picker-note", Static).update(Content.styled(note, style))
+        note = self.query_one(SheetNote)
+        if other is None:
+            note.say("")
+        elif other.origin == "saved":
+            note.say("Replaces the view of this name.", "warn")
+        else:
+            note.say(f"A view that is {other.origin} has this name: choose another.", "bad")
         return other is None or other.origin == "saved"
 
 
