@@ -1,1 +1,1 @@
-"""What Runwarden remembers: the cache, which can be rebuilt, and the ledger, which cannot."""
+"""Runwarden's memory: the cache, which can be rebuilt, and the ledger, which cannot."""

@@ -85,7 +85,7 @@ def _init(made: type[Any], *, is_frozen: bool) -> Callable[..., None]:
 
 
 def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What reads these fields of an instance."""
+    """A function that reads these fields of an instance."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda instance: tuple(getattr(instance, name) for name in names)

@@ -16,7 +16,7 @@ class Leasing(Protocol):
 
     @property
     def writer(self) -> DatabaseThread:
-        """Where it writes."""
+        """The thread that writes."""
 
     @property
     def clock(self) -> Clock:

@@ -65,7 +65,7 @@ class DatabaseThread:
         return thread
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run the job when its turn comes; what it returns.
+        """Run the job in its turn and return its result.
 
         Raises:
             StorageError: The database failed, or was closed.
@@ -88,7 +88,7 @@ class DatabaseThread:
             self._executor.shutdown(wait=False)
 
     async def reopen(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Close the connection once the waiting jobs ran, and go on with another one.
+        """Close the connection once the waiting jobs ran, and continue with another one.
 
         Raises:
             StorageError: It cannot be opened; until it can be, every job fails.
@@ -151,11 +151,11 @@ class Database(Protocol):
 
     @property
     def writer(self) -> DatabaseThread:
-        """Where it writes."""
+        """The thread that writes."""
 
     @property
     def reader(self) -> DatabaseThread:
-        """Where it reads."""
+        """The thread that reads."""
 
 
 _Query = Callable[Concatenate[sqlite3.Connection, P], T]

@@ -219,7 +219,7 @@ class Import:
 
 
 def standing(row: ImportRow, attempts: Sequence[Action]) -> Imported:
-    """What is known of a row before it is sent, from the attempts for its email, newest first."""
+    """The state of a row before it is sent, from the attempts for its email, newest first."""
     for action in attempts:
         if action.state == "confirmed":
             return Imported(row, "already_created", action)

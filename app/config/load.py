@@ -75,7 +75,7 @@ def parse(file: Path, text: str) -> Settings:
 
 
 def toml_values(file: Path, text: str) -> dict[str, object]:
-    """What a text of TOML holds; the file is for the message.
+    """Parse a text of TOML; `file` is for the message.
 
     Raises:
         ConfigError: It is not TOML.

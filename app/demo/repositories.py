@@ -34,7 +34,7 @@ REPOSITORIES: Final = (
 
 
 def bare_path(repository: SampleRepository, root: Path) -> Path:
-    """Where a bare repository lies below `root`."""
+    """The path of a bare repository below `root`."""
     return root / repository.platform / f"{repository.name}.git"
 
 

@@ -206,7 +206,7 @@ def link_back_notification(told: Notification, link: LinkState, now: datetime, p
 
 
 def _keys(incident: Incident) -> tuple[str, str, str]:
-    """Of its news: that it is impaired, that it is bad, that it is over."""
+    """The keys of its news: impaired, bad, over."""
     base = f"health:{incident.platform}:{incident.start.isoformat()}"
     return f"{base}:impaired", f"{base}:bad", f"{base}:over"
 

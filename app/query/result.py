@@ -29,9 +29,9 @@ class QueryProblem:
     end: int
     """Index behind its last character; equal to `start` where something is missing."""
     message: str
-    """What is wrong. It may quote the line: foreign text, not yet safe to print."""
+    """The mistake. It may quote the line: foreign text, not yet safe to print."""
     cure: str
-    """What to write instead."""
+    """The correction."""
 
     def __str__(self) -> str:
         return f"at character {self.start + 1}: {self.message} {self.cure}"

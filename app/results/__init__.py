@@ -1,1 +1,1 @@
-"""What a run did: its change, its review and its commits, from git or from the service's results."""
+"""The results of a run: its change, its review and its commits, from git or from the service."""

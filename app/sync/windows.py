@@ -19,7 +19,7 @@ SHORTEST: Final = 2
 FURTHEST: Final = timedelta(days=3_650)
 """A window that is split keeps no more, however few runs there are."""
 DENSE: Final = timedelta(seconds=20)
-"""Where a page spans less, its token is followed: asking again with dates repeats up to two seconds."""
+"""A page that spans less is followed by its token: asking again with dates repeats up to two seconds."""
 BARREN: Final = 4
 """Pages after which a window that completes nothing is halved."""
 

@@ -15,7 +15,7 @@ _HARMLESS: Final = re.compile(
 )
 """Names of variables that agents are given for other reasons; whatever else they are given counts as secret."""
 _SHORTEST: Final = 6
-"""Of a value that is masked: shorter ones stand in any text."""
+"""The shortest value that is masked: shorter ones occur in any text."""
 
 
 class Secrets:

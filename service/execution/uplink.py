@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 STARTER = 'echo >&7; read _ <&8 || exit 125; exec 7>&- 8<&-; exec "$0" "$@"'
-"""What the sandbox's shell runs: says that the namespaces stand, and waits for the network. Shells take one digit."""
+"""The shell's start: reports that the namespaces are ready, and waits for the network. Shells take one digit."""
 RESOLVER = "nameserver 10.0.2.3\n"
 """slirp4netns's own, which asks the machine's."""
 _READY, _GO = 7, 8

@@ -129,7 +129,7 @@ def _candidates(connection: sqlite3.Connection) -> list[_Candidate]:
 
 
 def _ahead_us(connection: sqlite3.Connection) -> int:
-    """What to add to a time of ours, to compare it with a run's."""
+    """The difference to add to a time of ours, to compare it with a run's."""
     return run_clock_ahead(connection) // timedelta(microseconds=1)
 
 

@@ -120,5 +120,5 @@ class AuditEntry:
     transition: str
     """`prepared`, `sending`, `confirmed`, `resolved_created`, `resolution_undone` and the like."""
     detail: str | None
-    """What it led to or came from: an id, or an error's kind."""
+    """Its result or cause: an id, or an error's kind."""
     author: Author

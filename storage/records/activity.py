@@ -1,4 +1,4 @@
-"""What happened between this machine and the service: the state of the link, and the log of polls and writes."""
+"""Traffic between this machine and the service: the state of the link, and the log of polls and writes."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -30,7 +30,7 @@ class PollOutcome:
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """What the polls say of the link, subject by subject; it survives a restart in the cache."""
+    """The link's state by the polls of each subject; it survives a restart in the cache."""
 
     subject: Subject
     last_ok_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""What a write creates besides runs: organizations, onboarded projects, executions."""
+"""Objects that writes create besides runs: organizations, onboarded projects, executions."""
 
 from datetime import timedelta
 from typing import Final
@@ -23,7 +23,7 @@ class Organization:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What the service said of the project."""
+    """The service's answer about the project."""
 
     project_path: str
     status: str

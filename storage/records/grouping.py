@@ -34,7 +34,7 @@ class Grouping:
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """What `str` wrote; None: no grouping."""
+        """Parse the result of `str`; None: no grouping."""
         name, _, how = text.partition(" ")
         by = next((known for known in GROUPINGS if known == name), None)
         return None if by is None else cls(by, how != UNFOLDED)

@@ -15,7 +15,7 @@ LINK_MODE: Final = "120000"
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """What a turn's agent used of its models."""
+    """A turn's use of its agent's models."""
 
     requests: int
     input_tokens: int

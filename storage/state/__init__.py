@@ -1,4 +1,4 @@
-"""The state of the automations: what was claimed and decided, and which rules are paused; never rebuilt."""
+"""The state of the automations: claims, decisions and pauses; never rebuilt."""
 
 import sqlite3
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class State:
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """The state at this path, created or migrated where needed.
+        """Open the state, and create or migrate it if needed.
 
         Raises:
             StorageError: It cannot be opened, or is damaged; the message names the cure.
@@ -50,7 +50,7 @@ class State:
     async def decide(
         self, rule: str, occurrence: Occurrence, decide: Decide, *, active_run: str | None = None
     ) -> Decision | None:
-        """Claim the occurrence for the rule and enter what is decided, in one transaction.
+        """Claim the occurrence for the rule and enter the decision, in one transaction.
 
         Returns:
             The decision; None: it was claimed before, by any process.
@@ -67,25 +67,25 @@ class State:
         """Check that the file is still where other processes look for it.
 
         Raises:
-            StorageError: It is not; what is claimed in it would be acted on by others as well.
+            StorageError: It is not; others would act on its claims as well.
         """
         self._place.check(_CURE)
 
     async def take(self, decision_id: int, expected: Outcome, outcome: Outcome, reason: str) -> bool:
-        """Move an open decision on, if it is still as expected; whether this process did."""
+        """Change an open decision, if it is still as expected; return whether this process did."""
         now = self.clock()
         return await self.writer.run(lambda held: decisions.take(held, decision_id, expected, outcome, reason, now))
 
     async def take_approved(
         self, decision: Decision, decide: Decide, *, active_run: str | None = None
     ) -> Decision | None:
-        """Decide again on what a person approved, and take it; None: another process was faster."""
+        """Decide again on an approved decision, and take it; None: another process was faster."""
         self.check_place()
         now = self.clock()
         return await self.writer.run(lambda held: decisions.take_approved(held, decision, decide, active_run, now))
 
     async def settle(self, decision: Decision) -> Decision:
-        """Record what became of a decision, as its outcome, reason, `action_id` and `result_id` say."""
+        """Store a decision's end: its outcome, reason, `action_id` and `result_id`."""
         return await self.writer.run(partial(decisions.settle, decision=decision, at=self.clock()))
 
     make_fleeting = writes(make_fleeting)

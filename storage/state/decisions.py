@@ -14,9 +14,9 @@ from storage.state.rules import AHEAD
 from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
-"""How long a decision is kept: after that its cause would have to come back to be acted on again."""
+"""How long a decision is kept: only later could its cause be acted on again."""
 UNSEEN_FOR: Final = timedelta(hours=1)
-"""After this, what a process in another container was acting on counts as left behind."""
+"""After this, a decision of a process in another container counts as left behind."""
 _COLUMNS: Final = (
     "id, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation, facts_json,"
     " action_id, result_id, request_json"
@@ -38,7 +38,7 @@ def enter(
         held = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
         if held.fetchone() is not None:
             return None
-        # Counted under the lock that the claim is made under: of two processes neither passes the limit.
+        # Counted under the claim's lock: of two processes neither passes the limit.
         verdict = decide(_past(connection, name, occurrence.conversation, active_run, now))
         is_final = verdict.outcome not in OPEN_OUTCOMES
         entered = connection.execute(
@@ -64,7 +64,7 @@ def _past(
     lately = "decided_us > ? AND decided_us <= ?"
     held = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
     return RuleHistory(
-        # What was decided by a clock that was ahead counts to no limit of today.
+        # Decisions by a clock that was ahead count towards no limit of today.
         last_hour=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(hours=1)), to_us(now + AHEAD)),
         last_day=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(days=1)), to_us(now + AHEAD)),
         in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
@@ -75,7 +75,7 @@ def _past(
 
 
 def _has_queued(connection: sqlite3.Connection, rule: str) -> bool:
-    # By the index of what is open, not by all that the rule ever decided.
+    # By the index of open decisions, not over all that the rule ever made.
     query = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
     return connection.execute(query, (rule,)).fetchone() is not None
 
@@ -83,7 +83,7 @@ def _has_queued(connection: sqlite3.Connection, rule: str) -> bool:
 def take(
     connection: sqlite3.Connection, decision_id: int, expected: Outcome, outcome: Outcome, reason: str, now: datetime
 ) -> bool:
-    """Move an open decision on, if it is still as expected: one process wins."""
+    """Change an open decision, if it is still as expected: one process wins."""
     with immediate(connection):
         return _move(connection, decision_id, expected, outcome, reason, now)
 
@@ -95,7 +95,7 @@ def take_approved(
     active_run: str | None,
     now: datetime,
 ) -> Decision | None:
-    """Decide again on what a person approved, by what the rule did since; None: another process was faster."""
+    """Decide again on an approved decision, by what the rule did since; None: another process was faster."""
     number, conversation_id = decision.decision_id, decision.occurrence.conversation
     with immediate(connection):
         verdict = decide(_past(connection, sqlite_text(decision.rule), conversation_id, active_run, now))
@@ -129,7 +129,7 @@ def reject(connection: sqlite3.Connection, decision_id: int, reason: str, at: da
 
 
 def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
-    """Take over what a process that has ended was acting on; False: it may still run."""
+    """Take over a decision of an ended process; False: that may still run."""
     with immediate(connection):
         row = connection.execute(
             "SELECT owner_json, coalesce(owned_us, decided_us) FROM decisions WHERE id = ? AND outcome = 'acting'",
@@ -153,7 +153,7 @@ def _has_ended(owner_json: str, owned_at: datetime, now: datetime) -> bool:
 
 
 def settle(connection: sqlite3.Connection, decision: Decision, at: datetime) -> Decision:
-    """Record what became of a decision."""
+    """Store a decision's end."""
     with immediate(connection):
         connection.execute(
             "UPDATE decisions SET outcome = ?, reason = ?, settled_us = ?, action_id = ?, result_id = ? WHERE id = ?",
@@ -168,7 +168,7 @@ def settle(connection: sqlite3.Connection, decision: Decision, at: datetime) -> 
 
 
 def keep_request(connection: sqlite3.Connection, decision_id: int, request_json: str) -> None:
-    """Keep what would be sent, once a person has approved it."""
+    """Store the request, once a person has approved it."""
     with immediate(connection):
         connection.execute(
             "UPDATE decisions SET request_json = ? WHERE id = ?", (sqlite_text(request_json), decision_id)
@@ -176,7 +176,7 @@ def keep_request(connection: sqlite3.Connection, decision_id: int, request_json:
 
 
 def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[str]) -> frozenset[str]:
-    """Those of the identities that the rule has not decided on."""
+    """The identities that the rule has not decided on."""
     held = "SELECT 1 FROM decisions WHERE rule = ? AND identity = ?"
     name = sqlite_text(rule)
     with snapshot(connection):
@@ -188,13 +188,13 @@ def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[
 
 
 def still_open(connection: sqlite3.Connection, outcome: Outcome | None = None) -> tuple[Decision, ...]:
-    """What is not settled, oldest first; with one outcome if one is given."""
+    """Open decisions, oldest first; with one outcome if one is given."""
     query = f"SELECT {_COLUMNS} FROM decisions WHERE settled_us IS NULL AND outcome = coalesce(?, outcome) ORDER BY id"
     return tuple(_decision(row) for row in connection.execute(query, (outcome,)).fetchall())
 
 
 def unknown(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, ...]:
-    """Those since then of which it is not known whether their write took effect, oldest first."""
+    """Decisions since then whose write has an unknown outcome, oldest first."""
     query = (
         f"SELECT {_COLUMNS} FROM decisions WHERE outcome = 'unknown' AND action_id IS NOT NULL AND decided_us >= ?"
         " ORDER BY id"
@@ -203,7 +203,7 @@ def unknown(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, 
 
 
 def one(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
-    """The decision of this number."""
+    """The decision with this number."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (decision_id,)).fetchone()
     return None if row is None else _decision(row)
 
@@ -211,7 +211,7 @@ def one(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
 def journal(
     connection: sqlite3.Connection, rule: str | None = None, *, limit: int = 100, outcomes: Sequence[Outcome] = ()
 ) -> tuple[Decision, ...]:
-    """Decisions, newest first, without what was history."""
+    """Decisions, newest first, without `history`."""
     where, values = ["outcome <> 'history'"], list[str | int]()
     if rule is not None:
         where.append("rule = ?")
@@ -224,7 +224,7 @@ def journal(
 
 
 def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Decision, int], ...]:
-    """What limits held back since then: of each rule the newest, and how many."""
+    """Decisions since then that a limit held back: of each rule the newest, and their number."""
     query = (
         f"SELECT {_COLUMNS}, count(*), max(id) FROM decisions WHERE outcome = 'limited' AND decided_us >= ?"
         " GROUP BY rule ORDER BY rule"
@@ -234,14 +234,14 @@ def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Deci
 
 
 def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    """How many decisions there are, by rule and outcome, without what was history."""
+    """The number of decisions by rule and outcome, without `history`."""
     query = "SELECT rule, outcome, count(*) FROM decisions WHERE outcome <> 'history' GROUP BY rule, outcome"
     return {(rule, outcome): count for rule, outcome, count in connection.execute(query).fetchall()}
 
 
 def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "") -> str | None:
     """The run that the rule made or continued last, in this conversation if one is given."""
-    # One conversation is short; a rule's decisions are read from the newest on.
+    # One conversation is short; a rule's decisions are read from the newest.
     within, order = ("conversation = ? AND rule = ?", "+id") if conversation else ("? = '' AND rule = ?", "decided_us")
     query = f"SELECT result_id FROM decisions WHERE {within} AND result_id IS NOT NULL ORDER BY {order} DESC"
     row = connection.execute(f"{query} LIMIT 1", (sqlite_text(conversation), sqlite_text(rule))).fetchone()
@@ -249,7 +249,7 @@ def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "
 
 
 def last_due(connection: sqlite3.Connection, rule: str, now: datetime) -> datetime | None:
-    """The newest point in time that the rule decided on; one that is still to come is from a clock that was wrong."""
+    """The newest time that the rule decided on; a future one is from a wrong clock."""
     # By the claim's own index: a look must not read all that a rule ever decided.
     query = (
         "SELECT at_us FROM decisions WHERE rule = ? AND identity >= 'at:' AND identity < 'at;' AND at_us <= ?"
@@ -260,14 +260,14 @@ def last_due(connection: sqlite3.Connection, rule: str, now: datetime) -> dateti
 
 
 def conversation(connection: sqlite3.Connection, run_id: str) -> str:
-    """The conversation that an automation made this run in; of any other run it is its own id."""
+    """The conversation in which an automation made this run; for any other run its own id."""
     query = "SELECT conversation, id FROM decisions WHERE result_id = ? ORDER BY id LIMIT 1"
     row = connection.execute(query, (sqlite_text(run_id),)).fetchone()
     return run_id if row is None else row[0] or run_id
 
 
 def forget(connection: sqlite3.Connection, now: datetime) -> int:
-    """Drop settled decisions that are older than `KEPT`; how many those were."""
+    """Delete settled decisions older than `KEPT`; return their number."""
     with immediate(connection):
         gone = connection.execute(
             "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL", (to_us(now - KEPT),)

@@ -1,4 +1,4 @@
-"""What is to be told and what was: alerts, what each route knows of them, and messages until they are delivered."""
+"""Alerts to tell, what each route was told, and messages until they are delivered."""
 
 import json
 import sqlite3
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KEPT: Final = timedelta(days=90)
 """How long an alert is remembered as told, and a delivery is kept."""
 MOST_WAITING: Final = 5_000
-"""Alerts looked at in one go, the oldest."""
+"""The oldest alerts, handled at one time."""
 _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
 _TOLD: Final = (
     "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count, inhibited, is_escalated"
@@ -27,7 +27,7 @@ _DELIVERY: Final = "id, message_json, made_us, due_us, attempts, outcome, error,
 
 
 def create(db: "Database") -> None:
-    """The tables, for the schema."""
+    """Create the tables."""
     texts = dict.fromkeys(("key", "grp", "source", "route", "level", "title", "body", "about_json", "outcome"), str)
     alerts = db.table("alerts", strict=True)
     alerts.create({**texts, "at_us": int, "entered_us": int}, pk="key", not_null=set(texts) - {"outcome"})
@@ -44,7 +44,7 @@ def create(db: "Database") -> None:
 
 
 def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime) -> None:
-    """Enter alerts, each once however often it is noticed."""
+    """Enter alerts, each once, however often it is noticed."""
     with immediate(connection):
         connection.executemany(
             f"INSERT OR IGNORE INTO alerts ({_ALERT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -60,13 +60,13 @@ def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: d
 
 
 def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
-    """Those that are not settled, oldest first."""
+    """Open alerts, oldest first."""
     query = f"SELECT {_ALERT} FROM alerts WHERE outcome IS NULL ORDER BY entered_us, key LIMIT ?"
     return tuple(map(_alert, connection.execute(query, (MOST_WAITING,)).fetchall()))
 
 
 def told(connection: sqlite3.Connection) -> tuple[Told, ...]:
-    """What routes were told and is not over."""
+    """Told problems that are not over."""
     rows = connection.execute(f"SELECT {_TOLD} FROM told ORDER BY first_us, grp").fetchall()
     return tuple(map(_told, rows))
 
@@ -83,10 +83,10 @@ def newest_delivery(connection: sqlite3.Connection) -> int:
 
 
 def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis: int) -> bool:
-    """Carry out a plan in one transaction: no alert is settled without its message, and none is said twice.
+    """Carry out a plan in one transaction: no alert is settled without its message, and none is sent twice.
 
-    The basis is the newest delivery as it was before the plan was made. Returns False, and does nothing, if another
-    process made one since.
+    `basis` is the newest delivery from before the plan. Returns False, and does nothing, if another process made one
+    since.
     """
     with immediate(connection):
         if newest_delivery(connection) != basis:
@@ -119,7 +119,7 @@ def _insert(connection: sqlite3.Connection, message: Message, now: datetime, ori
 
 
 def release_orphans(connection: sqlite3.Connection, now: datetime) -> int:
-    """Make what an ended process was delivering due at once: it may not have arrived. How many those were."""
+    """Make an ended process's deliveries due at once: they may not have arrived. Return their number."""
     query = "SELECT id, owner_json FROM deliveries WHERE outcome IS NULL AND owner_json IS NOT NULL"
     held = connection.execute(query).fetchall()
     orphans = [(to_us(now), number, owner) for number, owner in held if is_dead(Owner(*json.loads(owner)))]
@@ -131,13 +131,13 @@ def release_orphans(connection: sqlite3.Connection, now: datetime) -> int:
 
 
 def due_deliveries(connection: sqlite3.Connection, now: datetime) -> tuple[Delivery, ...]:
-    """What is to be delivered by now, oldest first."""
+    """Due deliveries, oldest first."""
     query = f"SELECT {_DELIVERY} FROM deliveries WHERE outcome IS NULL AND due_us <= ? ORDER BY id"
     return tuple(map(_delivery, connection.execute(query, (to_us(now),)).fetchall()))
 
 
 def claim_delivery(connection: sqlite3.Connection, delivery: Delivery, until: datetime) -> bool:
-    """Claim an attempt, so that no other process makes it before then; whether this process may."""
+    """Claim an attempt, so that no other process makes it before `until`; return whether that succeeded."""
     with immediate(connection):
         claimed = connection.execute(
             "UPDATE deliveries SET attempts = attempts + 1, due_us = ?, owner_json = ?"
@@ -157,7 +157,7 @@ def settle_delivery(
     due: datetime | None = None,
     fallback: str = "",
 ) -> None:
-    """Enter what became of an attempt: settled, or due again; with a fallback it goes on over another route."""
+    """Store an attempt's outcome: settled, or due again; with a fallback it continues over another route."""
     with immediate(connection):
         connection.execute(
             "UPDATE deliveries SET outcome = ?, settled_us = ?, error = ?, due_us = ?, owner_json = NULL WHERE id = ?",
@@ -182,19 +182,19 @@ def recent_deliveries(
 
 
 def delivery(connection: sqlite3.Connection, number: int) -> Delivery | None:
-    """The delivery of this number."""
+    """The delivery with this number."""
     row = connection.execute(f"SELECT {_DELIVERY} FROM deliveries WHERE id = ?", (number,)).fetchone()
     return None if row is None else _delivery(row)
 
 
 def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    """How many deliveries there are, by route and outcome; `waiting`: on their way."""
+    """The number of deliveries by route and outcome; `waiting`: on their way."""
     query = "SELECT route, coalesce(outcome, 'waiting'), count(*) FROM deliveries GROUP BY 1, 2"
     return {(route, outcome): count for route, outcome, count in connection.execute(query).fetchall()}
 
 
 def forget_told(connection: sqlite3.Connection, now: datetime) -> None:
-    """Drop what is settled, and what was told and never ended, when it is older than `KEPT`."""
+    """Delete settled alerts, and told ones that never ended, when they are older than `KEPT`."""
     before = to_us(now - KEPT)
     with immediate(connection):
         connection.execute("DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL", (before,))

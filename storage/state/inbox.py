@@ -1,4 +1,4 @@
-"""What a person did with the inbox's items: done, snoozed, muted; the items themselves are made when asked for."""
+"""Marks on the inbox's items: done, snoozed, muted; the items themselves are computed on demand."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from storage.records.inbox import Mark
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 KEPT: Final = timedelta(days=400)
-"""How long a mark is kept; what was muted stays muted."""
+"""How long a mark is kept; muted items stay muted."""
 LEVELS: Final = 20
-"""How many markings can be taken back."""
+"""How many changes can be undone."""
 _MARK: Final = "done_us, snoozed_us, muted, seen_us"
 
 
@@ -26,7 +26,7 @@ def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
 
 
 def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetime) -> None:
-    """Mark items, and remember how they were marked before, for `undo`."""
+    """Mark items, and remember their earlier marks for `undo`."""
     if not marked:
         return
     with immediate(connection):
@@ -45,7 +45,7 @@ def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetim
 
 
 def undo(connection: sqlite3.Connection, at: datetime) -> tuple[str, ...]:
-    """Take the last marking back that was not taken back yet; the keys that it was about."""
+    """Undo the last change that was not undone yet; return its keys."""
     with immediate(connection):
         rows = connection.execute(
             f"DELETE FROM inbox_undo WHERE step = (SELECT max(step) FROM inbox_undo) RETURNING key, {_MARK}"
@@ -61,7 +61,7 @@ def _set(connection: sqlite3.Connection, key: str, values: tuple[int | None, ...
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """A number that differs after whatever people are shown of it has changed; leases do not count."""
+    """A number that changes with everything that is shown of it; leases do not count."""
     found = connection.execute(
         "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
         " (SELECT max(id) FROM decisions), (SELECT group_concat(outcome) FROM decisions WHERE settled_us IS NULL),"
@@ -72,13 +72,13 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
-    """Until when a lease is held; None: no process holds it."""
+    """Until when a lease is held; None: it is not held."""
     row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
     return None if row is None else from_us(row[0])
 
 
 def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str | None:
-    """Which process holds a lease now, as it calls itself; None: no process does."""
+    """The name of the process that holds a lease now, or None."""
     query = "SELECT owner FROM leases WHERE name = ? AND until_us > ?"
     row = connection.execute(query, (name, to_us(now))).fetchone()
     return None if row is None else str(row[0])

@@ -1,4 +1,4 @@
-"""The state's file: durable before it is fast, as the ledger, because a claim that is lost is acted on twice."""
+"""The state's file: durable before it is fast, like the ledger, because a lost claim would be acted on twice."""
 
 import re
 import sqlite3
@@ -30,7 +30,7 @@ def _first(db: "Database") -> None:
         pk="id",
         not_null={"rule", "identity", "at_us", "decided_us", "outcome", "reason", "conversation", "facts_json"},
     )
-    # The claim: one rule decides on one occurrence once.
+    # The claim: a rule decides on an occurrence once.
     decisions.create_index(["rule", "identity"], unique=True)
     decisions.create_index(["rule", "decided_us"])
     decisions.create_index(["conversation", "rule"])
@@ -82,7 +82,7 @@ DAMAGE_CURE: Final = (
 
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
-"""What is mounted where, as Linux tells it."""
+"""The mounts, as Linux lists them."""
 NETWORK: Final = frozenset(
     {
         *(
@@ -116,7 +116,7 @@ NETWORK: Final = frozenset(
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The state's connection, its file created or migrated where needed.
+    """Open the state's connection, and create or migrate its file if needed.
 
     Raises:
         StorageError: It lies on a network file system; or as `connect_precious`.
@@ -140,7 +140,7 @@ def file_system(folder: Path) -> str | None:
     for line in lines:
         before, _, after = line.partition(" - ")
         point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split(" ")[4]))
-        # Of several that are mounted at one point the last one is on top.
+        # Of several mounts at one point the last one is on top.
         if place.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), after.split(" ")[0]
     return kind

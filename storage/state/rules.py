@@ -1,4 +1,4 @@
-"""What is remembered of the rules themselves: since when they are as they are, and whether they are paused."""
+"""The stored state of the rules: since when they are as they are, and whether they are paused."""
 
 import json
 import sqlite3
@@ -13,16 +13,16 @@ from storage.values import from_us, sqlite_text, to_us
 AHEAD: Final = timedelta(minutes=5)
 """How far in the future a rule may have begun, for clocks that differ a little."""
 OWN: Final = "[notify] on"
-"""Stands where a rule's name would: what it asks for is told from when it was first seen as it is."""
+"""In place of a rule's name: its subjects are told from when they were first selected."""
 AT_WORK: Final = "[automations] at work"
-"""Stands where a rule's name would, too: its fingerprint is of all the rules by which the bot at work goes."""
+"""In place of a rule's name: its fingerprint is of all rules of the running bot."""
 _COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"
 
 
 def begin(connection: sqlite3.Connection, rule: str, fingerprint: str, now: datetime) -> RuleState:
-    """The rule's state; a new rule, or an edited one, begins now.
+    """Return the rule's state; a new rule, or an edited one, begins now.
 
-    An edit is taken as the cure of what a rule paused itself for; one that a person paused stays so.
+    An edit counts as the cure of a rule that paused itself; one that a person paused stays so.
     """
     with immediate(connection):
         held = connection.execute(f"SELECT {_COLUMNS} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
@@ -39,34 +39,34 @@ def begin(connection: sqlite3.Connection, rule: str, fingerprint: str, now: date
 
 
 def retire(connection: sqlite3.Connection, names: Collection[str]) -> None:
-    """Forget how those read that are no longer among the rules: one that comes back begins as if it were new."""
+    """Forget the state of removed rules: one that comes back begins as a new one."""
     query = "UPDATE rules SET fingerprint = '' WHERE rule NOT IN (SELECT value FROM json_each(?))"
     with immediate(connection):
         connection.execute(query, (json.dumps([*map(sqlite_text, names), OWN, AT_WORK]),))
 
 
 def mark_looked(connection: sqlite3.Connection, rule: str) -> None:
-    """The rule has seen what was there when it began: from now on whatever comes is news."""
+    """Note that the rule has seen everything older than itself: all that follows is news."""
     with immediate(connection):
         connection.execute("UPDATE rules SET looked = 1 WHERE rule = ?", (sqlite_text(rule),))
 
 
 def pause(connection: sqlite3.Connection, rule: str, why: str) -> bool:
-    """Pause the rule; whether it is known and was not paused."""
+    """Pause the rule; return whether it is known and was not paused."""
     query = "UPDATE rules SET paused = ? WHERE rule = ? AND paused IS NULL"
     with immediate(connection):
         return connection.execute(query, (sqlite_text(why), sqlite_text(rule))).rowcount > 0
 
 
 def resume(connection: sqlite3.Connection, rule: str) -> bool:
-    """Let the rule act again; whether it was paused. What came in between stays undone."""
+    """Resume the rule; return whether it was paused. Occurrences in between stay undone."""
     query = "UPDATE rules SET paused = NULL, failures = 0 WHERE rule = ? AND paused IS NOT NULL"
     with immediate(connection):
         return connection.execute(query, (sqlite_text(rule),)).rowcount > 0
 
 
 def count_failure(connection: sqlite3.Connection, rule: str, *, has_failed: bool) -> int:
-    """Count failures in a row; a success begins again at 0. How many there are now."""
+    """Count failures in a row; a success resets them. Return their number."""
     with immediate(connection):
         connection.execute(
             f"UPDATE rules SET failures = {'failures + 1' if has_failed else '0'} WHERE rule = ?", (sqlite_text(rule),)
@@ -76,7 +76,7 @@ def count_failure(connection: sqlite3.Connection, rule: str, *, has_failed: bool
 
 
 def states(connection: sqlite3.Connection) -> dict[str, RuleState]:
-    """Every rule that was ever seen, by name."""
+    """All rules ever seen, by name."""
     return {row[0]: _state(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM rules").fetchall()}
 
 

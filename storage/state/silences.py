@@ -1,4 +1,4 @@
-"""Silences: groups that nothing new is told of, each with an end."""
+"""Silences: groups without news for a time."""
 
 import sqlite3
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ _COLUMNS: Final = "id, pattern, until_us, reason, made_us"
 
 
 def create(db: "Database") -> None:
-    """The table, for the schema."""
+    """Create the table."""
     columns = {"id": int, "pattern": str, "until_us": int, "reason": str, "made_us": int}
     db.table("silences", strict=True).create(columns, pk="id", not_null=set(columns))
 
@@ -33,14 +33,14 @@ def add_silence(connection: sqlite3.Connection, pattern: str, until: datetime, r
 
 
 def end_silence(connection: sqlite3.Connection, silence_id: int, now: datetime) -> bool:
-    """End a silence now; whether it was in force."""
+    """End a silence now; return whether it was in force."""
     query = "UPDATE silences SET until_us = ? WHERE id = ? AND until_us > ?"
     with immediate(connection):
         return connection.execute(query, (to_us(now), silence_id, to_us(now))).rowcount > 0
 
 
 def active_silences(connection: sqlite3.Connection, now: datetime) -> tuple[Silence, ...]:
-    """Those in force, oldest first."""
+    """The silences in force, oldest first."""
     rows = connection.execute(f"SELECT {_COLUMNS} FROM silences WHERE until_us > ? ORDER BY id", (to_us(now),))
     return tuple(
         Silence(number, pattern, from_us(until), reason, from_us(made))

@@ -37,7 +37,7 @@ class DiffLines:
         return self._patch.files[file].path
 
     def changed(self, file: int) -> ChangedFile:
-        """What is known of a file."""
+        """The facts of a file so far."""
         return self._facts.get(self.path(file)) or self._patch.files[file].changed()
 
     def kind(self, line: int) -> int:

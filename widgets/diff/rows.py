@@ -30,7 +30,7 @@ class FileLines(Protocol):
         """Its name; not safe text."""
 
     def changed(self) -> ChangedFile:
-        """What the patch says of it."""
+        """The patch's facts of it."""
 
 
 class PatchLines(Protocol):

@@ -139,7 +139,7 @@ class DiffView(TextView):
         return self._number(file, row) if row != HEADING else None
 
     def changed(self, file: int) -> ChangedFile:
-        """What is known of a file."""
+        """The facts of a file so far."""
         return self._lines.changed(file)
 
     def hunk_text(self) -> str:

@@ -138,7 +138,7 @@ class SearchInput(Input):
         )
 
     def validate_value(self, value: str) -> str:
-        """What was typed or pasted, without terminal control characters."""
+        """Remove terminal control characters from typed or pasted text."""
         return safe_text(value, limit=LONGEST)
 
     def put(self, line: str, cursor: int | None = None) -> None:

@@ -38,7 +38,7 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What the header shows."""
+    """The figures in the header."""
 
     profile: str
     read_only: bool = False

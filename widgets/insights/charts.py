@@ -210,7 +210,7 @@ def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
 
 
 def columns(count: int, width: int) -> tuple[list[int], int]:
-    """Where each bar begins, spread over the width, and how wide the bars are."""
+    """The first cell of each bar, spread over the width, and the bars' width."""
     step = width / count
     gap = 0 if step < 2 else 1 if step < 6 else 2
     return [int(index * step) for index in range(count)], max(1, int(step) - gap)
@@ -285,7 +285,7 @@ def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) 
 
 
 def _ticks(view: InsightsView) -> list[Tick]:
-    """Where the outcomes' periods begin, so that the two charts can be read side by side."""
+    """The beginnings of the outcomes' periods, so that the two charts can be read side by side."""
     starts = [each.start for each in view.concurrency]
     edges = {each.start for each in view.outcomes}
     return [Tick(index, tick(start, view.step, is_short=False)) for index, start in enumerate(starts) if start in edges]

@@ -26,7 +26,7 @@ class RunColumn:
     width: int
     """Its minimum in cells."""
     sort: SortColumn | None = None
-    """What a click on its title sorts by; None: the cache has no such order."""
+    """The order that a click on its title chooses; None: the cache has no such order."""
     grows: int = 0
     """Its share of the spare cells."""
     most: int = 0

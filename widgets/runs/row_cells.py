@@ -19,7 +19,7 @@ MatchRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SearchHighlight:
-    """What to highlight: words in every searched column, patterns in one each."""
+    """Text to highlight: words in every searched column, patterns in one each."""
 
     words: tuple[str, ...] = ()
     """Case-folded."""
@@ -28,7 +28,7 @@ class SearchHighlight:
 
     @classmethod
     def of(cls, condition: RunFilter) -> Self:
-        """What a filter searches for."""
+        """The searched text of a filter."""
         return cls(tuple(condition.search.casefold().split()), condition.repositories, condition.branches)
 
     def found(self, shown: str, column: ColumnKey) -> Iterator[MatchRange]:

@@ -1,1 +1,1 @@
-"""What explains the commands: examples, manual pages and completion."""
+"""Explanations of the commands: examples, manual pages and completion."""

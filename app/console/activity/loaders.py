@@ -73,7 +73,7 @@ class ActivityLoader:
 
     @property
     def query(self) -> ActivityQuery:
-        """What is asked for."""
+        """The current query."""
         return self._asked[0]
 
     @property

@@ -1,4 +1,4 @@
-"""Many organizations from a file: seen before they are sent, sent one after the other, taken up again at any time."""
+"""Organizations from a file: shown before they are sent, sent one after the other, resumed at any time."""
 
 import asyncio
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 MOST: Final = 50
-"""How many are sent at once, unless a number is typed."""
+"""The number sent at once, unless another is typed."""
 NO_FILE: Final = Notice(
     "○",
     "Name a CSV file above",
@@ -54,14 +54,14 @@ NO_FILE: Final = Notice(
 
 
 class OrganizationImportScreen(BaseScreen):
-    """An import: the file, its rows, and what became of each."""
+    """An import: the file, its rows, and their outcomes."""
 
     TAB = "organizations"
     CSS = """
     OrganizationImportScreen.-tall ImportBar { padding-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Before the field's own, which has no hint below that could be clicked.
+        # Before the field's own keys, which have no hint below that could be clicked.
         Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
         Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
         Binding("X", "stop", "stop", tooltip="After the row that is on its way", id="import.stop"),
@@ -82,12 +82,12 @@ class OrganizationImportScreen(BaseScreen):
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """What is above the rows, and the rows."""
+        """Compose the fields and the rows."""
         yield self._bar
         yield self._table
 
     def on_mount(self) -> None:
-        """Take up the import that was begun before."""
+        """Resume the import that was begun before."""
         self._table.say(NO_FILE)
         self._bar.file.take_focus()
         self.run_worker(self._take_up)
@@ -100,7 +100,7 @@ class OrganizationImportScreen(BaseScreen):
             await self._open()
 
     def engine_changed(self, event: Event) -> None:
-        """An action changed: reads the rows again."""
+        """Read the rows again after an action changed."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._sending.is_under_way:
             self._planner.ask()
 
@@ -109,7 +109,7 @@ class OrganizationImportScreen(BaseScreen):
         self._table.tick(now)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that have nothing to act on are shown as such."""
+        """Show keys without effect as such."""
         is_under_way = self._sending.is_under_way
         if action == "go":
             can = bool(self._sending.rows.to_send) and not is_under_way and not self._engine.actions.read_only
@@ -124,15 +124,15 @@ class OrganizationImportScreen(BaseScreen):
             return True if self._unknown is not None and not is_under_way else None
         return super().check_action(action, parameters)
 
-    # What its keys do
+    # Its keys
 
     async def action_read(self) -> None:
-        """Read the file that is named."""
-        # By way of the field, whose last change must have arrived before what is said of the file.
+        """Read the named file."""
+        # Through the field, whose last change must arrive before the result of reading.
         await self._bar.file.query_one(Input).action_submit()
 
     def action_go(self) -> None:
-        """Say what would be done; pressed once more, do it."""
+        """Describe what would be sent; pressed once more, send it."""
         if self._most is None:
             self._bar.most.take_focus()
             return
@@ -150,22 +150,22 @@ class OrganizationImportScreen(BaseScreen):
             self.run_worker(self._send, group="import")
 
     def action_stop(self) -> None:
-        """Send nothing after the row that is on its way."""
+        """Stop after the row being sent."""
         self._sending.stop()
 
     def action_file(self) -> None:
-        """The keys go to the file's name."""
+        """Focus the file's name."""
         self._bar.file.take_focus()
 
     def action_resolve(self) -> None:
-        """Let a person say what became of the row under the cursor; of the first unknown one, from elsewhere."""
+        """Open the form that resolves the row under the cursor; from elsewhere, the first unknown one."""
         from app.console.forms import ResolveForm
 
         if self._unknown is not None:
             self.app.push_screen(ResolveForm(self._engine, self._unknown), lambda _: self._planner.ask())
 
     def action_back(self) -> None:
-        """One step back: out of the question, or to the organizations; never out of what is on its way."""
+        """Go back one step: from the question, or to the organizations; not while rows are sent."""
         if self._sending.is_under_way:
             self.session.notify("A row is on its way: X stops after it.", severity="warning")
         elif self._sending.cancel():
@@ -173,7 +173,7 @@ class OrganizationImportScreen(BaseScreen):
         else:
             self.dismiss()
 
-    # What it hears from its widgets
+    # Its widgets' messages
 
     @on(Input.Submitted)
     async def _entered(self) -> None:
@@ -200,7 +200,7 @@ class OrganizationImportScreen(BaseScreen):
         if self._table.item is not None and self._table.item.unknown is not None:
             self.action_resolve()
 
-    # How it does that
+    # Internals
 
     @property
     def _unknown(self) -> Action | None:
@@ -211,7 +211,7 @@ class OrganizationImportScreen(BaseScreen):
 
     @property
     def _can_read(self) -> bool:
-        """Whether a file is named that was not read, or that the keys go to: then it may have changed."""
+        """Whether a file is named that was not read, or that has the focus: it may have changed."""
         if not self.is_mounted or self._sending.is_under_way:
             return False
         text = self._bar.file.value.strip()
@@ -219,12 +219,12 @@ class OrganizationImportScreen(BaseScreen):
 
     @property
     def _most(self) -> int | None:
-        """How many may be sent at once; None: what was typed is no such number."""
+        """The number to send at once; None: the text is not a valid number."""
         text = self._bar.most.value.strip()
         return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
     async def _open(self) -> None:
-        """Read the file and show how its rows stand."""
+        """Read the file and show its rows."""
         text = self._bar.file.value.strip()
         if not text or self._sending.is_under_way:
             return
@@ -278,7 +278,7 @@ class OrganizationImportScreen(BaseScreen):
             await self._form_draft.done()
 
     def _follow(self, number: int) -> None:
-        """Show the row on its way; the cursor goes along, unless a person took it elsewhere."""
+        """Show the row being sent; the cursor follows, unless the user moved it elsewhere."""
         here = self._table.item
         goes_along = self._sending.takes_cursor(number, None if here is None else here.line)
         self._show()
@@ -289,7 +289,7 @@ class OrganizationImportScreen(BaseScreen):
         try:
             return await self._engine.actions.submit(request, key=key)
         except AlreadyAskedError as asked:
-            return asked.existing  # Another import of the same row was first.
+            return asked.existing  # Another import sent the same row first.
 
     def _say(self, text: str, tone: Tone) -> None:
         self._bar.say(safe_text(text), tone)

@@ -1,4 +1,4 @@
-"""The sending of an import: asked for once, meant the second time, sent row by row, and why it ended."""
+"""The sending of an import: confirmed by a second press, sent row by row, with the reason for its end."""
 
 from collections.abc import Iterator
 from typing import Final, Literal
@@ -14,21 +14,21 @@ _UNDER_WAY: Final = frozenset({"sending", "stopping"})
 
 
 class Sending:
-    """One import of a file's rows, from the question to its end; it may be taken up again."""
+    """One import of a file's rows, from the question to its end; it may be resumed."""
 
     def __init__(self) -> None:
-        """No file was read yet."""
+        """Start without a file."""
         self.rows = ImportList()
         self.file = ""
-        """The file's name as it stood when the file was read last."""
+        """The file's name when it was read last."""
         self.second_press = SecondPress()
         self._phase: Phase = "idle"
         self._stopped_by: Imported | None = None
-        """The row that ended the last sending. None: none did."""
+        """The row that ended the last sending, or None."""
         self._paused = ""
-        """Why the last sending ended before its last row, where no row ended it."""
+        """Why the last sending ended early, if no row was the reason."""
         self._cursor: int | None = None
-        """The line that the cursor was taken to; it goes on only from there, not from where a person put it."""
+        """The line that the cursor was moved to; it moves on only from there, not from where the user put it."""
 
     @property
     def is_asked(self) -> bool:
@@ -46,7 +46,7 @@ class Sending:
         return not self.rows.to_send and self._stopped_by is None
 
     def read(self, file: str) -> None:
-        """Begin again with this file: what was asked or said of the rows before holds no more."""
+        """Start over with this file: questions and remarks about earlier rows are void."""
         self.file, self._phase, self._stopped_by, self._paused = file, "idle", None, ""
 
     def ask(self) -> None:
@@ -55,18 +55,18 @@ class Sending:
         self.second_press.forget()
 
     def cancel(self) -> bool:
-        """Take the question back; False: there was none."""
+        """Withdraw the question; False: there was none."""
         was_asked = self.is_asked
         if was_asked:
             self._phase = "idle"
         return was_asked
 
     def begin(self) -> None:
-        """Send from now on."""
+        """Start to send."""
         self._phase, self._stopped_by, self._paused = "sending", None, ""
 
     def stop(self) -> None:
-        """Send nothing after the row that is on its way."""
+        """Stop after the row being sent."""
         if self.is_under_way:
             self._phase = "stopping"
 
@@ -79,14 +79,14 @@ class Sending:
             yield row
 
     def takes_cursor(self, line: int, at: int | None) -> bool:
-        """Whether the cursor, which is on the line `at`, goes along to this one."""
+        """Whether the cursor on the line `at` follows to this one."""
         goes_along = self._cursor is None or self._cursor == at
         if goes_along:
             self._cursor = line
         return goes_along
 
     def end(self, work: Import) -> None:
-        """Keep why it ended."""
+        """Store why it ended."""
         was_stopped, left = self._phase == "stopping", len(self.rows.to_send)
         self._phase, self._cursor, self._stopped_by = "idle", None, work.stopped_by
         if work.stopped_by is None and left and was_stopped:
@@ -95,7 +95,7 @@ class Sending:
             self._paused = f"{work.sent:,} were sent, as many as may be at once. ^s goes on with the next."
 
     def remark(self, most: int, *, read_only: bool) -> tuple[str, Tone]:
-        """What is asked, why the last sending ended, or what the key would do; at most so many are sent at once."""
+        """The question, the reason of the last end, or the effect of the key; at most `most` are sent at once."""
         if self.is_asked:
             return self._question(most), "warn"
         if not self.rows.shown:

@@ -1,4 +1,4 @@
-"""The Runs screen: the query, the table of what it matches, and the run under the cursor."""
+"""The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -91,10 +91,10 @@ class RunsScreen(BaseScreen):
         explanation = partial(self.filter_display.explanation, self.older_runs.explanation)
         self.pane_loader = PaneLoader(context, self.pane, explanation, self.table_loader.figures)
         self._offered: tuple[frozenset[str], bool] = frozenset(), False
-        """What of the older runs the keys offer, and whether they offer what is done with a run."""
+        """The possible actions on older runs, and whether there is a run to act on."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """The filters, the table and the run beside or below it."""
+        """Compose the filters, the table, and the run beside or below it."""
         yield self.bar
         yield self.body
 
@@ -117,10 +117,10 @@ class RunsScreen(BaseScreen):
         return row.run_id if (row := self.table.row) else None
 
     def go_to(self, place: str) -> None:
-        """Show the runs that a query matches."""
+        """Show the runs that match a query."""
         self.query_controller.show_query(place)
 
-    # What it hears from the engine and the clock
+    # Events and the clock
 
     def tick(self, _: datetime) -> None:
         """Update the ages on show, and what came in the background."""
@@ -128,7 +128,7 @@ class RunsScreen(BaseScreen):
         self.table.tick(now, self.as_of)
         self.table_loader.tick()
         self.extent_display.show()
-        # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
+        # A frame of its own: in one with the header's age everything between the two lines would be painted.
         if not self.pane.rests(now, self.as_of):
             after_refresh(self, self.pane.tick, now, self.as_of)
 
@@ -138,14 +138,14 @@ class RunsScreen(BaseScreen):
         self.extent_display.explain()
 
     def trouble(self) -> Notice | None:
-        """What the banner says, unless the table has the room to say it."""
+        """The banner's notice, unless the table shows it."""
         return super().trouble() if self.table.count else None
 
     def on_resize(self, event: events.Resize) -> None:
         """Put the run beside the table, below it, or on two lines."""
         self.split.fit(event.size)
 
-    # What it hears from the table and the filter bar
+    # Messages of the table and the filter bar
 
     @on(RunTable.WindowRequested)
     def _on_window_requested(self) -> None:
@@ -186,7 +186,7 @@ class RunsScreen(BaseScreen):
     def _on_query_requested(self, message: QueryRequest) -> None:
         self.query_controller.requested(message)
 
-    # What its keys do
+    # Its keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""
@@ -199,12 +199,12 @@ class RunsScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     async def action_run(self, name: str) -> None:
-        """Act on several runs where that is possible, otherwise on the run under the cursor."""
+        """Act on several runs if that is possible, otherwise on the run under the cursor."""
         if not self.bulk_actions.do(name):
             await self.run_actions.do(name)
 
     def action_search(self) -> None:
-        """Put the cursor into the line."""
+        """Focus the line."""
         self.filter_display.search()
 
     def action_query(self, name: str) -> None:
@@ -212,7 +212,7 @@ class RunsScreen(BaseScreen):
         self.query_controller.do(name)
 
     def action_older(self, name: str) -> None:
-        """Fetch older runs, or pause what fetches them in the background."""
+        """Fetch older runs, or pause the fetching in the background."""
         self.older_runs.do(name)
 
     def action_columns(self) -> None:
@@ -242,7 +242,7 @@ class RunsScreen(BaseScreen):
         else:
             self.query_controller.clear()
 
-    # How it shows what changed
+    # Showing changes
 
     def _query_changed(self, before: TableQuery) -> None:
         self.table_loader.query_changed(before)

@@ -1,4 +1,4 @@
-"""What a screen gives to the objects that it holds: its session, and ways to show, to start and to ask."""
+"""A screen's interface for its collaborators: its session, and how to show screens, start work and post messages."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -33,7 +33,7 @@ class ScreenContext:
         return cls(screen.session, screen.app.push_screen, screen.run_worker, screen.post_message)
 
     def with_engine(self, work: Callable[["Engine"], Awaitable[None]], group: str) -> None:
-        """Start work that needs the engine, in place of work of the same group; without an engine, say why."""
+        """Start work that needs the engine, replacing work of the same group; without an engine, report why."""
         engine = self.session.engine
         if engine is None:
             self.session.notify(self.session.not_open)

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 SplitSize = Literal["small", "normal", "half", "whole"]
 SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
-"""Of the pane, the smallest first; `whole` leaves no room for the table."""
+"""The pane's sizes, smallest first; `whole` leaves no room for the table."""
 
 WIDE: Final = 120
-"""From this width on the run may stand beside the table."""
+"""From this width on the pane may be beside the table."""
 TALL: Final = 32
 """From this height on it has room below."""
 LEAST: Final = 40
 """The fewest cells of a pane beside the table."""
 MOST: Final = 76
-"""The most, unless a person wants more."""
+"""The most, unless the user chose more."""
 SHARE: Final = 0.35
 BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
 """Lines of a pane below the table."""
@@ -46,7 +46,7 @@ SPLIT_BINDINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PanePlacement:
-    """Where the pane stands, and how many cells it has there."""
+    """The place of the pane, and its cells there."""
 
     where: Literal["beside", "below", "strip", "alone"]
     cells: int = 0
@@ -54,7 +54,7 @@ class PanePlacement:
 
 
 def place(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
-    """The place of a pane of this size; beside the table only where that needs to hide none of its columns."""
+    """The place of a pane of this size; beside the table only if that hides none of its columns."""
     width, height = screen
     room = width - least_table
     if size == "whole":
@@ -68,12 +68,12 @@ def place(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
 
 
 class SplitView:
-    """Gives table and pane their shares, as the screen and a person want it."""
+    """Shares the screen between table and pane, as its size and the user want it."""
 
     def __init__(
         self, context: ScreenContext, preferences: PreferencesWriter, body: Container, table: RunTable, pane: RunPane
     ) -> None:
-        """Begin with the size of last time; `body` holds both."""
+        """Start with the last size; `body` holds both."""
         self._context = context
         self._preferences = preferences
         self._body = body
@@ -90,11 +90,11 @@ class SplitView:
         }
 
     def do(self, name: str) -> None:
-        """Act: one of the names in the bindings."""
+        """Run an action of the bindings."""
         self._actions[name]()
 
     def begin(self, screen: Size) -> None:
-        """Share the first frame's screen; the pane is there if it was last time."""
+        """Share the first frame's screen; the pane is shown if it was last time."""
         self._show_pane(is_shown=self._preferences.now.detail)
         self.fit(screen)
 
@@ -124,7 +124,7 @@ class SplitView:
         self.fit(self._screen)
 
     def _step(self, by: int) -> None:
-        """Give the pane more room, or less: the next size that makes a difference here."""
+        """Make the pane larger or smaller: the next size that makes a difference here."""
         if not self._preferences.now.detail:
             self._toggle()
             return
@@ -150,5 +150,5 @@ class SplitView:
         self._preferences.change(lambda known: replace(known, detail=is_shown))
 
     def _show_pane(self, *, is_shown: bool) -> None:
-        # A class, not `display`: that would bring it back while there is no run at all.
+        # A class, not `display`: that would show it again while there is no run at all.
         self._body.set_class(not is_shown, "-no-detail")

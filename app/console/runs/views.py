@@ -1,4 +1,4 @@
-"""What the table shows: a view, which is a line of the query language under a name, and the order."""
+"""The query of the table: a view, which is a named line of the query language, and the order."""
 
 from collections.abc import Iterable
 from dataclasses import field
@@ -22,21 +22,21 @@ Origin = Literal["built in", "configured", "saved"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A name for a line."""
+    """A named line."""
 
     name: str
     query: str
     sort: RunSort | None = None
-    """None: whatever order the table is in."""
+    """None: the table's current order."""
     origin: Origin = "built in"
     group: str | None = None
-    """The grouping as it is written, empty for none. None: whatever the table has."""
+    """The grouping as written, empty for none. None: the table's current one."""
     empty: str = "No run matches this view"
-    """What to say when no run is in it."""
+    """Shown if no run matches."""
 
 
 FIRST_ROWS: Final = 120
-"""Rows read for the first picture: more than any terminal is high."""
+"""Rows of the first frame: more than any terminal has lines."""
 DESCENDING: Final = frozenset({"started", "updated", "took"})
 """Columns that are sorted downwards at first."""
 
@@ -61,13 +61,13 @@ def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) 
 
 @dataclass(frozen=True, slots=True)
 class TableQuery:
-    """What the table shows now: the line, which began as a view's and may have been changed since, and the order."""
+    """The current query: the line, which began as a view's and may have been changed, and the order."""
 
     view: View = ALL
     line: str = ""
     sort: RunSort = field(default_factory=RunSort)
     cursor: int | None = None
-    """Where the line is being typed: the value begun there counts as far as it goes. None: it is not being typed."""
+    """The cursor while the line is being typed: the value there may be incomplete. None: it is not being typed."""
     grouping: Grouping | None = None
 
     @classmethod
@@ -99,18 +99,18 @@ def chosen_order(column: SortColumn, before: RunSort) -> RunSort:
 
 
 def named(views: Iterable[View], name: str) -> View:
-    """The view of that name; all runs, where there is none."""
+    """The view of that name, or else all runs."""
     return next((view for view in views if view.name.casefold() == name.casefold()), ALL)
 
 
 def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
-    """The view and the order of last time; a line that was typed is not brought back."""
+    """The last view and order; a typed line is not restored."""
     view = named(views_of(settings.views, preferences.views), preferences.view)
     return TableQuery.of(view, preferences.sort, Grouping.read(preferences.group))
 
 
 def first_picture(settings: Settings, profile: Profile, now: datetime) -> "FirstPaint | None":
-    """What is cached of the first query; None: the cache cannot be read as it is, or not at once."""
+    """The cached rows of the first query; None: the cache cannot be read as it is, or not at once."""
     from storage.cache.first_paint import peek
 
     query = first_query(settings, PreferencesFile.of(settings, profile).read())

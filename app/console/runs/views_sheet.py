@@ -1,4 +1,4 @@
-"""The list of all views, and the sheet that saves what is shown as a view."""
+"""The list of all views, and the sheet that saves the current query as a view."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
@@ -38,7 +38,7 @@ class ViewPicker(PickerScreen[str]):
         forget: Callable[[View], None],
         undo: Callable[[], Sequence[View]],
     ) -> None:
-        """Prepare; `undo` brings back what was forgotten last, and returns all views."""
+        """Prepare; `undo` brings back the last forgotten view, and returns all views."""
         super().__init__()
         self._views = list(views)
         self._current = current
@@ -71,7 +71,7 @@ class ViewPicker(PickerScreen[str]):
         options.remove_option_at_index(index)
 
     def action_undo(self) -> None:
-        """Bring back the view that was forgotten last, and go to it."""
+        """Bring back the last forgotten view, and go to it."""
         before, self._views = self._views, list(self._undo())
         if (new := [index for index, view in enumerate(self._views) if view not in before]) != []:
             options = self.query_one(Options)
@@ -102,7 +102,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
         self._views = {view.name.casefold(): view for view in views}
 
     def compose_choice(self) -> ComposeResult:
-        """The name, and what will be saved."""
+        """Compose the name and the query."""
         suggested = self._query.view.name if self._query.view.origin == "saved" else ""
         yield LineInput(suggested, placeholder="name", compact=True, max_length=LONGEST_NAME)
         yield Static(
@@ -125,7 +125,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
             self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))
 
     def _explain(self) -> bool:
-        """Say what the name means; False: it is taken."""
+        """Explain the effect of the name; False: it is taken."""
         name = self.query_one(LineInput).value.strip()
         other = self._views.get(name.casefold())
         note = self.query_one(SheetNote)
