@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from app.config import Profile, Settings
-from app.console.base_app import BaseApp
-from app.console.base_screen import OVERVIEW
+from app.console.base.app import BaseApp
+from app.console.base.screen import OVERVIEW
 from app.console.keys.navigation import NAVIGATION_BINDINGS, Navigation
 from app.console.messages import UNKNOWN_PLACE, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.profiles.switching import PROFILE_BINDINGS, OpenEngine, ProfileSwitching

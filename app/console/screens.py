@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from textual.screen import Screen
 
-from app.console.base_screen import INBOX, OVERVIEW
+from app.console.base.screen import INBOX, OVERVIEW
 from app.console.session import Session
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
 from app.config import Settings
-from app.console.user_preferences import read
+from app.console.session.user_preferences import read
 
 PLAIN = Style.from_color(RichColor.default(), RichColor.default())
 FAINT: Final = 40

@@ -19,7 +19,7 @@ BREACHES = {
         "import app.console",
     ),
     "No two parts of the console import each other: screens post messages, and only the app knows every screen": (
-        "app/console/base_screen.py",
+        "app/console/base/screen.py",
         "import app.console.runs.screen",
     ),
     "Rules are only words: what carries them out is app.automations": ("app/rules/rule.py", "import app.engine"),

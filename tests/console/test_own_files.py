@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.console.troubles import UNREADABLE
+from app.console.session.troubles import UNREADABLE
 from app.events import StorageFailed
 from storage.ledger.opening import DAMAGE_CURE
 from tests.console.conftest import SMALL, Staged

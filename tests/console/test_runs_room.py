@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.console.user_preferences import read
+from app.console.session.user_preferences import read
 from app.events import LinkChanged
 from storage.records import LinkState, PollOutcome, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged

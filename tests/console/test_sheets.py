@@ -8,8 +8,8 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from app.config import UserCommand
-from app.console.export_sheet import ExportScreen
 from app.console.keys.own_commands import ConfirmCommandScreen
+from app.console.sheets.export import ExportScreen
 from tests.console.conftest import SMALL, Scene, Staged
 
 CORNER = (1, 22)

@@ -7,7 +7,7 @@ import pytest
 from textual.widgets import Input
 
 from app.console.app import RunwardenApp
-from app.console.key_actions import key_actions
+from app.console.base.key_actions import key_actions
 from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from tests.console.conftest import Staged

@@ -2,8 +2,8 @@
 
 from rich.cells import cell_len
 
-from app.console.tour import STEPS
-from app.console.user_preferences import read
+from app.console.session.tour import STEPS
+from app.console.session.user_preferences import read
 from tests.console.conftest import Scene, Staged
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from app.console.coalesced_task import CoalescedTask
+from app.console.session.coalesced_task import CoalescedTask
 from app.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, StatusTransition
 from storage.records.budget import Wait, WaitReason

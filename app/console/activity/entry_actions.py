@@ -6,7 +6,7 @@ from textual.binding import Binding
 
 from app.actions import ActionRefusedError
 from app.console.activity.loaders import ActivityLoader
-from app.console.batch_screen import BatchScreen
+from app.console.base.batch_screen import BatchScreen
 from app.console.messages import GoToTab, OpenRun
 from app.console.runs.screen_context import ScreenContext
 from app.text import safe_text

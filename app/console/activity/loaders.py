@@ -16,8 +16,8 @@ from app.api.requests import (
     request_of,
 )
 from app.console.activity.query import ActivityQuery
-from app.console.coalesced_task import CoalescedTask, Start
 from app.console.messages import UNKNOWN_PLACE
+from app.console.session.coalesced_task import CoalescedTask, Start
 from app.reconcile.reconciliation import Reconciliation
 from app.text import SafeText, safe_text
 from storage.ledger import Ledger

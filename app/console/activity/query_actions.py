@@ -14,7 +14,7 @@ from widgets.activity.formatting import outcome_badge
 from widgets.badges import Badge
 
 if TYPE_CHECKING:
-    from app.console.mark_picker import Picked
+    from app.console.sheets.mark_picker import Picked
 
 _hidden = partial(Binding, show=False)
 _OLDER: Final = "The last hour, day, week, month, or any time"
@@ -81,7 +81,7 @@ class QueryActions:
         badge_of: Callable[[str], Badge],
         narrowed: Callable[[ActivityQuery, tuple[str, ...]], ActivityQuery],
     ) -> None:
-        from app.console.mark_picker import MarkPicker
+        from app.console.sheets.mark_picker import MarkPicker
 
         if not counts:
             self._context.session.notify("Nothing happened yet: there is nothing to choose from.")

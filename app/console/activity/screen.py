@@ -14,10 +14,10 @@ from app.console.activity.entry_actions import ENTRY_BINDINGS, EntryActions
 from app.console.activity.loaders import ActivityLoader, with_batches
 from app.console.activity.query import ActivityQuery, filters, nothing, views
 from app.console.activity.query_actions import QUERY_BINDINGS, QueryActions
-from app.console.base_screen import BaseScreen
+from app.console.base.screen import BaseScreen
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session
-from app.console.troubles import UNREADABLE
+from app.console.session.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from widgets.activity.bar import ActivityBar, ChipBar
 from widgets.activity.table import ActivityPane, ActivityTable

@@ -18,7 +18,6 @@ from app.config import ConfigError, Settings, data_folder
 from app.config.automation_tables import AutomationTables, read_rule, save_table
 from app.console.automations.loaders import RulesFile, view_of
 from app.console.automations.replay_sheet import ReplaySheet
-from app.console.coalesced_task import CoalescedTask, Start
 from app.console.forms.action_form import SecondPress
 from app.console.forms.drafts import Drafts, named
 from app.console.forms.form_draft import FormDraft
@@ -26,6 +25,7 @@ from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.forms.instructions import EditorError, edit
 from app.console.inbox.sheets import ChoiceSheet
 from app.console.session import CURE_S, guarded_dispatch
+from app.console.session.coalesced_task import CoalescedTask, Start
 from app.engine import Engine
 from app.rules.rule import Rule
 from app.rules.sentence import sentence

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.console.automations.sheets import BOX
-from app.console.sheet import Sheet
+from app.console.sheets import Sheet
 from app.engine import Engine
 from app.rules.rule import Rule
 from app.text import safe_text

@@ -14,12 +14,12 @@ from textual.widget import Widget
 
 from app.console.automations.loaders import JOURNAL, Automations, RulesFile, read_automations
 from app.console.automations.rule_actions import RULE_BINDINGS, RuleActions
-from app.console.base_screen import BaseScreen
-from app.console.coalesced_task import CoalescedTask
+from app.console.base.screen import BaseScreen
 from app.console.inbox.sheets import ChoiceSheet
 from app.console.messages import OpenRun
 from app.console.session import Session
-from app.console.troubles import UNREADABLE, storage_notice
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE, storage_notice
 from app.events import Event, StateChangedElsewhere
 from app.rules.rule import Rule
 from app.text import safe_text

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from app.automations.by_hand import Preview
 from app.console.forms.action_form import SecondPress
 from app.console.session import Session
-from app.console.sheet import Sheet, clicked
+from app.console.sheets import Sheet, clicked
 from app.text import SafeText, safe_block, safe_text
 from widgets.after_refresh import after_refresh
 from widgets.automations.approvals import Approval, ApprovalCard

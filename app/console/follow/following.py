@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from app.console.coalesced_task import CoalescedTask, Start
 from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask, Start
 from app.events import ActionChanged, Event, StorageFailed
 from app.notify.channels import Channels
 from app.notify.watch import Watch

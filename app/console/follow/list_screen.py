@@ -9,11 +9,11 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
-from app.console.batch_screen import BatchScreen
+from app.console.base.batch_screen import BatchScreen
 from app.console.follow.following import RunFollower
 from app.console.messages import FollowRun
 from app.console.session import Session
-from app.console.sheet import Sheet
+from app.console.sheets import Sheet
 from storage.records.following import PinnedRun
 from widgets.after_refresh import after_refresh
 from widgets.batch import BatchView

@@ -17,13 +17,13 @@ from textual.widgets import Input
 from app.actions import FieldProblem, problems
 from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
-from app.console.coalesced_task import CoalescedTask
 from app.console.forms.draft_switch import DraftSwitch
 from app.console.forms.drafts import Drafts, Values
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_fields import FormFields
 from app.console.forms.instructions import EditorError, TemplatePicker, edit, filled_in
 from app.console.session import CURE_S, guarded_dispatch
+from app.console.session.coalesced_task import CoalescedTask
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, safe_block, safe_text
@@ -36,7 +36,7 @@ from widgets.forms.pages import RequestPreview
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from app.console.coalesced_task import Start
+    from app.console.session.coalesced_task import Start
 
 
 Built = WriteRequest | tuple[FieldProblem, ...]

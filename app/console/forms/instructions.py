@@ -17,7 +17,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.config import Template
-from app.console.sheet import Options, Sheet
+from app.console.sheets import Options, Sheet
 from app.text import safe_text
 
 

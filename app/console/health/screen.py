@@ -10,8 +10,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from app.console.base_screen import BaseScreen
-from app.console.coalesced_task import CoalescedTask
+from app.console.base.screen import BaseScreen
 from app.console.health.loaders import HealthView, read_health
 from app.console.health.rows import (
     LONGEST_GAP,
@@ -32,7 +31,8 @@ from app.console.messages import GoToTab
 from app.console.runs.bulk_actions import ids_of, show_many
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session
-from app.console.troubles import UNREADABLE
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.query import parse
 from storage.records import RunFilter, RunSort

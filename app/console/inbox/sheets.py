@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from app.console.sheet import Options, PickerScreen
+from app.console.sheets import Options, PickerScreen
 
 T = TypeVar("T")
 

@@ -14,13 +14,13 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.console.base_screen import BaseScreen
-from app.console.coalesced_task import CoalescedTask
+from app.console.base.screen import BaseScreen
 from app.console.insights.notices import ASKING, busiest, legend, nothing
 from app.console.insights.span import SPANS, read_insights
 from app.console.leads import runs_lead
 from app.console.session import Session
-from app.console.troubles import UNREADABLE, link_notice
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
 from storage.records import RunFilter
@@ -196,8 +196,8 @@ class InsightsScreen(BaseScreen):
 
     def action_export(self) -> None:
         """Ask for a file and write the figures."""
-        from app.console.export_sheet import ExportScreen
         from app.console.insights.export import FORMATS, write
+        from app.console.sheets.export import ExportScreen
 
         view, day = self._view, self._engine.clock().astimezone()
         if view is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from textual.app import App
 from textual.message import Message
 
-from app.console.base_screen import TABS, BaseScreen
+from app.console.base.screen import TABS, BaseScreen
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
 from app.console.runs.preferences import PreferencesFile
 from app.console.runs.query_line import listed

@@ -13,8 +13,8 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from app.console.key_actions import KeyAction, Place, key_actions
-from app.console.sheet import Sheet
+from app.console.base.key_actions import KeyAction, Place, key_actions
+from app.console.sheets import Sheet
 from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from textual.binding import Binding
 from textual.screen import Screen
 
-from app.console.base_screen import TABS, BaseScreen
+from app.console.base.screen import TABS, BaseScreen
 from app.console.messages import UNKNOWN_PLACE
 from app.console.profiles.switching import BETWEEN
 from app.console.session import Session

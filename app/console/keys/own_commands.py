@@ -18,9 +18,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.config import UserCommand
-from app.console.base_screen import BaseScreen
+from app.console.base.screen import BaseScreen
 from app.console.session import Session
-from app.console.sheet import Sheet, clicked
+from app.console.sheets import Sheet, clicked
 from app.console.terminal.terminal import Terminal
 from app.text import SafeText, safe_text
 from storage.records import Run

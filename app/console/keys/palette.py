@@ -10,11 +10,11 @@ from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from app.console.base_screen import TABS, BaseScreen
+from app.console.base.key_actions import key_actions
+from app.console.base.screen import TABS, BaseScreen
 from app.console.fuzzy import fuzzy
-from app.console.key_actions import key_actions
 from app.console.keys.destinations import MOVES, PaletteCommand, destinations, matching_runs
-from app.console.user_preferences import UserPreferences, keep, read
+from app.console.session.user_preferences import UserPreferences, keep, read
 from app.text import safe_text
 from widgets.badges import STYLES
 

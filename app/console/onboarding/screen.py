@@ -14,7 +14,7 @@ from textual.widgets import Button, Input, Static
 
 from app.config import ConfigError, Profile
 from app.config.write import add_profile, keep_token
-from app.console.base_app import BaseApp
+from app.console.base.app import BaseApp
 from app.console.onboarding.answers import (
     ORIGINS,
     UNWRITTEN,

@@ -15,15 +15,15 @@ from app.actions import ActionRefusedError, AlreadyAskedError
 from app.actions.imports import Import, ImportFileError, read_rows
 from app.api.requests import CreateOrganization
 from app.config import data_folder
-from app.console.base_screen import BaseScreen
-from app.console.coalesced_task import CoalescedTask
-from app.console.export_sheet import typed_path
+from app.console.base.screen import BaseScreen
 from app.console.forms.drafts import Drafts
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.organizations.import_rows import line
 from app.console.organizations.sending import Sending
 from app.console.session import CURE_S, Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.sheets.export import typed_path
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
 from storage.errors import StorageError

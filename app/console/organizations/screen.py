@@ -14,11 +14,11 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from app.console.base_screen import BaseScreen
-from app.console.coalesced_task import CoalescedTask
+from app.console.base.screen import BaseScreen
 from app.console.messages import GoToTab
 from app.console.session import Session
-from app.console.troubles import UNREADABLE
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
 from storage.records import Action

@@ -8,7 +8,7 @@ from typing import Final
 from app.api.errors import ApiError, RateLimitedError
 from app.config import Profile
 from app.console.profiles.engines import ProfileEngines
-from app.console.vitals_feed import read_vitals
+from app.console.session.vitals_feed import read_vitals
 from app.engine import Engine
 from app.times import INSTANT
 from storage.errors import StorageError

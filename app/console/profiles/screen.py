@@ -10,12 +10,12 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.console.base_screen import OVERVIEW, BaseScreen
-from app.console.coalesced_task import CoalescedTask
+from app.console.base.screen import OVERVIEW, BaseScreen
 from app.console.messages import GoToTab, SwitchProfile
 from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
 from app.events import Event
 from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES

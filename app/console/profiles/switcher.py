@@ -15,7 +15,7 @@ from app.config import CACHE_FILE, Profile, Settings, data_folder
 from app.console.fuzzy import fuzzy
 from app.console.profiles.engines import ProfileEngines
 from app.console.session import Session
-from app.console.sheet import PickerScreen
+from app.console.sheets import PickerScreen
 from app.times import ago
 from storage.records import RunFilter, RunSort
 from widgets.badges import Badge

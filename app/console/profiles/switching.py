@@ -12,7 +12,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from app.config import Profile
-from app.console.base_screen import OVERVIEW, TABS
+from app.console.base.screen import OVERVIEW, TABS
 from app.console.profiles.engines import ProfileEngines
 from app.console.runs.views import first_picture
 from app.console.session import Session

@@ -9,8 +9,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from app.console.base_screen import BaseScreen
-from app.console.coalesced_task import CoalescedTask
+from app.console.base.screen import BaseScreen
 from app.console.run.changes import ChangesPart
 from app.console.run.conversation import ConversationPart, ReplyBox
 from app.console.run.log import LogPart
@@ -20,6 +19,7 @@ from app.console.runs.loaders import read_run
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.results.source import Results
 from storage.records.results import RunTurns

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from textual.app import App, SuspendNotSupported
 from textual.content import Content
 
-from app.console.confirm_sheet import ConfirmSheet, NotSureError
 from app.console.forms.instructions import EditorError, editor_command
+from app.console.sheets.confirm import ConfirmSheet, NotSureError
 from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes
 from app.results.diff import Patch
 from app.results.git import GitError

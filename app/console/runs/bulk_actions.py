@@ -130,8 +130,8 @@ class BulkActions:
             self._session.poll_soon()
 
     async def _export(self, engine: "Engine") -> None:
-        from app.console.export_sheet import ExportScreen
         from app.console.runs.export import FORMATS, Export, suggested_path, write
+        from app.console.sheets.export import ExportScreen
 
         condition, marks = self._query.condition, self._table.marks.ids
         count = len(marks) or await engine.cache.count(condition)

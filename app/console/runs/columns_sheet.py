@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from app.console.sheet import PickerScreen
+from app.console.sheets import PickerScreen
 from storage.records import RunSort
 from widgets.badges import STYLES
 from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.console.troubles import UNREADABLE
+from app.console.session.troubles import UNREADABLE
 
 if TYPE_CHECKING:
     from textual.containers import Container

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from app.console.coalesced_task import CoalescedTask
+from app.console.session.coalesced_task import CoalescedTask
 from widgets.runs.columns import FIGURES
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from textual.widgets import Input
 
-from app.console.coalesced_task import CoalescedTask
 from app.console.runs.query_controller import QueryController, problem_texts
 from app.console.runs.query_line import limit_in
 from app.console.runs.split import WIDE
 from app.console.runs.views import ALL
+from app.console.session.coalesced_task import CoalescedTask
 from app.query import QueryProblem, parse, unknown_status
 from app.query.parse import KNOWN_STATUSES
 from app.query.terms import near

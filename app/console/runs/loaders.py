@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from app.console.coalesced_task import CoalescedTask
+from app.console.session.coalesced_task import CoalescedTask
 from app.console.turns import indented, turn_of
 from app.text import safe_text
 from storage.lazy_dataclass import dataclass

@@ -10,13 +10,13 @@ from textual.widget import Widget
 
 from app.actions import BlockedError, problems
 from app.api.requests import WriteRequest
-from app.console.coalesced_task import CoalescedTask
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
 from app.console.forms.form_screen import Built
 from app.console.forms.instructions import NAMES
 from app.console.runs.batch import RunBatch, send_each
 from app.console.runs.many import ManyTask
+from app.console.session.coalesced_task import CoalescedTask
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import SafeText, safe_text
@@ -31,7 +31,7 @@ from widgets.forms.field import ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview, Verdict
 
 if TYPE_CHECKING:
-    from app.console.coalesced_task import Start
+    from app.console.session.coalesced_task import Start
 
 LISTED: Final = 200
 """Characters of a run's line."""

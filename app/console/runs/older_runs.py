@@ -10,7 +10,7 @@ from textual.binding import Binding
 from app.api.errors import RateLimitedError
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
-from app.console.troubles import nothing_to_show
+from app.console.session.troubles import nothing_to_show
 from app.text import SafeText, safe_text
 from app.times import clock_time
 from storage.records import CoverageGap, RunFilter

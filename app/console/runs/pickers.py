@@ -12,9 +12,9 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from app.console.fuzzy import fuzzy
-from app.console.mark_picker import Picked
 from app.console.runs.views import DESCENDING, chosen_order
-from app.console.sheet import Options, PickerScreen, SheetNote
+from app.console.sheets import Options, PickerScreen, SheetNote
+from app.console.sheets.mark_picker import Picked
 from app.query import parse
 from app.times import stamp
 from storage.records import RunSort

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from app.atomic_file import alone, replacing
 from app.config import Profile, Settings, ViewSettings, data_folder
-from app.console.coalesced_task import CoalescedTask, Start
+from app.console.session.coalesced_task import CoalescedTask, Start
 from app.query import read_order, written_order
 from storage.lazy_dataclass import dataclass
 from storage.records import RunSort

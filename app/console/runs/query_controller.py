@@ -23,9 +23,9 @@ from widgets.filter.search import SearchSuggestion, StyledSpan
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
-    from app.console.mark_picker import Picked
     from app.console.runs.pickers import Limits
     from app.console.runs.preferences import Change, PreferencesWriter
+    from app.console.sheets.mark_picker import Picked
     from app.engine import Engine
 
 KNOWN_STATUSES: Final = ("queued", "working", "completed", "failed")
@@ -310,7 +310,7 @@ class QueryController:
             self.show_view(named(self.views, view.name))
 
     async def _ask_statuses(self, engine: "Engine") -> None:
-        from app.console.mark_picker import MarkPicker
+        from app.console.sheets.mark_picker import MarkPicker
 
         condition = self.condition
         found = await engine.cache.status_counts(condition)

@@ -11,7 +11,7 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.base_screen import BaseScreen
+from app.console.base.screen import BaseScreen
 from app.console.messages import OpenRun
 from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
 from app.console.runs.extent_display import ExtentDisplay

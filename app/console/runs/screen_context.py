@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from textual.message import Message
 from textual.screen import Screen
 
-from app.console.base_screen import BaseScreen
+from app.console.base.screen import BaseScreen
 from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:

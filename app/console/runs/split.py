@@ -8,9 +8,9 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.geometry import Size
 
-from app.console import user_preferences
 from app.console.runs.preferences import PreferencesWriter
 from app.console.runs.screen_context import ScreenContext
+from app.console.session import user_preferences
 from storage.lazy_dataclass import dataclass
 from widgets.runs.pane import RunPane
 from widgets.runs.table import RunTable

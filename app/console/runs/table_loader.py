@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from app.console.coalesced_task import CoalescedTask
 from app.console.runs.figures_loader import FiguresLoader
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
+from app.console.session.coalesced_task import CoalescedTask
 from storage.errors import StorageError
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.filter.extent import Extent

@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from app.config import ViewSettings
 from app.console.runs.views import TableQuery, View
-from app.console.sheet import Options, PickerScreen, SheetNote
+from app.console.sheets import Options, PickerScreen, SheetNote
 from app.query import written_order
 from app.text import safe_text
 from widgets.badges import STYLES

@@ -3,7 +3,7 @@
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.console.batch_screen import BatchScreen
+from app.console.base.batch_screen import BatchScreen
 from app.console.run.screen import RunScreen
 from tests.console.conftest import SMALL, Staged
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked

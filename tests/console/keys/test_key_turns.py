@@ -139,7 +139,7 @@ async def test_keys_typed_before_the_engine_is_there_are_answered_in_order(tmp_p
 
 async def test_keys_do_not_wait_for_ever_for_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token may be asked for by another program: after a while a key is told so."""
-    monkeypatch.setattr("app.console.base_app.HOLD_S", 0.0)
+    monkeypatch.setattr("app.console.base.app.HOLD_S", 0.0)
     async with opening(tmp_path, asyncio.Event()) as scene:
         at_once(scene, "4")
         await until(lambda: scene.toasts == [STILL_OPENING])

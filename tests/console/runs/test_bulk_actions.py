@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.console.export_sheet import ExportScreen
 from app.console.runs import bulk_actions
 from app.console.runs.bulk_actions import BulkActions
 from app.console.runs.export import Export, write
 from app.console.runs.many_form import ManyForm
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QueryController
+from app.console.sheets.export import ExportScreen
 from storage.records import RunFilter, RunSort
 from tests.console.runs.conftest import Desk
 from widgets.runs.table import RunTable

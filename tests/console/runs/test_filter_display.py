@@ -4,7 +4,7 @@ import pytest
 
 from app.config import ViewSettings
 from app.console.runs.filter_display import ViewCounts
-from app.console.troubles import nothing_to_show
+from app.console.session.troubles import nothing_to_show
 from app.query import parse
 from storage.records import Coverage
 from tests.console.runs.conftest import Desk, a_run

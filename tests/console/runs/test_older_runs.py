@@ -199,7 +199,7 @@ async def test_what_fills_in_the_background_is_read_once_a_second(
     begun: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many pages come; a run that changed is read at once."""
-    monkeypatch.setattr("app.console.base_screen.TICK_S", 3_600.0)
+    monkeypatch.setattr("app.console.base.screen.TICK_S", 3_600.0)
     async with begun() as scene:
         await scene.ring(moved(scene, RUNNING))
         read: list[int] = []

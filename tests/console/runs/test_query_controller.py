@@ -7,13 +7,13 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from app.config import ViewSettings
-from app.console.mark_picker import MarkPicker
 from app.console.runs.filter_display import facets
 from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, limits_of
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QueryController, problem_texts
 from app.console.runs.views import TableQuery
 from app.console.runs.views_sheet import ViewPicker, ViewSaver
+from app.console.sheets.mark_picker import MarkPicker
 from app.query import parse
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.grouping import Grouping

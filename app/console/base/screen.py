@@ -13,11 +13,11 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.worker import Worker
 
-from app.console.key_actions import key_actions, key_hints
+from app.console.base.key_actions import key_actions, key_hints
+from app.console.base.too_small import TooSmall, is_too_small
 from app.console.messages import UNKNOWN_PLACE, GoToTab, OpenRun
 from app.console.session import Session
-from app.console.too_small import TooSmall, is_too_small
-from app.console.tour import TourStrip
+from app.console.session.tour import TourStrip
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
@@ -222,7 +222,7 @@ class BaseScreen(Screen[None]):
 
     def open_batch(self, key: str) -> None:
         """Show a batch with its runs."""
-        from app.console.batch_screen import BatchScreen
+        from app.console.base.batch_screen import BatchScreen
 
         def opened(run_id: str | None) -> None:
             if run_id is not None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from app.console.coalesced_task import CoalescedTask, Start
-from app.console.troubles import link_notice, storage_notice
+from app.console.session.coalesced_task import CoalescedTask, Start
+from app.console.session.troubles import link_notice, storage_notice
 from app.times import clocks_apart
 from storage.records import LinkState, RunFilter
 from storage.records.activity import ActivityFilter

@@ -13,8 +13,8 @@ from textual.widgets import Input, Static
 
 from app.actions import ActionRefusedError
 from app.api.errors import ApiError
-from app.console.export_sheet import typed_path
-from app.console.sheet import PickerScreen, SheetNote
+from app.console.sheets import PickerScreen, SheetNote
+from app.console.sheets.export import typed_path
 from app.results.git import GitError
 from storage.errors import StorageError
 from widgets.forms.inputs import LineInput

@@ -12,11 +12,11 @@ from textual.signal import Signal
 
 from app.api.errors import ApiError
 from app.config import Profile, Settings
-from app.console.batches import Batches
-from app.console.inbox_feed import InboxFeed
-from app.console.tour import Tour
-from app.console.troubles import READ_ONLY, own_failure_text
-from app.console.vitals_feed import VitalsFeed, first_vitals
+from app.console.session.batches import Batches
+from app.console.session.inbox_feed import InboxFeed
+from app.console.session.tour import Tour
+from app.console.session.troubles import READ_ONLY, own_failure_text
+from app.console.session.vitals_feed import VitalsFeed, first_vitals
 from app.text import safe_text
 from storage.errors import StorageError
 from widgets.frame.freshness import PollTiming
@@ -24,7 +24,7 @@ from widgets.frame.freshness import PollTiming
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
-    from app.console.coalesced_task import Start
+    from app.console.session.coalesced_task import Start
     from app.engine import Engine
     from app.events import Event
     from storage.cache.first_paint import FirstPaint

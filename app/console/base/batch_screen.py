@@ -9,7 +9,7 @@ from textual.widgets import OptionList
 
 from app.console.messages import FollowRun
 from app.console.session import Session
-from app.console.sheet import Options, Sheet
+from app.console.sheets import Options, Sheet
 from app.text import safe_text
 from widgets.after_refresh import after_refresh
 from widgets.batch import BatchView

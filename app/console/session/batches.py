@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, Self
 
-from app.console.coalesced_task import CoalescedTask, Start
+from app.console.session.coalesced_task import CoalescedTask, Start
 
 if TYPE_CHECKING:
     from textual.signal import Signal

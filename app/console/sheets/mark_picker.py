@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from app.console.sheet import PickerScreen
+from app.console.sheets import PickerScreen
 from widgets.badges import Badge, run_badge
 from widgets.choice_lists import StatusList
 

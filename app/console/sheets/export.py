@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Input
 
-from app.console.sheet import PickerScreen, SheetNote
+from app.console.sheets import PickerScreen, SheetNote
 from storage.errors import StorageError
 from widgets.forms.inputs import LineInput
 

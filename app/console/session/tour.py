@@ -7,8 +7,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.config import Settings
-from app.console.coalesced_task import Start
-from app.console.user_preferences import keep, read
+from app.console.session.coalesced_task import Start
+from app.console.session.user_preferences import keep, read
 from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from app.console.coalesced_task import CoalescedTask, Start
+from app.console.session.coalesced_task import CoalescedTask, Start
 from storage.errors import StorageError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What every screen and the app stand on: the base of each, and the keys that all of them know."""
