@@ -1,7 +1,7 @@
 """Set-up: an operator's document, checked key by key and applied any number of times with the same outcome."""
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
@@ -119,7 +119,7 @@ class SetupError(Exception):
 
 def apply_setup(
     connection: sa.Connection, setup: Setup, folder: Path, now: int, data: Path | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Apply a document in one transaction and return the result, with the values of newly made tokens.
 
     `data`: the data folder of the machine on which agents run; None: they run elsewhere.
@@ -277,7 +277,7 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
     return agent
 
 
-def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: Path, now: int) -> dict[str, Any]:
+def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: Path, now: int) -> dict[str, object]:
     slug = entry.slug or organizations.slug_of(entry.name)
     found = organizations.by_slug(connection, slug)
     if found is not None:
@@ -318,7 +318,7 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
     return [f"runwarden service org {verb} {organization.slug} {rest}".rstrip() for verb, _, rest in words]
 
 
-def _token(connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int) -> dict[str, Any]:
+def _token(connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int) -> dict[str, object]:
     kept = next(
         (one for one in tokens.of(connection, organization.id) if one.alias == entry.alias and one.valid(now)), None
     )

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import field
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -82,7 +82,7 @@ class _Passage:
     begun: bool = False
     """Whether bytes of the request may have left this machine."""
 
-    async def __call__(self, event: str, _info: dict[str, Any]) -> None:
+    async def __call__(self, event: str, _info: dict[str, object]) -> None:
         if event != _FIRST_BYTE:
             return
         if self.before_first_byte is not None:

@@ -11,7 +11,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 SHORTEST_S: Final = 6.0
 LONGEST_S: Final = 150.0
@@ -30,7 +30,7 @@ THOUGHTS: Final = (
 def main(pace_s: float, edits: Path | None, reviewer: list[str]) -> int:
     """Do one turn in about `pace_s` seconds; 1 when the repository's own tests failed."""
     raw = sys.stdin.buffer.read()
-    task: dict[str, Any] = json.loads(raw)
+    task: dict[str, object] = json.loads(raw)
     rng = random.Random(f"{task['run_id']} {task['turn']}")
     _read_all(rng, pace_s)
     if edits is None:

@@ -66,7 +66,7 @@ def administer(arguments: list[str]) -> dict[str, Any]:
     )
     if done.returncode != 0:
         raise DemoError("The demo's service could not be set up.", done.stderr or done.stdout)
-    document: dict[str, Any] = json.loads(done.stdout)
+    document: dict[str, object] = json.loads(done.stdout)
     return document
 
 

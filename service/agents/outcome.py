@@ -57,7 +57,7 @@ class Heard:
     """Whether it said that it came to its end."""
 
 
-Listener = Callable[[dict[str, Any], Heard], None]
+Listener = Callable[[dict[str, object], Heard], None]
 
 
 def classified(text: str) -> Reason:
@@ -79,7 +79,7 @@ def claude(event: dict[str, Any], heard: Heard) -> None:
             heard.summary = said
 
 
-def codex(event: dict[str, Any], heard: Heard) -> None:
+def codex(event: dict[str, object], heard: Heard) -> None:
     """Read an event of `codex exec --json`."""
     kind, item = event.get("type"), _dict(event.get("item"))
     heard.session = _session(event.get("thread_id")) or heard.session
@@ -91,7 +91,7 @@ def codex(event: dict[str, Any], heard: Heard) -> None:
         heard.error = _text(_dict(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
 
 
-def opencode(event: dict[str, Any], heard: Heard) -> None:
+def opencode(event: dict[str, object], heard: Heard) -> None:
     """Read an event of `opencode run --format json`."""
     kind, part, error = event.get("type"), _dict(event.get("part")), _dict(event.get("error"))
     heard.session = _session(event.get("sessionID")) or heard.session
@@ -103,7 +103,7 @@ def opencode(event: dict[str, Any], heard: Heard) -> None:
         heard.error = _text(_dict(error.get("data")).get("message")) or _text(error.get("name")) or "error"
 
 
-def gemini(event: dict[str, Any], heard: Heard) -> None:
+def gemini(event: dict[str, object], heard: Heard) -> None:
     """Read an event of Gemini CLI's `stream-json`; a message comes in pieces."""
     kind = event.get("type")
     heard.session = _session(event.get("session_id")) or heard.session
@@ -118,7 +118,7 @@ def gemini(event: dict[str, Any], heard: Heard) -> None:
         heard.error = _text(event.get("message")) or "error"
 
 
-def goose(event: dict[str, Any], heard: Heard) -> None:
+def goose(event: dict[str, object], heard: Heard) -> None:
     """Read an event of `goose run --output-format stream-json`."""
     kind, message = event.get("type"), _dict(event.get("message"))
     if kind == "message" and message.get("role") == "assistant":

@@ -46,7 +46,7 @@ class RepositoryReference(_Strict):
     """A repository reference (spec 2.3)."""
 
     platform: Text
-    data: dict[str, Any]
+    data: dict[str, object]
 
 
 class RunStart(_Strict):
@@ -56,7 +56,7 @@ class RunStart(_Strict):
     repository: RepositoryReference
     branch_name: str | None = None
     run_id: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, object] | None = None
 
 
 class AgentStart(_Strict):
@@ -64,7 +64,7 @@ class AgentStart(_Strict):
 
     repository: Text
     branch_name: str | None = None
-    inputs: dict[str, Any] | None = None
+    inputs: dict[str, object] | None = None
 
 
 class ProjectOnboarding(_Strict):
@@ -100,7 +100,7 @@ class ReadBody(Generic[Body]):
             raise bad_request("invalid_request", _explain(error)) from error
 
 
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+def schema_of(model: type[BaseModel]) -> dict[str, object]:
     """Return the OpenAPI fragment that describes a request body."""
     schema = model.model_json_schema()
     content = {"application/json": {"schema": _inlined(schema, schema.pop("$defs", {}))}}

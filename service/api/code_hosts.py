@@ -1,7 +1,7 @@
 """Code hosts: their health (spec 2.7, 4.5), and onboarding of GitLab projects (spec 4.6; the shape is our decision)."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
@@ -18,12 +18,12 @@ router = APIRouter()
 
 
 @router.get("/external/installation/health", responses=documented())
-async def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
+async def installation_health(context: Services, caller: AnyCaller) -> dict[str, object]:
     """Answer with a key for each connected platform; any valid token may ask."""
     return await context.outgoing.run(partial(_health, context, caller), caller.organization.id)
 
 
-def _health(context: Context, caller: Caller) -> dict[str, Any]:
+def _health(context: Context, caller: Caller) -> dict[str, object]:
     with context.database.read() as connection:
         connected = hosts.of(connection, caller.organization.id)
         known = repositories.of(connection, caller.organization.id)
@@ -45,12 +45,12 @@ def _health(context: Context, caller: Caller) -> dict[str, Any]:
 )
 async def onboard_project(
     context: Services, caller: Administrator, wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Connect a project; asking again changes nothing and answers already_connected."""
     return await context.outgoing.run(partial(_onboard, context, caller, wanted), caller.organization.id)
 
 
-def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dict[str, Any]:
+def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dict[str, object]:
     path = _checked(wanted)
     with context.database.read() as connection:
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
@@ -79,9 +79,9 @@ def _checked(wanted: ProjectOnboarding) -> str | None:
         raise bad_request("invalid_repository", f"project_path: {error}") from error
 
 
-def _answer(outcome: Outcome) -> dict[str, Any]:
+def _answer(outcome: Outcome) -> dict[str, object]:
     repository = outcome.repository
-    answer: dict[str, Any] = {
+    answer: dict[str, object] = {
         "success": True,
         "project_path": repository.path,
         "status": "onboarded" if outcome.is_new else "already_connected",

@@ -4,7 +4,6 @@ import logging
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -40,7 +39,7 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
     """Return an endpoint's failures for OpenAPI: the given statuses and those that every endpoint has."""
     named: list[int | str] = [*sorted({401, 403, 404, 429, 500, *statuses})]
     # Without a default FastAPI would promise a 422, which is never sent.

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -54,7 +54,7 @@ async def receive(platform: str, request: Request, context: Services) -> Respons
         context.wake()
     if not any(decision.result in {STARTED, WAITING} for decision in decisions):
         return Response(status_code=204)
-    body: dict[str, Any] = {"runs": started, "waiting": sum(one.result == WAITING for one in decisions)}
+    body: dict[str, object] = {"runs": started, "waiting": sum(one.result == WAITING for one in decisions)}
     return JSONResponse(body, 202)
 
 

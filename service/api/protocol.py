@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -31,7 +31,7 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
         """Hand the transport to the application: the lab breaks real connections."""
         super().connection_made(transport)
-        self.app_state: dict[str, Any] = {**self.app_state, TRANSPORT: transport}
+        self.app_state: dict[str, object] = {**self.app_state, TRANSPORT: transport}
         self._await_request()
 
     def data_received(self, data: bytes) -> None:

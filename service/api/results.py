@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Path, Request, Response
@@ -69,7 +69,7 @@ class TurnBody(BaseModel):
 
 class _Repository(BaseModel):
     platform: str
-    data: dict[str, Any]
+    data: dict[str, object]
 
 
 class RunBody(BaseModel):
@@ -102,8 +102,8 @@ class RunResultsBody(RunBody):
     postings: list[PostingBody]
 
 
-def _integer(name: str, most: int | None, text: str) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "integer", "format": "int64", "default": 0}
+def _integer(name: str, most: int | None, text: str) -> dict[str, object]:
+    schema: dict[str, object] = {"type": "integer", "format": "int64", "default": 0}
     if most is not None:
         schema |= {"minimum": 0, "maximum": most}
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
@@ -115,14 +115,14 @@ _TurnNumber = Annotated[
 ]
 
 
-def _bytes(media: str, *headers: str) -> dict[int | str, dict[str, Any]]:
+def _bytes(media: str, *headers: str) -> dict[int | str, dict[str, object]]:
     schema = {"schema": {"type": "string", "format": "binary"}}
     described = {name: {"schema": {"type": "string"}} for name in headers}
     return {200: {"description": "The bytes.", "content": {media: schema}, "headers": described}}
 
 
 @router.get("/external/runs/{run_id}", responses={200: {"model": RunResultsBody}, **documented()})
-def read_run(run_id: str, context: Services, caller: Administrator) -> dict[str, Any]:
+def read_run(run_id: str, context: Services, caller: Administrator) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
     with context.database.read() as connection:
         run = _found(connection, caller, run_id)
@@ -134,7 +134,7 @@ def read_run(run_id: str, context: Services, caller: Administrator) -> dict[str,
     return run_body(run) | {"turns": told, "postings": posted}
 
 
-def _turn_body(turn: Turn, used: Figures | None, findings: bytes | None) -> dict[str, Any]:
+def _turn_body(turn: Turn, used: Figures | None, findings: bytes | None) -> dict[str, object]:
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     return {
         "number": turn.number,
@@ -299,7 +299,7 @@ def _text(patch: bytes, headers: dict[str, str]) -> Response:
 
 
 @router.post("/external/runs/{run_id}/cancel", status_code=202, responses={202: {"model": RunBody}, **documented(409)})
-def cancel_run(run_id: str, context: Services, caller: Administrator) -> dict[str, Any]:
+def cancel_run(run_id: str, context: Services, caller: Administrator) -> dict[str, object]:
     """Cancel an active run: it is failed, what works on it is interrupted, and nothing of it is pushed."""
     with context.database.write() as connection:
         run = _found(connection, caller, run_id)

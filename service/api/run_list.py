@@ -71,7 +71,7 @@ def _bad() -> ApiError:
     )
 
 
-def _parameter(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+def _parameter(name: str, schema: dict[str, Any], text: str) -> dict[str, object]:
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
@@ -90,7 +90,7 @@ _PARAMETERS: Final = [
 
 
 @router.get("/external/runs", openapi_extra={"parameters": _PARAMETERS}, responses=documented(400))
-def list_runs(request: Request, context: Services, caller: Administrator) -> dict[str, Any]:
+def list_runs(request: Request, context: Services, caller: Administrator) -> dict[str, object]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
     given = _given(request)
     size = _page_size(given.get("page_size"))

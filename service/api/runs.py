@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends
@@ -36,7 +36,7 @@ class _Target:
     """Patterns of branches that no run may work on; None: the default branch alone."""
 
 
-def run_body(run: Run) -> dict[str, Any]:
+def run_body(run: Run) -> dict[str, object]:
     """Return a run as it stands in a body (spec 2.4)."""
     return {
         "run_id": run.id,
@@ -61,7 +61,7 @@ def checked_branch(name: str | None) -> str | None:
 )
 async def start_run(
     context: Services, caller: Administrator, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, whatever happens to the service (spec 4.3)."""
     target, request = await run_in_threadpool(_run_request, context, caller, start)
     await _refuse_protected(context, target, request)
@@ -110,7 +110,7 @@ async def _refuse_protected(context: Context, target: _Target, request: TurnRequ
         )
 
 
-def _check_metadata(context: Context, metadata: dict[str, Any] | None) -> None:
+def _check_metadata(context: Context, metadata: dict[str, object] | None) -> None:
     limit = context.settings.limits.metadata_bytes
     if metadata is not None and len(json.dumps(metadata, ensure_ascii=False).encode()) > limit:
         raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
@@ -199,7 +199,7 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
 )
 async def start_agent(
     name: str, context: Services, caller: Administrator, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
     target, request = await run_in_threadpool(_agent_request, context, caller, name, start)
     await _refuse_protected(context, target, request)

@@ -76,7 +76,7 @@ def load(connection: sa.Connection, table: sa.Table, file: IO[bytes]) -> int:
     return number
 
 
-def _rows(table: sa.Table, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+def _rows(table: sa.Table, lines: Iterator[bytes]) -> Iterator[dict[str, object]]:
     binary = [index for index, column in enumerate(table.c) if isinstance(column.type, sa.LargeBinary)]
     for line in lines:
         values = json.loads(line)

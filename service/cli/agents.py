@@ -37,7 +37,7 @@ def agent() -> None:
     """Agents."""
 
 
-def _document(one: Agent, owner: str | None) -> dict[str, Any]:
+def _document(one: Agent, owner: str | None) -> dict[str, object]:
     return {
         "name": one.name,
         "organization_id": owner,
@@ -127,7 +127,7 @@ def check(admin: AdminContext, name: str, slug: str | None) -> None:
         raise SystemExit(1)
 
 
-def _rehearsed(one: Agent, settings: Execution) -> dict[str, Any]:
+def _rehearsed(one: Agent, settings: Execution) -> dict[str, object]:
     from service.execution.rehearsal import Rehearsal, scratch_repository
     from service.execution.sandbox import find
 

@@ -1,7 +1,5 @@
 """`audit`: acts of administration, by whom and when."""
 
-from typing import Any
-
 import click
 
 from service.cli.output import AdminContext, admin_command
@@ -16,7 +14,7 @@ def audit() -> None:
     """The audit trail of administration and tokens."""
 
 
-def _document(one: AuditEntry) -> dict[str, Any]:
+def _document(one: AuditEntry) -> dict[str, object]:
     return {
         "id": one.id,
         "at": rfc3339(one.at),

@@ -27,7 +27,7 @@ from service.store.hosts import PROBES, Host
 from service.store.repositories import Repository
 
 
-def _document(one: Host | Repository) -> dict[str, Any]:
+def _document(one: Host | Repository) -> dict[str, object]:
     # A login in an address is for git alone.
     shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(one).items()}
     if isinstance(one, Repository):

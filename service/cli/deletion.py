@@ -1,6 +1,6 @@
 """`run delete` and `org delete`: for good, with all their data here; leftovers on code hosts are reported."""
 
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -78,7 +78,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
 
 def _conclude(
     admin: AdminContext,
-    document: dict[str, Any],
+    document: dict[str, object],
     line: str,
     branches: list[tuple[str, str, str]],
     webhooks: list[tuple[str, str]],

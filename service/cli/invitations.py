@@ -1,7 +1,6 @@
 """`invitation`: the invitations, whether their mails were sent, and how to send them again."""
 
 import os
-from typing import Any
 
 import click
 
@@ -20,7 +19,7 @@ def invitation() -> None:
     """Invitations of administrators, and the state of their mails."""
 
 
-def _document(one: Invitation, now: int) -> dict[str, Any]:
+def _document(one: Invitation, now: int) -> dict[str, object]:
     state = one.state(now)
     return {
         "id": one.id,

@@ -202,7 +202,7 @@ def _sandbox(settings: Execution) -> str:
         return f"required and missing: {error}"
 
 
-def _worker(one: Worker) -> dict[str, Any]:
+def _worker(one: Worker) -> dict[str, object]:
     return {
         "executor": one.executor,
         "host": one.host,

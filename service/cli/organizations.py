@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
 
 import click
 
@@ -31,7 +30,7 @@ def org() -> None:
 org.add_command(delete_organization)
 
 
-def _document(one: Organization) -> dict[str, Any]:
+def _document(one: Organization) -> dict[str, object]:
     return {
         "id": one.id,
         "name": one.name,
@@ -45,7 +44,7 @@ def _document(one: Organization) -> dict[str, Any]:
     }
 
 
-def _trial(trial: Trial | None) -> dict[str, Any] | None:
+def _trial(trial: Trial | None) -> dict[str, object] | None:
     if trial is None:
         return None
     return {

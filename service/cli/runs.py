@@ -1,6 +1,6 @@
 """`run`: a run's turns, their logs and diffs; cancelling and deleting one."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -91,7 +91,7 @@ def _absence(turn: Turn, what: str) -> str:
     return f"turn {turn.number}  {turn.status}: no {what} here ({reason})"
 
 
-def _document(turn: Turn) -> dict[str, Any]:
+def _document(turn: Turn) -> dict[str, object]:
     return {
         "turn": turn.number,
         "status": turn.status,

@@ -1,7 +1,5 @@
 """`trigger`: rules by which deliveries of code hosts start runs, the decisions on deliveries, and pending ones."""
 
-from typing import Any
-
 import click
 
 from service.cli.output import AdminContext, admin_command, operator, organization_option
@@ -34,7 +32,7 @@ def list_all(admin: AdminContext, slug: str) -> None:
     admin.show({"triggers": documents}, lines)
 
 
-def _document(one: DeliveryEntry) -> dict[str, Any]:
+def _document(one: DeliveryEntry) -> dict[str, object]:
     return {
         "id": one.id,
         "at": rfc3339(one.received_at),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 import click
 
@@ -46,12 +46,12 @@ def _number(day: datetime | None) -> int | None:
     return None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days
 
 
-def _entry(one: UsageTotal) -> dict[str, Any]:
+def _entry(one: UsageTotal) -> dict[str, object]:
     day = {"day": rfc3339(one.subject["day"] * DAY_MICROS)[:10]} if "day" in one.subject else {}
     return one.subject | day | {"runs": one.runs, "turns": one.turns} | one.figures.document()
 
 
-def _table(entries: list[dict[str, Any]], names: Sequence[str]) -> list[str]:
+def _table(entries: list[dict[str, object]], names: Sequence[str]) -> list[str]:
     """Lines with a heading, the numbers to the right."""
     heads = [*names, *(_HEADS.get(name, name) for name in _NUMBERS)]
     rows = [heads, *([_cell(one.get(name)) for name in (*names, *_NUMBERS)] for one in entries)]

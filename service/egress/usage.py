@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from service.agents.options import Price
 
@@ -92,7 +92,7 @@ class Meter:
                 self._counted = self._counted.most(_usage_in(one))
 
 
-def _usage_in(document: dict[str, Any]) -> Usage:
+def _usage_in(document: dict[str, object]) -> Usage:
     for holder in (document, document.get("message"), document.get("response")):
         if isinstance(holder, dict):
             for key, read in (("usage", _of_anthropic_or_openai), ("usageMetadata", _of_gemini)):
@@ -101,7 +101,7 @@ def _usage_in(document: dict[str, Any]) -> Usage:
     return Usage()
 
 
-def _of_anthropic_or_openai(found: dict[str, Any]) -> Usage:
+def _of_anthropic_or_openai(found: dict[str, object]) -> Usage:
     details = found.get("input_tokens_details") or found.get("prompt_tokens_details")
     cached = _number(details, "cached_tokens")
     # OpenAI's input includes cached tokens, Anthropic's does not.
@@ -114,7 +114,7 @@ def _of_anthropic_or_openai(found: dict[str, Any]) -> Usage:
     )
 
 
-def _of_gemini(found: dict[str, Any]) -> Usage:
+def _of_gemini(found: dict[str, object]) -> Usage:
     cached = _number(found, "cachedContentTokenCount")
     whole = _number(found, "promptTokenCount") + _number(found, "toolUsePromptTokenCount")
     output = _number(found, "candidatesTokenCount") + _number(found, "thoughtsTokenCount")

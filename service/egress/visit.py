@@ -105,7 +105,7 @@ class Visit(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
 
-def document_of(body: bytes) -> dict[str, Any]:
+def document_of(body: bytes) -> dict[str, object]:
     """Return a body's JSON object.
 
     Raises:

@@ -53,7 +53,7 @@ class Attempt:
         self.log.flush()
 
 
-def task_of(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
+def task_of(attempt: Attempt, snapshot: Snapshot) -> dict[str, object]:
     """Return the document on the agent's standard input: the agent contract (docs/service.md)."""
     return {
         "run_id": attempt.run.id,

@@ -42,8 +42,8 @@ _SETTLE: Final["StepOptions"] = {
 }
 """Settling only writes to the database; while that is unavailable, it is retried for about two minutes."""
 
-Perform = Callable[[str, int], dict[str, Any] | None]
-Settle = Callable[[str, int, dict[str, Any]], None]
+Perform = Callable[[str, int], dict[str, object] | None]
+Settle = Callable[[str, int, dict[str, object]], None]
 _SUBSEC_SINCE: Final = (3, 42)
 """The version of SQLite from which on `unixepoch('subsec')` is known."""
 _TABLE: Final = "workflow_status"

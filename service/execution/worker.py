@@ -133,11 +133,11 @@ class TurnWorker:
                 "the database is unavailable; the other workers notice after worker_ttl_s that this one is gone"
             )
 
-    def _perform(self, run_id: str, number: int) -> dict[str, Any] | None:
+    def _perform(self, run_id: str, number: int) -> dict[str, object] | None:
         with self._bound(run_id, number):
             return self._end(run_id, number)
 
-    def _end(self, run_id: str, number: int) -> dict[str, Any] | None:
+    def _end(self, run_id: str, number: int) -> dict[str, object] | None:
         """Bring a turn to an end; None when that is another worker's affair."""
         self._queue.mark_busy()
         with self._counting:

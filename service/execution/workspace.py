@@ -64,7 +64,7 @@ class Workspace:
         self.ours = root / "commit.git"
         """Made after the agent ended, so that nothing it wrote can steer our git."""
 
-    def create(self, task: dict[str, Any]) -> None:
+    def create(self, task: dict[str, object]) -> None:
         """Make the folders and write the task down."""
         folders = (self.tree, self.home, self.git_home, self.temporary, self.shared, self.result_file.parent)
         for folder in (*folders, self._nothing / "folder", self.sealed):

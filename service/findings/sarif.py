@@ -14,7 +14,7 @@ _TITLE: Final = 200
 _ARGUMENT: Final = 400
 
 
-def drafts(document: Any, root: str) -> Iterator[dict[str, Any]]:
+def drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
     """Yield what the results say, as findings would be written; `root`: where the checkout is for the agent.
 
     Results that were suppressed, or that hold no longer, are left out.
@@ -37,7 +37,7 @@ def drafts(document: Any, root: str) -> Iterator[dict[str, Any]]:
 
 def _draft(
     result: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]], own: list[Mapping[str, Any]], root: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     reference = _table(result.get("rule"))
     index = result.get("ruleIndex", reference.get("index"))
     by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}

@@ -192,8 +192,8 @@ def _thread(node: Mapping[str, Any]) -> Thread:
     )
 
 
-def _comment(comment: ReviewComment) -> dict[str, Any]:
-    document: dict[str, Any] = {"path": comment.path, "line": comment.line, "side": "RIGHT", "body": comment.body}
+def _comment(comment: ReviewComment) -> dict[str, object]:
+    document: dict[str, object] = {"path": comment.path, "line": comment.line, "side": "RIGHT", "body": comment.body}
     if comment.start_line is not None and comment.start_line < comment.line:
         document |= {"start_line": comment.start_line, "start_side": "RIGHT"}
     return document

@@ -1,6 +1,6 @@
 """The lab's endpoints under /_lab, opened by its own token."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -79,7 +79,7 @@ LabAccess = Annotated[Lab, Depends(_authorized)]
 
 
 @router.get("")
-def read(lab: LabAccess) -> dict[str, Any]:
+def read(lab: LabAccess) -> dict[str, object]:
     """Return the clock's offset, the faults to come, and the account of those consumed."""
     consumed, dropped = lab.script.account()
     return {
@@ -92,13 +92,13 @@ def read(lab: LabAccess) -> dict[str, Any]:
 
 
 @router.post("/faults", status_code=201)
-def script(lab: LabAccess, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, Any]:
+def script(lab: LabAccess, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, object]:
     """Put a fault on the script."""
     return lab.script.add(fault).body()
 
 
 @router.put("/clock")
-def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, Any]:
+def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, object]:
     """Shift the clock by which tokens expire."""
     lab.clock.offset_s = request.offset_s
     return {"offset_s": lab.clock.offset_s, "expiry_now": rfc3339(lab.clock())}
@@ -107,7 +107,7 @@ def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(ClockS
 @router.post("/runs", status_code=201)
 def make_history(
     lab: LabAccess, request: Annotated[HistoryRequest, Depends(ReadBody(HistoryRequest))]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Generate runs; answers when all of them are in the database."""
     try:
         span = parse_duration(request.span)
@@ -140,7 +140,7 @@ def make_history(
 
 
 @router.post("/reset")
-def reset(lab: LabAccess) -> dict[str, Any]:
+def reset(lab: LabAccess) -> dict[str, object]:
     """Forget script and account, set the clock right, and remove generated runs."""
     lab.script.clear()
     lab.clock.offset_s = 0

@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -71,7 +71,7 @@ class PendingFault:
     fault: Fault
     left: int
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, object]:
         """Return its form in an answer."""
         return {"id": self.id, "left": self.left} | self.fault.model_dump(exclude_none=True)
 
@@ -122,12 +122,12 @@ class FaultScript:
                     return one.fault, entry
         return None
 
-    def pending(self) -> list[dict[str, Any]]:
+    def pending(self) -> list[dict[str, object]]:
         """Return the remaining faults."""
         with self._lock:
             return [one.body() for one in self._pending]
 
-    def account(self) -> tuple[list[dict[str, Any]], int]:
+    def account(self) -> tuple[list[dict[str, object]], int]:
         """Return the consumed faults, oldest first, and how many older entries were dropped."""
         with self._lock:
             return [asdict(one) for one in self._account], self._dropped

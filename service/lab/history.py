@@ -42,7 +42,7 @@ _BRANCHES: Final = (
 )
 _REQUESTERS: Final = ("ada", "grace", "linus", "margaret", "nightly")
 
-Row = tuple[dict[str, Any], list[dict[str, Any]]]
+Row = tuple[dict[str, Any], list[dict[str, object]]]
 """A run and its turns."""
 
 
@@ -74,7 +74,7 @@ class HistorySpec:
     """A team's days, with its nights, weekends and troubles, instead of one run after another."""
 
 
-def make(database: Database, spec: HistorySpec) -> dict[str, Any]:
+def make(database: Database, spec: HistorySpec) -> dict[str, object]:
     """Insert the runs with their turns and return what was made and how long it took.
 
     Raises:

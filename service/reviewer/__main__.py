@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 # Python puts the current folder, which is the checkout, first on its path: nothing may be imported from there.
 _EXPOSED: Final = not sys.flags.safe_path and sys.path[:1] in ([""], [str(Path.cwd())])
@@ -48,8 +48,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _configured(arguments: list[str]) -> dict[str, Any]:
-    inputs: dict[str, Any] = {}
+def _configured(arguments: list[str]) -> dict[str, object]:
+    inputs: dict[str, object] = {}
     for option, value in zip(arguments[::2], [*arguments[1::2], ""], strict=False):
         key, equals, text = value.partition("=")
         if option != "--input" or not (key and equals):

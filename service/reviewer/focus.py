@@ -55,7 +55,7 @@ def matches(path: str, pattern: str) -> bool:
     return "/" not in bare and fnmatchcase(path.rpartition("/")[2], bare)
 
 
-def read_focus(instructions: str, inputs: dict[str, Any], known: Collection[str]) -> Focus:
+def read_focus(instructions: str, inputs: dict[str, object], known: Collection[str]) -> Focus:
     """Find focus words and paths in free text and inputs; inputs win.
 
     A clause with a negation, such as "skip the docs", names nothing; nor does a path that is not known. The inputs

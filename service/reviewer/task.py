@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 # The run id names a file, and the branch becomes an argument of git.
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
@@ -24,7 +24,7 @@ class Task:
     default_branch: str | None
     """None: there is none to compare with."""
     instructions: str
-    inputs: dict[str, Any]
+    inputs: dict[str, object]
 
 
 def parse_task(raw: bytes) -> Task:
@@ -53,7 +53,7 @@ def parse_task(raw: bytes) -> Task:
     return Task(run_id, turn, branch, default_branch or None, instructions, inputs or {})
 
 
-def _text(document: dict[str, Any], key: str, otherwise: str | None = None) -> str:
+def _text(document: dict[str, object], key: str, otherwise: str | None = None) -> str:
     """A text field; absent and null stand for the other value, if there is one."""
     value = document.get(key)
     value = otherwise if value is None else value

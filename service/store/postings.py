@@ -46,10 +46,10 @@ class Posting:
     failure: str | None
     """Why it waits or was refused; of a posted one: a remark."""
     url: str | None
-    memory: dict[str, Any] | None
+    memory: dict[str, object] | None
     """Data for the next posting of the same; None: nothing yet."""
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return it as the API and the command line tell it."""
         told = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
         at = None if self.posted_at is None else rfc3339(self.posted_at)
@@ -63,7 +63,7 @@ class Posted:
     url: str | None = None
     note: str | None = None
     """A remark, such as that a person closed it."""
-    memory: dict[str, Any] | None = None
+    memory: dict[str, object] | None = None
 
 
 def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:

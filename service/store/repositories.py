@@ -80,7 +80,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     if namesake is not None:
         raise ValueError(f"the name {repository.name!r} belongs to {namesake}; choose another name")
     removed = connection.execute(sa.delete(repositories).where(same)).rowcount
-    key: dict[str, Any] = {
+    key: dict[str, object] = {
         "id": f"repo_{ids.ulid(now)}",
         "organization_id": organization_id,
         "path_key": repository.path.lower(),

@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -62,8 +62,8 @@ class TurnRequest:
     url: str
     branch: str | None
     instructions: str
-    inputs: dict[str, Any] = field(default_factory=dict)
-    metadata: dict[str, Any] | None = None
+    inputs: dict[str, object] = field(default_factory=dict)
+    metadata: dict[str, object] | None = None
     trace_parent: str | None = None
     """The caller's span (W3C traceparent), which the turn continues."""
     caller: str | None = None
@@ -141,7 +141,7 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
     """
     _hold_organization(connection, run.organization_id)
     # The repository's address may have changed since the last turn.
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "status": "queued",
         "turn": runs.c.turn + 1,
         "updated_at": _later(now),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -24,7 +24,7 @@ class Turn:
     number: int
     status: str
     instructions: str
-    inputs: dict[str, Any]
+    inputs: dict[str, object]
     attempt: int
     """How often a worker took it up: the fence against a worker that wakes up late."""
     finished_at: int | None

@@ -36,7 +36,7 @@ class Figures:
         """All of them."""
         return self.input_tokens + self.cached_tokens + self.output_tokens
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return them as the API and the command line tell them; without a price, the cost is not known."""
         found = asdict(self)
         micro_usd = found.pop("micro_usd")

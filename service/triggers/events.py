@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -159,7 +159,7 @@ class _GitLab(_Model):
     project: _Project
     object_attributes: _Attributes
     labels: list[_Named] = []
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
 
     def event(self) -> PullRequestEvent | None:
         given = self.object_attributes

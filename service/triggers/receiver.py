@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -250,7 +250,7 @@ def _request(subject: PullRequestKey, repository: Repository, rule: TriggerRule,
     event = delivery.event
     named = f"pull request {_MARKS[subject.platform]}{event.number}, commit {event.head_sha}"
     about = {"number": event.number, "head": event.head, "base": event.base, "commit": event.head_sha}
-    origin: dict[str, Any] = {"event": event.kind, "delivery": delivery.id} | about
+    origin: dict[str, object] = {"event": event.kind, "delivery": delivery.id} | about
     return TurnRequest(
         organization_id=subject.organization_id,
         agent=rule.agent,
