@@ -57,32 +57,13 @@ async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Se
 
 
 @BY_KEYS
-async def test_n_takes_the_repository_of_the_cursor_and_keeps_its_draft(walked: Walked, service: Service) -> None:
-    """The draft of one repository does not come up on another."""
-    async with walked() as hand:
-        await hand.point("acme/web")
-        await hand.do("n", "n new run")
-        assert hand.value("repository") == "acme/web"
-        await hand.fill("instructions", "Only for web.")
-        await hand.do("escape", "Close esc")
-
-        await hand.point("t-service")
-        await hand.do("n", "n new run")
-        assert (hand.value("repository"), hand.value("instructions")) == ("acme/payment-service", "")
-        await hand.do("escape", "Close esc")
-
-        await hand.point("acme/web")
-        await hand.do("n", "n new run")
-        await hand.see("Your draft from just now")
-        assert hand.value("instructions") == "Only for web."
-        assert service.written == []
-
-
-@BY_KEYS
 async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
     walked: Walked, service: Service
 ) -> None:
-    """The header and the tab count it, a key and a click lead to it, and once it is resolved no form warns of it."""
+    """The header and the tab count it, a key and a click lead to it, and once it is resolved no form warns of it.
+
+    A form on show hears that, by another process too: the warning goes, and it says what became of the text.
+    """
     async with walked() as hand:
         await hand.point("acme/web")
         action = await start_lost(hand, service)
@@ -109,18 +90,12 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
         await hand.see("Your draft from")
         assert "unknown" not in hand.scene.text
         assert hand.value("instructions") == "Fix the flaky test."
+        await hand.do("escape", "Close esc")
 
-
-@BY_KEYS
-async def test_a_form_on_show_hears_that_the_outcome_was_resolved(walked: Walked, service: Service) -> None:
-    """By another process, too: the warning goes as soon as the ledger says so, and says what became of the text."""
-    async with walked() as hand:
-        await hand.point("acme/web")
-        action = await start_lost(hand, service)
+        again = await start_lost(hand, service, "")
         await hand.do("n", "n new run")
         await hand.see("the outcome is unknown: look before you send it again")
-
-        await hand.scene.engine.ledger.resolve_created(action.action_id, "run_found")
+        await hand.scene.engine.ledger.resolve_created(again.action_id, "run_found")
         await hand.scene.ring()
         await hand.see("took effect: run_found")
         assert "the outcome is unknown" not in hand.scene.text
