@@ -116,8 +116,8 @@ class Api:
     def reaches(self, run_id: str, *statuses: str) -> dict[str, Any]:
         """Wait until a run has one of the statuses and return it."""
         # Asked for alone: the list of a shared service is long.
-        asked = f"/external/runs/{run_id}"
-        eventually(lambda: self.get(asked).json()["status"] in statuses, f"{run_id} becomes {' or '.join(statuses)}")
+        asked, name = f"/external/runs/{run_id}", f"{run_id} becomes {' or '.join(statuses)}"
+        eventually(lambda: self.get(asked).json()["status"] in statuses, name, pause_s=0.06)
         return self.run(run_id)
 
     def log(self, run_id: str, turn: int = 1) -> str:

@@ -148,7 +148,7 @@ def test_a_cancelled_run_is_failed_leaves_nothing_and_frees_its_place(
     acme = shared("acme")
     gate = tmp_path / "gate"
     working, waiting, third = (acme.begin("patient", gate=str(gate)) for _ in range(3))
-    eventually(lambda: acme.run(working)["status"] == "working", "the first one is at work")
+    acme.reaches(working, "working")
     answers = [acme.post(f"/external/runs/{run_id}/cancel", {}) for run_id in (waiting, working)]
     acme.service.admin("run", "cancel", third)
     eventually(lambda: "interrupted" in acme.log(working), "the agent is interrupted")
@@ -173,7 +173,7 @@ def test_a_deactivated_organization_s_runs_are_stopped(shared: Callable[[str], A
     gate = tmp_path / "gate"
     mine = [acme.begin("patient", gate=str(gate)) for _ in range(3)]
     theirs = other.begin("patient", gate=str(gate))
-    eventually(lambda: acme.run(mine[0])["status"] == "working", "the first one is at work")
+    acme.reaches(mine[0], "working")
     acme.service.admin("org", "deactivate", "acme")
     eventually(lambda: "interrupted" in acme.log(mine[0]), "the agent is interrupted")
     gate.touch()

@@ -45,7 +45,7 @@ def test_what_one_machine_accepts_another_executes(many: Deployment) -> None:
     run_id = client.start("write it")
     before = many.admin("status", machine="first")
     worker = many.begin("worker", machine="second")
-    eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
+    client.reaches(run_id, "completed")
     shown = many.admin("run", run_id, "--log", machine="first")["turns"][0]
     diff = many.admin("run", run_id, "--diff", machine="third")["turns"][0]
     living = many.admin("status", machine="third")["workers"]
@@ -81,7 +81,7 @@ def test_a_killed_worker_s_turn_goes_to_another(hasty: Deployment, tmp_path: Pat
     eventually(lambda: not [left for left in hasty.leftovers() if "scribe" in left], "the agent is gone")
     gate.touch()
     hasty.begin("worker", machine="heir")
-    eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
+    client.reaches(run_id, "completed")
 
     assert len(commits(hasty, client.run(run_id))) == 1
     assert hasty.admin("run", run_id)["turns"][0]["attempt"] == 2
@@ -96,7 +96,7 @@ def test_a_worker_that_slept_through_its_time_leaves_no_trace(hasty: Deployment,
     heir = hasty.begin("worker", machine="heir")
     eventually(lambda: "sandbox:" in log_of(hasty, run_id, "heir"), "the heir has taken the turn over")
     gate.touch()
-    eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
+    client.reaches(run_id, "completed")
     landed = commits(hasty, client.run(run_id))
     sleeper.signal(signal.SIGCONT)
     eventually(
@@ -116,7 +116,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(many: Deploym
     status = worker.stop()
     gate.touch()
     many.begin("worker", machine="heir")
-    eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
+    client.reaches(run_id, "completed")
 
     assert status == 0
     assert "turns were interrupted" in worker.log
@@ -131,13 +131,13 @@ def test_two_runs_on_one_branch_are_never_mixed_between_workers(many: Deployment
         many.begin("worker", machine=machine)
     gate = tmp_path / "gate"
     first = client.start(f"wait {gate}", branch_name="shared")
-    eventually(lambda: client.run(first)["status"] == "working", "the first one works")
+    client.reaches(first, "working")
     second = client.start("write second", branch_name="shared")
     other = client.start("write elsewhere", branch_name="own")
-    eventually(lambda: client.run(other)["status"] == "completed", "other branches are not held up")
+    client.reaches(other, "completed")
     waiting = client.run(second)["status"]
     gate.touch()
-    eventually(lambda: client.run(second)["status"] == "completed", "the second one completes")
+    client.reaches(second, "completed")
     subjects = commits(many, client.run(second))
 
     assert waiting == "queued"
@@ -154,7 +154,7 @@ def test_a_database_that_goes_away_for_a_while_costs_no_run(tmp_path: Path) -> N
             gate.touch()
             own.start()
             eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
-            eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
+            client.reaches(run_id, "completed")
 
             assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
             assert refused.headers["Retry-After"] == "2"
