@@ -62,6 +62,22 @@ def test_ctrl_z_stops_it_and_continuing_paints_it_again(opened: Opened) -> None:
     assert terminal.end() == 0
 
 
+def test_stopped_by_another_it_goes_on_once_and_gives_the_modes_back(opened: Opened) -> None:
+    """SIGSTOP leaves the terminal as it is; continued, one reader takes the keys and everything is painted."""
+    terminal = opened()
+    terminal.shows("complete", "fix/login-timeout")
+    for _ in range(2):
+        terminal.process.send_signal(signal.SIGSTOP)
+        terminal.read_until(lambda: terminal.state() == "T")
+        terminal.screen.rows.clear()
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.shows("fix/login-timeout", "? help")
+    terminal.type("q")
+
+    assert terminal.end() == 0
+    assert terminal.attributes == terminal.attributes_before
+
+
 def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> None:
     """The cached ones, at once; then the service is said to be unreachable, and nothing stands over them."""
     with served(Board()) as board:

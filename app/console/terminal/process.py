@@ -17,17 +17,33 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def restore_on_signals(app: "App[Any]") -> None:
-    """End the app in order on a signal, with 128 + its number as return code."""
+    """End the app in order on a signal, with 128 + its number as return code; go on in order after a stop."""
+    # After a stop the terminal shows nothing of the frame, although nothing has changed.
+    app.app_resume_signal.subscribe(app, lambda _: app.refresh())
     loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        try:
+    try:
+        for number in SIGNALS:
             loop.add_signal_handler(number, _end, app, number)
-        except (ValueError, RuntimeError):
-            return  # Not the main thread, as under a test runner: signals are not ours there.
+        if app._driver is not None and app._driver.can_suspend:  # noqa: SLF001 — it has no other name
+            loop.add_signal_handler(signal.SIGCONT, _go_on, app._driver)  # noqa: SLF001 — as above
+    except (ValueError, RuntimeError):
+        return  # Not the main thread, as under a test runner: signals are not ours there.
 
 
 def _end(app: "App[Any]", number: signal.Signals) -> None:
     app.exit(return_code=SIGNAL_STATUS + number)
+
+
+def _go_on(driver: Any) -> None:
+    """Take the terminal up again; Textual would begin a second time after a SIGSTOP, which it did not hear of.
+
+    Two threads would read the keys, and the console's modes would be given back as those from before it.
+    """
+    if driver._auto_restart:  # noqa: SLF001 — whether the terminal is ours, or an editor's
+        if not driver._must_signal_resume:  # noqa: SLF001 — whether Textual stopped it
+            driver.suspend_application_mode()
+            driver._must_signal_resume = True  # noqa: SLF001 — as above
+        driver.resume_application_mode()
 
 
 def is_on_terminal() -> bool:

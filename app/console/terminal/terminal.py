@@ -65,8 +65,6 @@ class Terminal:
         restore_on_signals(app)
         if self.driver is not None and self.modes_before is not None:
             self.driver.attrs_before = self.modes_before  # type: ignore[attr-defined]  # a Linux terminal's
-        # After a suspend the terminal shows nothing of the frame, although nothing has changed.
-        app.app_resume_signal.subscribe(app, lambda _: app.refresh())
         if self.keep_frame is not None:
             from app.console.terminal.last_frame import keep_frames
 
