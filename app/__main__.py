@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-    from app.first_frame import FirstFrame
+    from app.start.first_frame import FirstFrame
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, by default the process's own, and return its exit code."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        from app.streams import open_missing
+        from app.start.streams import open_missing
 
         open_missing()
     argv = list(sys.argv[1:] if arguments is None else arguments)
@@ -42,7 +42,7 @@ def _console_at_once() -> int | None:
     # Before any other import of ours: every millisecond counts.
     import signal
 
-    from app import first_frame
+    from app.start import first_frame
 
     before = {number: signal.signal(number, _exit) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     frame, code = first_frame.FirstFrame(os.environ), None
@@ -65,7 +65,7 @@ def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
     from functools import partial
 
     from app.config import ConfigError, config_path, load
-    from app.first_frame import configuration
+    from app.start.first_frame import configuration
 
     path = config_path(None, os.environ)
     # Before the file is read: a frame of its current content must not pass for one of a later content.

@@ -17,6 +17,7 @@ from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.config import CACHE_FILE, STATE_FILE, PollSettings, Profile, Settings, data_folder
+from app.config.token import Token, TokenError, resolve
 from app.events import Announce, Doorbell, StorageFailed
 from app.files import author_of, login, settled_ledger
 from app.polling import POLLER, Polling
@@ -29,7 +30,6 @@ from app.sync.listing import Listing
 from app.sync.polls import OthersPoll
 from app.sync.reread import Rereader
 from app.sync.retention import Retention
-from app.token import Token, TokenError, resolve
 from storage.budget import SharedBudget
 from storage.cache import Cache
 from storage.errors import StorageError

@@ -20,7 +20,7 @@ from app.api.requests import (
 )
 from app.api.transport import Call, Commit, Reply, Transport
 from app.api.wire import rfc3339
-from app.token import Token, TokenError
+from app.config.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
 from storage.records.results import Change, LogChunk, RunTurns
 
@@ -159,7 +159,7 @@ class Client:
         Where the token is an error, every request fails with `NoTokenError`.
 
         Raises:
-            ValueError: The base address cannot be used, see `app.address.base_address`.
+            ValueError: The base address cannot be used, see `app.config.address.base_address`.
         """
         self.budget = budget or Budget()
         """Every request through this client takes its turn there."""

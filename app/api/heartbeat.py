@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from app.address import is_loopback
+from app.config.address import is_loopback
 
 DEADLINE_S: Final = 10.0
 

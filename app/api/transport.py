@@ -15,7 +15,6 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from app.address import base_address
 from app.api.errors import (
     ApiError,
     NoTokenError,
@@ -26,7 +25,8 @@ from app.api.errors import (
 )
 from app.api.failures import failure
 from app.api.masking import Mask
-from app.token import Token, TokenError
+from app.config.address import base_address
+from app.config.token import Token, TokenError
 from app.version import __version__
 from storage.lazy_dataclass import dataclass
 

@@ -17,6 +17,7 @@ from app.automations.occurrences import asked_for
 from app.automations.runner import Runner
 from app.automations.telling import Telling
 from app.config import Profile, Settings
+from app.config.token import EnvToken
 from app.engine import Engine
 from app.events import Event, LinkChanged, StorageFailed
 from app.notify.dispatcher import Dispatcher
@@ -24,7 +25,6 @@ from app.notify.incidents import IncidentReader
 from app.notify.news import NewsReader
 from app.rules.rule import OnRun, OnStuck, Rule, fingerprint_of
 from app.times import rfc3339
-from app.token import EnvToken
 from storage.errors import StorageError
 from storage.lease import Lease
 from storage.records.decision import Decision, Occurrence

@@ -132,7 +132,7 @@ class Invocation:
         """
         profile = settings.profile(self.profile_name)
         if self.token_stream is not None:
-            from app.token import StreamToken
+            from app.config.token import StreamToken
 
             profile = replace(profile, token=StreamToken(self.token_stream))
         return replace(profile, read_only=True) if self.read_only else profile

@@ -10,7 +10,7 @@ from app.cli import root
 from app.cli.context import Invocation, StoppedError
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
 from app.cli.output import Format
-from app.streams import NotPrintedError, ReaderGoneError, let_go_of, printing, remarking
+from app.start.streams import NotPrintedError, ReaderGoneError, let_go_of, printing, remarking
 
 
 def failure_of(error: BaseException) -> Failure | None:
@@ -40,7 +40,7 @@ def _of_usage(error: click.ClickException) -> Failure:
 def _of_config(error: BaseException) -> Failure | None:
     # Imported only now, here and below: what raised these has imported them already, and `--help` never needs them.
     from app.config import ConfigError
-    from app.token import TokenError
+    from app.config.token import TokenError
 
     if isinstance(error, TokenError):
         return Failure("token", str(error), Exit.USAGE)

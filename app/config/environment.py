@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from app.address import base_address
+from app.config.address import base_address
 from app.config.settings import ENVIRONMENT_PROFILE, ConfigError, Profile, Settings
-from app.token import EnvToken
+from app.config.token import EnvToken
 from storage.lazy_dataclass import dataclass
 
 

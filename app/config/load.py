@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from app.address import base_address
+from app.config.address import base_address
 from app.config.environment import NOTHING_CHOSEN, Choice, with_environment
 from app.config.notify import read_notify
 from app.config.paths import config_path
@@ -23,7 +23,7 @@ from app.config.settings import (
     Template,
 )
 from app.config.table import ConfigTable, Source
-from app.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
+from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
 
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
 _LONGEST_S: Final = 86_400.0

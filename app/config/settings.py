@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from app.config.notify_settings import NotifySettings
-from app.token import TokenSource
+from app.config.token import TokenSource
 from storage.lazy_dataclass import dataclass
 from storage.records.query import RunSort
 
@@ -155,7 +155,7 @@ class Profile:
 
     name: str
     base_url: str
-    """Normal form, see `app.address.base_address`."""
+    """Normal form, see `app.config.address.base_address`."""
     token: TokenSource
     read_only: bool = False
     """Never send a write."""

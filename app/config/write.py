@@ -12,7 +12,7 @@ from app.atomic_file import replacing
 from app.config.load import parse
 from app.config.paths import example_text
 from app.config.settings import ENVIRONMENT_PROFILE, ConfigError, Profile
-from app.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
+from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
 
 LONGEST_NAME: Final = 40
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")

@@ -12,9 +12,9 @@ from app.actions import (
 )
 from app.api.client import Client
 from app.api.requests import CreateOrganization
+from app.config.token import Token
 from app.events import Event
 from app.sync import RunSync
-from app.token import Token
 from storage.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Repository

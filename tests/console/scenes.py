@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from app.config import ConsoleSettings, PollSettings, Profile, Settings
+from app.config.token import EnvToken
 from app.console.app import RunwardenApp
 from app.console.runs.views import first_picture
 from app.engine import Engine
-from app.token import EnvToken
 from tests.run_board import START, Board
 
 TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"

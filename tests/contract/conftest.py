@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.api.client import Client
-from app.token import Token
+from app.config.token import Token
 from tests.fault_server import FaultServer
 
 

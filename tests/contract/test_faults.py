@@ -6,7 +6,7 @@ import pytest
 
 from app.api.client import Client
 from app.api.errors import ApiError, RequestTimeoutError, UnreachableError, UnusableAnswerError
-from app.token import Token
+from app.config.token import Token
 from tests.contract.attempts import ORGANIZATION, create, nothing, read
 from tests.fault_server import Drip, Drop, FaultServer, Flood, Hang, Raw, Respond, Step
 

@@ -8,7 +8,7 @@ import pytest
 from app.api.client import Client
 from app.api.errors import ApiError, UnusableAnswerError
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
-from app.token import Token
+from app.config.token import Token
 from app.version import __version__
 from storage.records import Repository
 from tests.contract.attempts import nothing

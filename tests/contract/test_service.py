@@ -9,7 +9,7 @@ import pytest
 
 from app.api.client import Client
 from app.api.errors import ForbiddenError, NotAuthorizedError, NotFoundError, RefusedError, ServerFailedError
-from app.token import Token
+from app.config.token import Token
 from storage.records import Repository
 from tests.contract.attempts import create
 from tests.service_process import RunningService, demo_setup, start_service

@@ -12,8 +12,8 @@ import pytest
 
 from app.api.errors import ApiError
 from app.config import load
+from app.config.token import StreamToken
 from app.engine import Engine, utc_now
-from app.token import StreamToken
 from storage.records import RunFilter
 from tests.cli.conftest import Inside, Result
 from tests.sync.peer import MINUTE, SECOND, Answer, Peer

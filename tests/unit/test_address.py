@@ -1,6 +1,6 @@
 import pytest
 
-from app.address import base_address
+from app.config.address import base_address
 
 
 @pytest.mark.parametrize(

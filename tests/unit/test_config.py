@@ -20,7 +20,7 @@ from app.config import (
     load,
 )
 from app.config.notify_settings import QuietHours
-from app.token import EnvToken, FileToken
+from app.config.token import EnvToken, FileToken
 from storage.records import RunSort
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'

@@ -20,7 +20,7 @@ from app.config import (
     example_text,
     load,
 )
-from app.token import EnvToken, FileToken, KeyringToken
+from app.config.token import EnvToken, FileToken, KeyringToken
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.first_frame import MOST_FRAMES, FirstFrame, configuration
+from app.start.first_frame import MOST_FRAMES, FirstFrame, configuration
 
 SIZE = (80, 24)
 ROWS = ["", "\x1b[1;38;2;1;2;3m● live\x1b[0m text"]

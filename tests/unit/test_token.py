@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.token import (
+from app.config.token import (
     CommandToken,
     EnvToken,
     FileToken,

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from app.config import Profile
+from app.config.token import EnvToken
 from app.config.write import add_profile
-from app.token import EnvToken
 from app.web.server import WebConsole
 from tests.waiting import eventually, until
 from tests.web.conftest import PATIENCE_S, ROOT, Web

@@ -10,7 +10,7 @@ from app.cli.exits import Exit
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output.table import Column
 from app.config import ConfigError, Profile, Settings
-from app.token import CommandToken, EnvToken, FileToken, KeyringToken, StreamToken, TokenSource
+from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, StreamToken, TokenSource
 
 if TYPE_CHECKING:
     from app.engine import Engine

@@ -15,7 +15,7 @@ from typing import Final, Generic, TextIO, TypeVar
 
 from app.cli.exits import Failure, failed
 from app.cli.output.table import GAP, Column, Table
-from app.streams import NotPrintedError, printing, remarking
+from app.start.streams import NotPrintedError, printing, remarking
 from app.text import csv_cell, json_escaped, safe_text
 from storage.lazy_dataclass import dataclass
 

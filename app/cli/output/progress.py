@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from app.events import BackfillMoved, Event
-from app.streams import remarking
+from app.start.streams import remarking
 from app.text import safe_text
 from app.times import span
 

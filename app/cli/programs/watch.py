@@ -16,7 +16,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import FactCommand, async_command
-from app.streams import printing
+from app.start.streams import printing
 from app.times import rfc3339
 
 if TYPE_CHECKING:

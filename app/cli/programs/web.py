@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.address import is_loopback
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import ScreenCommand
+from app.config.address import is_loopback
 
 if TYPE_CHECKING:
     from app.web import WebConsole

@@ -5,7 +5,7 @@ from typing import Final
 
 from app.cli.output import Document, Output
 from app.cli.output.table import Column
-from app.streams import printing
+from app.start.streams import printing
 from app.text import safe_text
 from storage.records.results import Change, ChangedFile, Finding, Review
 

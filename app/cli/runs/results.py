@@ -15,7 +15,7 @@ from app.cli.runs.changes import had, opened
 from app.cli.runs.wait import RunLookup
 from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options
 from app.run_document import as_received
-from app.streams import printing
+from app.start.streams import printing
 from app.text import safe_block, safe_log_line, safe_text
 from app.times import rfc3339, span
 from storage.records.results import LogChunk, RunTurns, Turn, Unavailable

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from app.address import base_address, is_loopback
 from app.api.client import Client
 from app.api.errors import ApiError, ForbiddenError
 from app.config import Profile
+from app.config.address import base_address, is_loopback
+from app.config.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource, resolve
 from app.config.write import name_problem
 from app.text import safe_text
-from app.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource, resolve
 
 Origin = Literal["pasted", "variable", "file", "command"]
 """The token's source. `pasted`: stored in a file of its own."""

@@ -13,6 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Button, Input, Static
 
 from app.config import ConfigError, Profile
+from app.config.token import FileToken, Token
 from app.config.write import add_profile, keep_token
 from app.console.base.app import BaseApp
 from app.console.onboarding.answers import (
@@ -28,7 +29,6 @@ from app.console.onboarding.answers import (
 from app.console.terminal.process import ending_with_terminal, follow_window, restore_on_signals
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.text import safe_text
-from app.token import FileToken, Token
 from widgets.badges import STYLES, Tone
 from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField

@@ -11,7 +11,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from app.config import Profile, Settings
-from app.token import EnvToken, StreamToken, Token, TokenError, resolve
+from app.config.token import EnvToken, StreamToken, Token, TokenError, resolve
 
 if TYPE_CHECKING:
     from app.engine import Engine

@@ -8,10 +8,10 @@ from textual.app import App
 from textual.screen import Screen
 
 from app.config import PollSettings, Profile, Settings, Template
+from app.config.token import EnvToken
 from app.console.app import RunwardenApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine import Engine
-from app.token import EnvToken
 from tests.console.scenes import SceneClock
 from tests.fault_server import FaultServer, Received, Respond, Step
 

@@ -17,7 +17,7 @@ from app.api.requests import (
     as_json,
 )
 from app.config import LEDGER_FILE, Profile, Settings, data_folder
-from app.token import EnvToken
+from app.config.token import EnvToken
 from storage.ledger import Ledger
 from storage.records import ActionError, Repository
 from tests.console.hostile.payloads import SEQUENCES

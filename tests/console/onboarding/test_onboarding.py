@@ -11,9 +11,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.config import load
+from app.config.token import CommandToken, EnvToken, FileToken, resolve
 from app.console.onboarding.answers import suggested_name
 from app.console.onboarding.screen import OnboardingApp
-from app.token import CommandToken, EnvToken, FileToken, resolve
 from tests.console.conftest import SMALL, WIDE
 from tests.console.quiet import lines, quiet
 from tests.fault_server import FaultServer, Hang, Respond

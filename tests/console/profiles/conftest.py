@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from app.config import PollSettings, Profile, Settings
+from app.config.token import EnvToken
 from app.console.app import RunwardenApp
 from app.console.profiles.engines import ProfileEngines
 from app.console.runs.views import first_picture
-from app.token import EnvToken
 from tests.console.conftest import SMALL, Scene
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
 from tests.fault_server import FaultServer
