@@ -66,7 +66,7 @@ def micros(text: str) -> int:
     return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
 
 
-@settings(max_examples=25, suppress_health_check=SHARED)
+@settings(max_examples=12, suppress_health_check=SHARED)
 @given(
     size=st.integers(1, 100),
     status=st.sampled_from([None, "completed", "failed", "working", "sleeping"]),
@@ -128,7 +128,7 @@ def written(drawn: tuple[str, Fraction], history: list[Run]) -> tuple[str, Fract
     return text[:place] + beyond + text[place:], instant + drawn[1]
 
 
-@settings(max_examples=150, suppress_health_check=SHARED)
+@settings(max_examples=60, suppress_health_check=SHARED)
 @given(start=st.none() | bounds(), end=bounds())
 def test_date_bounds_are_inclusive_and_exact(
     subject: Subject, history: list[Run], start: tuple[str, Fraction] | None, end: tuple[str, Fraction]
@@ -168,7 +168,7 @@ def test_a_naive_date_is_refused_and_the_same_with_an_offset_is_not(
     assert aware.status_code == 200
 
 
-@settings(max_examples=200, suppress_health_check=SHARED)
+@settings(max_examples=80, suppress_health_check=SHARED)
 @given(data=st.data(), place=st.integers(1, 99))
 def test_a_cursor_that_was_tampered_with_is_refused(
     subject: Subject, history: list[Run], data: st.DataObject, place: int
@@ -207,7 +207,7 @@ def spelled(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-@settings(max_examples=40, suppress_health_check=SHARED)
+@settings(max_examples=20, suppress_health_check=SHARED)
 @given(
     mine=st.fixed_dictionaries({}, optional={"status": st.sampled_from(["completed", "failed"])}),
     other=st.fixed_dictionaries(

@@ -233,7 +233,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert (rows[action_id].result_id is not None) == (entry.state == "confirmed")
 
 
-SMALL = settings(max_examples=40, stateful_step_count=40, derandomize=True, suppress_health_check=list(HealthCheck))
+SMALL = settings(max_examples=25, stateful_step_count=40, derandomize=True, suppress_health_check=list(HealthCheck))
 LedgerMachine.TestCase.settings = SMALL
 test_the_ledger_is_as_its_model = LedgerMachine.TestCase
 

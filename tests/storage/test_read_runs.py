@@ -200,7 +200,7 @@ def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[st
     limit=st.integers(0, 9),
     near=st.sampled_from([windows.NEAR, 0]),
 )
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_reading_agrees_with_a_naive_model(
     database: Connections, batch: list[list[Run]], wanted: RunFilter, sort: RunSort, offset: int, limit: int, near: int
 ) -> None:
