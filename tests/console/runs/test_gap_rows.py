@@ -1,8 +1,6 @@
 """Gaps between the runs: a line in their place, which fetches them."""
 
-from typing import Any
 
-import pytest
 
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.runs.conftest import HELD, cursor_line
@@ -22,10 +20,9 @@ def gap_lines(scene: Scene) -> list[int]:
     return [number for number, line in enumerate(scene.lines) if "are not fetched" in line and "before" not in line]
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Board, size: Any) -> None:
+async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Board) -> None:
     """Enter on it fetches what is missing there, and then it is gone; the cursor is on the first of those runs."""
-    async with begun(size) as scene:
+    async with begun(SMALL) as scene:
         await with_a_gap(scene, board)
         assert (scene.table.count, scene.table.total) == (2 * HELD, 2 * HELD + 2)
 

@@ -58,8 +58,11 @@ async def test_marks_by_mouse(staged: Staged) -> None:
         assert len(marked(scene)) == 5
 
 
-async def test_columns_are_chosen_moved_and_stretched_by_keys(staged: Staged) -> None:
-    """Enter keeps it for next time."""
+async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:
+    """By keys, and enter keeps it for next time.
+
+    By the mouse: a drag of a title moves it, of the gap behind it stretches it, a double click there fits it again.
+    """
     async with staged((140, 40)) as scene:
         assert titles(scene) == ["status", "repository", "branch", "started", "took", "run"]
 
@@ -73,10 +76,6 @@ async def test_columns_are_chosen_moved_and_stretched_by_keys(staged: Staged) ->
         await scene.press("C", "0", "enter")
         assert titles(scene) == ["status", "repository", "branch", "started", "took", "run"]
 
-
-async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
-    """A drag of a title moves it, of the gap behind it stretches it, a double click there fits it again."""
-    async with staged() as scene:
         pilot, at = scene.pilot, placed(scene)
         await pilot.mouse_down("RunTable", offset=(at["started"].x + 1, 0))
         await pilot.hover("RunTable", offset=(at["branch"].x + 3, 0))
