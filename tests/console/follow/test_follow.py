@@ -1,6 +1,5 @@
 """Following runs: by key and by mouse, in every room, to their end, and after a restart."""
 
-import pytest
 from syrupy.assertion import SnapshotAssertion
 from textual.widgets import OptionList
 
@@ -24,8 +23,11 @@ async def followed(scene: Scene, *run_ids: str) -> None:
     await scene.settle()
 
 
-async def test_f_follows_the_run_under_the_cursor(staged: Staged) -> None:
-    """A line appears above the keys; f again takes it away."""
+async def test_f_follows_the_run_under_the_cursor(staged: Staged, move: Mover) -> None:
+    """A line appears above the keys; f again takes it away.
+
+    At its end, a toast says how long it took; the strip keeps it until it is let go.
+    """
     async with staged(WIDE) as scene:
         assert scene.table.row is not None
         await scene.press("f")
@@ -39,10 +41,6 @@ async def test_f_follows_the_run_under_the_cursor(staged: Staged) -> None:
         await scene.press("f")
         assert strip(scene) == []
 
-
-async def test_a_followed_run_is_told_to_its_end(staged: Staged, move: Mover) -> None:
-    """A toast with how long it took; the strip keeps it until it is let go."""
-    async with staged(WIDE) as scene:
         await followed(scene, "run_go1")
         scene.clock.move(minutes=2)
         await move(scene, "run_go1", "completed")
@@ -104,15 +102,15 @@ async def test_what_was_followed_is_followed_after_a_restart(staged: Staged) -> 
         assert "agent/topic-1" in strip(scene)[0]
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-async def test_picture_of_the_strip(
-    staged: Staged, picture: SnapshotAssertion, move: Mover, size: tuple[int, int]
-) -> None:
+async def test_picture_of_the_strip(staged: Staged, picture: SnapshotAssertion, move: Mover) -> None:
     """One that goes on, one past its usual time, one that has ended, and more."""
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         await followed(scene, "run_go1", "run_go5", "run_go0", "run_go3")
         scene.clock.move(minutes=1)
         await move(scene, "run_go0", "failed")
         await scene.tick(seconds=1)
 
-        assert scene.app.export_screenshot() == picture
+        for size in (SMALL, WIDE):
+            await scene.pilot.resize_terminal(*size)
+            await scene.settle()
+            assert scene.app.export_screenshot() == picture(name=f"{size[0]}x{size[1]}")

@@ -96,8 +96,10 @@ async def test_resolving_looks_as_it_was_accepted(stage: Any, engine: Engine, pi
         assert still(app) == picture
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["small", "wide"])
-async def test_the_room_looks_as_it_was_accepted(console: Any, picture: Any, size: tuple[int, int]) -> None:
+async def test_the_room_looks_as_it_was_accepted(console: Any, picture: Any) -> None:
     """An attempt of each kind, the unknown one under the cursor."""
-    async with opened(console, "", "3", size=size):
-        assert still(console) == picture
+    async with opened(console, "", "3") as pilot:
+        for name, size in (("small", SMALL), ("wide", WIDE)):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+            assert still(console) == picture(name=name)

@@ -1,7 +1,5 @@
 """Gaps between the runs: a line in their place, which fetches them."""
 
-
-
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.runs.conftest import HELD, cursor_line
 from tests.run_board import Board

@@ -89,8 +89,13 @@ async def test_every_count_leads_to_its_list(staged: Staged) -> None:
         assert len(scene.rows) == 4
 
 
-async def test_a_repository_is_found_by_a_few_letters(staged: Staged) -> None:
-    """Enter takes the best match, or a pattern with a star; tab marks several, and once more excludes."""
+async def test_a_repository_is_found_by_a_few_letters_and_a_stretch_of_time_by_preset_or_by_hand(
+    staged: Staged,
+) -> None:
+    """Enter takes the best match, or a pattern with a star; tab marks several, and once more excludes.
+
+    The line keeps what was written; what is not a valid time stays to be corrected.
+    """
     async with staged(SMALL) as scene:
         await scene.press("R", "p", "s", "enter")
         assert line(scene) == "repo:acme/payment-service"
@@ -105,11 +110,7 @@ async def test_a_repository_is_found_by_a_few_letters(staged: Staged) -> None:
         assert line(scene) == "branch:agent/*"
         assert "30 of 60" in scene.text
 
-
-async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
-    """The line keeps what was written; an invalid time stays to be mended."""
-    async with staged() as scene:
-        await scene.press("t", "j", "enter")
+        await scene.press("escape", "t", "j", "enter")
         assert line(scene) == "since:1h"
         assert 0 < len(scene.rows) < 10
 
