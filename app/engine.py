@@ -23,7 +23,7 @@ from app.files import author_of, login, settled_ledger
 from app.polling import POLLER, Polling
 from app.reconcile.reconciliation import Reconciliation
 from app.results.service import ServiceExtension
-from app.schedule import Work
+from app.schedule import JobWork
 from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
@@ -262,5 +262,5 @@ def _syncs(
     return runs, HealthSync(health, cache, ring, clock=clock, others_poll=others_poll)
 
 
-def _chores(*workers: Backfill | Rereader | Retention | Reconciliation | Cancellations) -> dict[str, Work]:
+def _chores(*workers: Backfill | Rereader | Retention | Reconciliation | Cancellations) -> dict[str, JobWork]:
     return {type(worker).__name__.lower(): worker.work for worker in workers}

@@ -7,13 +7,13 @@ from typing import Final, Literal
 
 from storage.records import HealthSpan
 
-Level = Literal["well", "impaired", "bad"]
+HealthLevel = Literal["well", "impaired", "bad"]
 
 BAD: Final = frozenset({"unauthorized", "unreachable", "unhealthy", "failed", "error", "down"})
 """Lower-case statuses of a host that certainly does not work."""
 
 
-def level(status: str, healthy_words: Collection[str]) -> Level:
+def level(status: str, healthy_words: Collection[str]) -> HealthLevel:
     """The status as one of three levels; `healthy_words` are in lower case."""
     word = status.casefold()
     if word in healthy_words:
@@ -59,13 +59,13 @@ def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, health
 
 def slices(
     spans: Sequence[HealthSpan], now: datetime, count: int, each: timedelta, healthy_words: Collection[str]
-) -> tuple[Level | None, ...]:
+) -> tuple[HealthLevel | None, ...]:
     """One platform's last `count` slices of time, oldest first, each at its worst level; None: not known.
 
     They begin at whole multiples of `each`, so that a slice never changes; the last one includes now.
     """
     start = _EPOCH + ((now - _EPOCH) // each - (count - 1)) * each
-    seconds: list[dict[Level, float]] = [{} for _ in range(count)]
+    seconds: list[dict[HealthLevel, float]] = [{} for _ in range(count)]
     for span in spans:
         found = level(span.status, healthy_words)
         first, last = (span.start - start) // each, (span.end - start) // each
@@ -81,7 +81,7 @@ def _overlap_s(span: HealthSpan, start: datetime, end: datetime) -> float:
     return max(0.0, (min(span.end, end) - max(span.start, start)).total_seconds())
 
 
-def _worst(seconds: dict[Level, float], well_s: float) -> Level | None:
+def _worst(seconds: dict[HealthLevel, float], well_s: float) -> HealthLevel | None:
     if "bad" in seconds:
         return "bad"
     if "impaired" in seconds:
@@ -99,7 +99,7 @@ class Incident:
     """Up to here it was unwell for certain."""
     words: tuple[str, ...]
     """The statuses of the incident, each once, the last one first."""
-    worst: Level
+    worst: HealthLevel
     bad_s: float
     """How long it was worse than impaired."""
     recovered_at: datetime | None = None
@@ -157,12 +157,12 @@ def flips(spans: Sequence[HealthSpan], healthy_words: Collection[str], since: da
     return count
 
 
-def _first(span: HealthSpan, how: Level) -> Incident:
+def _first(span: HealthSpan, how: HealthLevel) -> Incident:
     bad_s = (span.end - span.start).total_seconds() if how == "bad" else 0.0
     return Incident(span.platform, span.start, span.end, (span.status,), how, bad_s)
 
 
-def _longer(incident: Incident, span: HealthSpan, how: Level) -> Incident:
+def _longer(incident: Incident, span: HealthSpan, how: HealthLevel) -> Incident:
     return replace(
         incident,
         until=span.end,

@@ -13,7 +13,7 @@ from app.api.budget import Budget, Priority, Wait
 from app.api.errors import ApiError, RateLimitedError
 from app.api.pace import POLL
 from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StateChangedElsewhere, StorageFailed
-from app.schedule import Job, Schedule, Work
+from app.schedule import Job, JobWork, Schedule
 from app.sync import HealthSync, RunSync
 from app.sync.polls import CANNOT_POLL, Cadence
 from storage.cache import Cache
@@ -64,7 +64,7 @@ class Polling:
     """Seconds between polls of runs, without failures."""
     health_s: float
     budget: Budget = field(default_factory=Budget)
-    chores: Mapping[str, Work] = field(default_factory=dict)
+    chores: Mapping[str, JobWork] = field(default_factory=dict)
     """By name, further work of the process with the lease; each sets its own pace."""
     state: State | None = None
     """None: it cannot be used."""
@@ -181,7 +181,7 @@ class Polling:
         demand = sum(cost / self._cadences[subject].base_s for subject, cost in self._costs.items())
         return demand / rate if (rate := await self.budget.poll_rate()) else 1.0
 
-    async def _alone(self, work: Work) -> float:
+    async def _alone(self, work: JobWork) -> float:
         """The work, if this process holds the lease."""
         await self._hold_lease()
         return await work() if self.is_poller else STANDBY_S

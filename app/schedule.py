@@ -15,7 +15,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from storage.lazy_dataclass import dataclass
 
-Work = Callable[[], Awaitable[float]]
+JobWork = Callable[[], Awaitable[float]]
 """Do the job once; return the seconds until its next run."""
 
 WATCH_S: Final = 5.0
@@ -31,7 +31,7 @@ class Job:
     """Repeated work."""
 
     name: str
-    work: Work
+    work: JobWork
     deadline_s: float
     """After this a run is cancelled."""
     after_crash_s: float

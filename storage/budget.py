@@ -14,7 +14,7 @@ from storage.records.budget import BudgetState
 FRESH_S: Final = 0.5
 """How long a reading counts as current: news of other processes come this late, and no request reads twice."""
 
-Change = Callable[[BudgetState], BudgetState]
+BudgetChange = Callable[[BudgetState], BudgetState]
 _NAMES: Final = frozenset(field.name for field in fields(BudgetState))
 
 
@@ -39,7 +39,7 @@ class SharedBudget:
                 self._keep(self._state)
         return self._state
 
-    async def change(self, change: Change) -> tuple[BudgetState, BudgetState]:
+    async def change(self, change: BudgetChange) -> tuple[BudgetState, BudgetState]:
         """Change the state in one transaction; return it before and after."""
         try:
             before, after = await self._cache.writer.run(lambda connection: _change(connection, change))
@@ -53,7 +53,7 @@ class SharedBudget:
         self._fresh_until_s = time.monotonic() + FRESH_S
 
 
-def _change(connection: sqlite3.Connection, change: Change) -> tuple[BudgetState, BudgetState]:
+def _change(connection: sqlite3.Connection, change: BudgetChange) -> tuple[BudgetState, BudgetState]:
     with immediate(connection):
         before = _read(connection)
         after = change(before)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BUSY_WAIT_S: Final = 10.0
 """How long a statement waits for another process's transaction."""
 
-Step = Callable[["Database"], None]
+MigrationStep = Callable[["Database"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Schema:
     """A database's schema, as a list of migrations."""
 
     name: str
-    steps: Mapping[str, Step]
+    steps: Mapping[str, MigrationStep]
     """By name, in order; a step that was released never changes."""
     newer_cure: str
     """The cure when a newer program wrote the file."""

@@ -13,7 +13,7 @@ from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
 
 if TYPE_CHECKING:
-    from widgets.line_table import Line, Part
+    from widgets.line_table import Part, TableLine
 
 STATUS: Final = 13
 """Cells of a run's status."""
@@ -113,7 +113,7 @@ class BatchView:
         id_width = min(max((cell_len(line.run_id) for line in self.lines), default=0), (width - STATUS) // 2)
         return [line.content(width, id_width) for line in self.lines]
 
-    def cells(self, now: datetime) -> "Line":
+    def cells(self, now: datetime) -> "TableLine":
         """Outcome, kind, subject, result, actor and age, as in Activity."""
         quiet: Part = (SafeText(), "quiet")
         badge = self.outcome

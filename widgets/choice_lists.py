@@ -15,13 +15,13 @@ from app.text import safe_text
 from widgets.badges import STYLES, Badge, run_badge
 from widgets.cells import fit, shorten
 
-Mark = Literal["only", "not"]
-_BOXES: Final[dict[Mark | None, tuple[str, str]]] = {
+ChoiceMark = Literal["only", "not"]
+_BOXES: Final[dict[ChoiceMark | None, tuple[str, str]]] = {
     None: ("□", "$foreground 70%"),
     "only": ("■", "$accent"),
     "not": ("⊘", STYLES["bad"]),
 }
-NEXT_MARK: Final[dict[Mark | None, Mark | None]] = {None: "only", "only": "not", "not": None}
+NEXT_MARK: Final[dict[ChoiceMark | None, ChoiceMark | None]] = {None: "only", "only": "not", "not": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PickList(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._picks: tuple[PickItem, ...] = ()
-        self._marks: Mapping[str, Mark] = {}
+        self._marks: Mapping[str, ChoiceMark] = {}
         self._cursor = 0
         self._top = 0
 
@@ -58,7 +58,7 @@ class PickList(Widget):
         """The value under the cursor; None: the list is empty."""
         return self._picks[self._cursor].value if self._picks else None
 
-    def show(self, picks: tuple[PickItem, ...], marks: Mapping[str, Mark]) -> None:
+    def show(self, picks: tuple[PickItem, ...], marks: Mapping[str, ChoiceMark]) -> None:
         """Show the values and their marks; the cursor stays where it is if the values are the same."""
         if picks != self._picks:
             self._cursor = 0 if [p.value for p in picks] != [p.value for p in self._picks] else self._cursor

@@ -7,14 +7,14 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-Part = tuple[Content, Message | None]
+ClickablePart = tuple[Content, Message | None]
 """A text, and the message that a click on it posts."""
 
 
 class ClickableLine(Widget):
     """Draws its parts from left to right; a click posts the message of the part under the pointer."""
 
-    def __init__(self, parts: Callable[[], Iterable[Part]], *, id: str | None = None) -> None:
+    def __init__(self, parts: Callable[[], Iterable[ClickablePart]], *, id: str | None = None) -> None:
         """Draw the parts as they are each time."""
         super().__init__(id=id)
         self._parts = parts

@@ -12,12 +12,12 @@ from textual.widgets import Static
 
 from app.text import SafeText, safe_text
 from app.times import ago, stamp
-from storage.records.inbox import NO_TIME, InboxItem, Kind, Severity
+from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.badges import STYLES, Badge, Tone, run_badge
 from widgets.forms.facts import FactPane
-from widgets.line_table import GAP, Line, LineColumn, LineTable, Part
+from widgets.line_table import GAP, LineColumn, LineTable, Part, TableLine
 
-BADGES: Final[Mapping[Kind, Badge]] = {
+BADGES: Final[Mapping[InboxKind, Badge]] = {
     "host": Badge("▲", "host", "bad"),
     "failed": Badge("✗", "failed", "bad"),
     "unknown": Badge("?", "unknown", "warn"),
@@ -29,7 +29,7 @@ BADGES: Final[Mapping[Kind, Badge]] = {
     "ended": Badge("✓", "ended", "good"),
     "undelivered": Badge("⊘", "not told", "bad"),
 }
-SEVERITY_TONES: Final[Mapping[Severity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
+SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
 AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
 """Runs of an item that are shown beside it."""
@@ -53,7 +53,7 @@ class InboxRow:
         """The item's key."""
         return self.item.key
 
-    def cells(self, now: datetime) -> Line:
+    def cells(self, now: datetime) -> TableLine:
         """Severity, kind, title, and when it last happened."""
         item, badge = self.item, BADGES[self.item.kind]
         severity = f"{_MARKED if self.is_marked else '  '}{item.severity if self.leads else ''}"

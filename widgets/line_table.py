@@ -20,7 +20,7 @@ from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice, above, wrapped
 
 Part = tuple[SafeText, Tone]
-Line = tuple[Part, ...]
+TableLine = tuple[Part, ...]
 
 MARK: Final = 2
 """Cells before the first column: the cursor's mark and a gap."""
@@ -34,7 +34,7 @@ class LineItem(Protocol):
     def key(self) -> str:
         """Identifies the item across updates."""
 
-    def cells(self, now: datetime) -> Line:
+    def cells(self, now: datetime) -> TableLine:
         """Its parts as of now."""
 
 
@@ -106,7 +106,7 @@ class LineTable(CursorView, Generic[T]):
         self._now = now
         self._columns_for = columns_for
         self._items: Sequence[T] = ()
-        self._painted: dict[int, Line] = {}
+        self._painted: dict[int, TableLine] = {}
         self._notice: Notice | None = None
 
     @property
@@ -209,7 +209,7 @@ class LineTable(CursorView, Generic[T]):
         line = " " * MARK + "".join(titles).rstrip()
         return Strip([Segment(fit(line, width), self._style("header"))], width)
 
-    def _row(self, line: Line, width: int, *, is_cursor: bool) -> Strip:
+    def _row(self, line: TableLine, width: int, *, is_cursor: bool) -> Strip:
         background = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
         segments = [Segment(fit("▌" if is_cursor else "", MARK), background + self._colour("mark"))]
         for column in self._columns_for(width - MARK):

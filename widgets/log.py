@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from widgets.text_view import LONGEST, Piece, TextView, safe_line
+from widgets.text_view import LONGEST, TextPiece, TextView, safe_line
 
 ERROR: Final = re.compile(rb"(?i)(?:\b|(?<=[0-9;\[]m))(?:error|fatal|failed|failure|exception|traceback|panic)\b")
 GUTTER: Final = 2
@@ -61,14 +61,14 @@ class LogView(TextView):
     def __init__(self, lines: LogLines) -> None:
         super().__init__()
         self._lines = lines
-        self._about: Sequence[Piece] = ()
+        self._about: Sequence[TextPiece] = ()
 
     @property
     def follows(self) -> bool:
         """Whether new lines scroll into view."""
         return self._cursor >= self.total - 1
 
-    def tell(self, about: Sequence[Piece]) -> None:
+    def tell(self, about: Sequence[TextPiece]) -> None:
         """Show a remark above the lines."""
         if about != self._about:
             self._about = about
@@ -111,14 +111,14 @@ class LogView(TextView):
         """Go to the next line with an error."""
         self.post_message(self.ErrorRequested())
 
-    def head(self) -> Sequence[Piece]:
+    def head(self) -> Sequence[TextPiece]:
         """The remark about the log."""
         return self._about
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A line; one with an error is marked."""
         raw = self._lines.line(index)
-        mark = Piece("✗ ", "bad") if ERROR.search(raw[:LONGEST]) else Piece(" " * GUTTER)
+        mark = TextPiece("✗ ", "bad") if ERROR.search(raw[:LONGEST]) else TextPiece(" " * GUTTER)
         text = self.strip(self.lit(log_pieces(raw)), max(1, width - GUTTER), ground, self._x)
         return Strip.join([self.strip([mark], GUTTER, ground), text])
 
@@ -127,7 +127,7 @@ class LogView(TextView):
         return self._lines.find(pattern, begin, step)
 
 
-def log_pieces(raw: bytes) -> list[Piece]:
+def log_pieces(raw: bytes) -> list[TextPiece]:
     """A line of a log: its colours, its last state if it was overwritten, everything else visible."""
     text = raw.decode("utf-8", "replace").rstrip("\r")
     *before, last = [part for part in text.split("\r") if part] or [""]
@@ -137,8 +137,8 @@ def log_pieces(raw: bytes) -> list[Piece]:
         if number % 2:
             tone = _toned(part, tone)
         elif part:
-            pieces.append(Piece(safe_line(part), tone))
-    return [*pieces, Piece(f"  ↻ {len(before):,} earlier", "quiet")] if before else pieces
+            pieces.append(TextPiece(safe_line(part), tone))
+    return [*pieces, TextPiece(f"  ↻ {len(before):,} earlier", "quiet")] if before else pieces
 
 
 def _toned(codes: str, tone: str) -> str:

@@ -14,8 +14,8 @@ from app.text import SafeText, safe_text
 from storage.records.results import Finding, Severity
 from widgets.badges import Tone
 from widgets.cells import beside, fit, shorten
-from widgets.line_table import Line
-from widgets.text_view import Piece, TextView, safe_line
+from widgets.line_table import TableLine
+from widgets.text_view import TextPiece, TextView, safe_line
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -31,7 +31,7 @@ SEVERITY_TONES: Final[dict[Severity | None, Tone]] = {"blocker": "bad", "major":
 class ReviewLine:
     """A line as drawn."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
     source: int
     """The line of the text, from 0, that it comes from."""
 
@@ -48,7 +48,7 @@ class FindingItem:
         """Its place among the findings."""
         return str(self.number)
 
-    def cells(self, now: datetime) -> Line:
+    def cells(self, now: datetime) -> TableLine:
         """Its severity, place and message."""
         del now
         finding = self.finding
@@ -98,17 +98,17 @@ class ReviewView(TextView):
         """Request the lines for this width."""
         self.post_message(self.LayoutRequested(self.scrollable_content_region.width - 1))
 
-    def head(self) -> Sequence[Piece]:
+    def head(self) -> Sequence[TextPiece]:
         """The review's name and remark."""
         name, about = beside(*self._about, self.scrollable_content_region.width - 4)
-        return Piece(f" {name}", "accent"), Piece(f"   {about}", "quiet")
+        return TextPiece(f" {name}", "accent"), TextPiece(f"   {about}", "quiet")
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A line."""
         pieces = self.lit(self._lines[index].pieces)
         if ground:  # The cursor is visible in code as well.
             pieces = [piece if piece.ground == "match" else piece._replace(ground="") for piece in pieces]
-        return self.strip((Piece(" "), *pieces), width, ground, self._x)
+        return self.strip((TextPiece(" "), *pieces), width, ground, self._x)
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """The next line that matches."""
@@ -128,7 +128,7 @@ def review_lines(text: str, width: int) -> tuple[ReviewLine, ...]:
     if not page.lines and text.strip():  # Blocks nested too deep for the parser.
         page.code(text[:MOST_CHARACTERS])
     if len(text) > MOST_CHARACTERS:
-        page.add([Piece("… The rest is left out: the file is too long.", "warn")])
+        page.add([TextPiece("… The rest is left out: the file is too long.", "warn")])
     return tuple(page.lines)
 
 
@@ -164,7 +164,7 @@ class _Page:
             elif token.type in {"fence", "code_block", "html_block"}:
                 self.code(token.content)
             elif token.type == "hr":
-                self.add([Piece("─" * self.room, "quiet")])
+                self.add([TextPiece("─" * self.room, "quiet")])
             elif token.type == "table_open":
                 self.table(list(_cells(rest)))
             else:
@@ -193,24 +193,24 @@ class _Page:
         """Cells of a line without its margin."""
         return max(LEAST_WIDTH // 2, self.width - sum(map(len, self.margins)))
 
-    def add(self, pieces: Sequence[Piece]) -> None:
+    def add(self, pieces: Sequence[TextPiece]) -> None:
         """Add a line."""
         if self.waits is not None:
             margin = "".join(self.margins[: self.waits]).rstrip()
-            self.lines.append(ReviewLine((Piece(margin, "quiet"),), self.source))
+            self.lines.append(ReviewLine((TextPiece(margin, "quiet"),), self.source))
             self.waits = None
         margins = [*self.margins[:-1], self.bullet] if self.bullet else self.margins
         self.bullet = ""
-        self.lines.append(ReviewLine((Piece("".join(margins), "quiet"), *pieces), self.source))
+        self.lines.append(ReviewLine((TextPiece("".join(margins), "quiet"), *pieces), self.source))
 
     def gap(self, *, unless: bool = False) -> None:
         """Leave a line empty before the next one."""
         if self.lines and not unless:
             self.waits = len(self.margins)
 
-    def wrap(self, pieces: Sequence[Piece]) -> None:
+    def wrap(self, pieces: Sequence[TextPiece]) -> None:
         """Add the pieces, wrapped between words."""
-        line: list[Piece] = []
+        line: list[TextPiece] = []
         used = 0
         for piece in _words(pieces, self.room):
             size = cell_len(piece.text)
@@ -227,7 +227,7 @@ class _Page:
         """Add code unchanged."""
         lines = text.rstrip("\n").split("\n")
         for line in lines[:MOST_BLOCK_LINES]:
-            self.add([Piece(fit(safe_line(line), self.room), "plain", "code")])
+            self.add([TextPiece(fit(safe_line(line), self.room), "plain", "code")])
             self.source += 1
         self.left_out(len(lines))
         self.gap()
@@ -243,7 +243,7 @@ class _Page:
         for number, row in enumerate(shown):
             tone = "strong" if number == 0 else "plain"
             cells = zip(row, widths, strict=False)
-            self.add([Piece(fit(shorten(text, width), width) + "  ", tone) for text, width in cells])
+            self.add([TextPiece(fit(shorten(text, width), width) + "  ", tone) for text, width in cells])
             self.source += 1
         self.left_out(len(rows))
         self.gap()
@@ -251,30 +251,32 @@ class _Page:
     def left_out(self, lines: int) -> None:
         """Add a remark on how many lines are not shown."""
         if lines > MOST_BLOCK_LINES:
-            self.add([Piece(f"… {lines - MOST_BLOCK_LINES:,} more lines", "quiet")])
+            self.add([TextPiece(f"… {lines - MOST_BLOCK_LINES:,} more lines", "quiet")])
 
 
-def _inline(tokens: "Sequence[Token]", tone: str) -> Iterator[Piece]:
+def _inline(tokens: "Sequence[Token]", tone: str) -> Iterator[TextPiece]:
     strong = 0
     address = ""
     for token in tokens:
         if token.type in {"strong_open", "strong_close"}:
             strong += 1 if token.type == "strong_open" else -1
         elif token.type in {"softbreak", "hardbreak"}:
-            yield Piece(" " if token.type == "softbreak" else "\n")
+            yield TextPiece(" " if token.type == "softbreak" else "\n")
         elif token.type == "code_inline":
-            yield Piece(safe_line(token.content), "function")
+            yield TextPiece(safe_line(token.content), "function")
         elif token.type == "link_open":
             address = safe_text(str(token.attrs.get("href", "")))
         elif token.type == "link_close":
-            yield Piece(f" ({address})", "quiet")
+            yield TextPiece(f" ({address})", "quiet")
         elif token.type == "image":
-            yield Piece(f"[image: {safe_line(token.content)}] ({safe_text(str(token.attrs.get('src', '')))})", "quiet")
+            yield TextPiece(
+                f"[image: {safe_line(token.content)}] ({safe_text(str(token.attrs.get('src', '')))})", "quiet"
+            )
         elif token.content:
-            yield Piece(safe_line(token.content), "strong" if strong and tone == "plain" else tone)
+            yield TextPiece(safe_line(token.content), "strong" if strong and tone == "plain" else tone)
 
 
-def _words(pieces: Sequence[Piece], most: int) -> Iterator[Piece]:
+def _words(pieces: Sequence[TextPiece], most: int) -> Iterator[TextPiece]:
     """The pieces word by word, each with the blank behind it; a word longer than a line is cut up."""
     for piece in pieces:
         for word in [piece.text] if piece.text == "\n" else piece.text.replace(" ", " \0").split("\0"):

@@ -25,7 +25,7 @@ STEP: Final = 8
 """Cells that the view moves sideways at once."""
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A part of a line in one style."""
 
     text: str
@@ -40,9 +40,9 @@ def safe_line(text: str) -> str:
     return safe_text(text[:LONGEST].replace("\t", TAB) + ("…" if len(text) > LONGEST else ""), limit=LONGEST * len(TAB))
 
 
-def overlay(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]], ground: str) -> list[Piece]:
+def overlay(pieces: Iterable[TextPiece], spans: Sequence[tuple[int, int]], ground: str) -> list[TextPiece]:
     """The pieces, with these spans of their text (begin and end, in characters) on another background."""
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     begin = 0
     for piece in pieces:
         end = begin + len(piece.text)
@@ -51,7 +51,7 @@ def overlay(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]], ground: s
         for left, right in pairwise(points):
             is_lit = any(first <= left < last for first, last in spans)
             found.append(
-                Piece(piece.text[left - begin : right - begin], piece.tone, ground if is_lit else piece.ground)
+                TextPiece(piece.text[left - begin : right - begin], piece.tone, ground if is_lit else piece.ground)
             )
         begin = end
     return found
@@ -110,7 +110,7 @@ class TextView(CursorView):
 
     # For subclasses
 
-    def head(self) -> Sequence[Piece]:
+    def head(self) -> Sequence[TextPiece]:
         """The line above the lines."""
         return ()
 
@@ -201,13 +201,13 @@ class TextView(CursorView):
         is_cursor = index == self._cursor
         return self.draw(index, width, ("cursor" if self.has_focus else "resting") if is_cursor else "")
 
-    def strip(self, pieces: Iterable[Piece], width: int, ground: str = "", x: int = 0) -> Strip:
+    def strip(self, pieces: Iterable[TextPiece], width: int, ground: str = "", x: int = 0) -> Strip:
         """The pieces from cell `x` on, in exactly this many cells."""
         segments = [Segment(piece.text, self.style(piece.tone, piece.ground or ground)) for piece in pieces]
         line = Strip(segments)
         return line.extend_cell_length(x + width, self.style("plain", ground)).crop(x, x + width)
 
-    def lit(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    def lit(self, pieces: Sequence[TextPiece]) -> Sequence[TextPiece]:
         """The pieces with the matches highlighted."""
         if self._sought is None:
             return pieces
@@ -237,4 +237,4 @@ class TextView(CursorView):
         at = y - above(self.size.height, len(lines))
         if not 0 <= at < len(lines):
             return Strip.blank(width, self.rich_style)
-        return self.strip([Piece(fit(lines[at].center(width), width), notice.tone if at == 0 else "quiet")], width)
+        return self.strip([TextPiece(fit(lines[at].center(width), width), notice.tone if at == 0 else "quiet")], width)

@@ -24,7 +24,7 @@ from app.actions.settlement import (
     NotDone,
     SendCancelledError,
     Settlement,
-    Verdict,
+    SettlementVerdict,
     verdict_on,
 )
 from app.api.client import Client
@@ -45,7 +45,7 @@ from storage.records import Action, ActionError, Run
 
 log = logging.getLogger(__name__)
 
-Outcome = TypeVar("Outcome")
+OutcomeT = TypeVar("OutcomeT")
 
 UNDER_WAY: Final = frozenset({"prepared", "sending"})
 LOOK_S: Final = 0.075
@@ -74,7 +74,7 @@ class InFlight:
         finally:
             self._sending.discard(task)
 
-    async def to_its_end(self, settling: Coroutine[Any, Any, Outcome]) -> Outcome:
+    async def to_its_end(self, settling: Coroutine[Any, Any, OutcomeT]) -> OutcomeT:
         """Finish the work even if the waiting task is cancelled; that task is cancelled afterwards."""
         task = asyncio.create_task(settling)
         self._settling.add(task)
@@ -285,7 +285,7 @@ class Actions:
             log.exception("a started run was not kept")
             self._tell(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
 
-    async def _settle(self, commit: CommitPoint, verdict: Verdict) -> Action:
+    async def _settle(self, commit: CommitPoint, verdict: SettlementVerdict) -> Action:
         settlement = Settlement(self.ledger, commit, verdict, self.command_line)
         try:
             return self._ring(await self.in_flight.to_its_end(settlement.record()))

@@ -48,10 +48,10 @@ class NotDone:
     error: ActionError
 
 
-Verdict = Done | Refused | Doubtful | NotDone
+SettlementVerdict = Done | Refused | Doubtful | NotDone
 
 
-def verdict_on(error: ApiError) -> Verdict:
+def verdict_on(error: ApiError) -> SettlementVerdict:
     """The effect of a write that failed with this API error."""
     code = error.error_code if isinstance(error, RefusedError) else None
     reason = ActionError(error.kind, error.message, getattr(error, "status", None), code)
@@ -98,7 +98,7 @@ class Settlement:
 
     ledger: Ledger
     commit: CommitPoint
-    verdict: Verdict
+    verdict: SettlementVerdict
     command_line: str
     """The beginning of a command on the same ledger."""
     settled: Action = field(init=False)

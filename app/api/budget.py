@@ -35,7 +35,7 @@ from storage.records.budget import BudgetState, Wait
 __all__ = ["Budget", "BudgetStore", "Priority", "Wait"]
 
 T = TypeVar("T")
-Change = Callable[[BudgetState], BudgetState]
+BudgetChange = Callable[[BudgetState], BudgetState]
 
 PATIENCE_S: Final = {
     Priority.WRITE: 5.0,
@@ -59,7 +59,7 @@ class BudgetStore(Protocol):
     async def current(self) -> BudgetState:
         """The state as of a moment ago."""
 
-    async def change(self, change: Change) -> tuple[BudgetState, BudgetState]:
+    async def change(self, change: BudgetChange) -> tuple[BudgetState, BudgetState]:
         """Change the state in one step; return it before and after. The change is pure and may run in a thread."""
 
 
@@ -73,7 +73,7 @@ class MemoryStore:
         """The state."""
         return self.state
 
-    async def change(self, change: Change) -> tuple[BudgetState, BudgetState]:
+    async def change(self, change: BudgetChange) -> tuple[BudgetState, BudgetState]:
         """Change the state; before and after."""
         before, self.state = self.state, change(self.state)
         return before, self.state
@@ -251,7 +251,7 @@ class Budget:
         speeds = (count / max(1.0, opens_s - at_s) for count, at_s in enumerate(reversed(times), 1))
         return pace.Passed(len(times), max(islice(speeds, pace.CHANCE, None), default=0.0))
 
-    def _later(self, change: Change, *, needed: bool = True) -> None:
+    def _later(self, change: BudgetChange, *, needed: bool = True) -> None:
         # Not awaited: between an answer and its reader nothing may fail or wait.
         if needed:
             self._state = change(self._state)
@@ -259,7 +259,7 @@ class Budget:
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
 
-    async def _share(self, change: Change) -> None:
+    async def _share(self, change: BudgetChange) -> None:
         _, self._state = await self.store.change(change)
 
 

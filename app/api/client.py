@@ -18,14 +18,14 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.api.transport import Call, Commit, Reply, Transport
+from app.api.transport import Call, CommitHook, Reply, Transport
 from app.api.wire import rfc3339
 from app.config.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
 from storage.records.results import Change, LogChunk, RunTurns
 
 Answered = TypeVar("Answered")
-Query = Sequence[tuple[str, str]]
+QueryParameters = Sequence[tuple[str, str]]
 FetchPage = Callable[[str | None], Awaitable[RunPage]]
 """Takes a page token, or None for the first page."""
 
@@ -236,7 +236,9 @@ class Client:
         except NotFoundError:
             return HealthReport(())
 
-    async def send(self, request: WriteRequest, *, before_first_byte: Commit, body_json: str | None = None) -> Answer:
+    async def send(
+        self, request: WriteRequest, *, before_first_byte: CommitHook, body_json: str | None = None
+    ) -> Answer:
         """Send a write once (spec 4.1, 4.3, 4.4, 4.6), by default with a body made from the request.
 
         `before_first_byte` is awaited just before the first byte leaves; its error is passed on, and nothing was
@@ -283,7 +285,7 @@ class Client:
         with results.offered():
             return await self.budget.ask(self.priority, lambda: self._transport.exchange(call))
 
-    async def _read(self, path: str, parse: Callable[[bytes], Answered], query: Query = ()) -> Answered:
+    async def _read(self, path: str, parse: Callable[[bytes], Answered], query: QueryParameters = ()) -> Answered:
         return parse((await self._transport.exchange(Call("GET", path, query))).body)
 
 

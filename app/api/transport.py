@@ -32,7 +32,7 @@ from storage.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
-Commit = Callable[[], Awaitable[None]]
+CommitHook = Callable[[], Awaitable[None]]
 """Awaited at the last moment before a write's first byte; if it raises, nothing is sent."""
 
 _MOST_BYTES: Final = 8 * 1024 * 1024
@@ -78,7 +78,7 @@ class Call:
 class _Passage:
     """The progress of one request; httpx awaits it as its trace."""
 
-    before_first_byte: Commit | None
+    before_first_byte: CommitHook | None
     begun: bool = False
     """Whether bytes of the request may have left this machine."""
 
@@ -130,7 +130,7 @@ class Transport:
             _, lane = self._lanes.popitem()
             await lane.aclose()
 
-    async def exchange(self, call: Call, *, before_first_byte: Commit | None = None) -> Reply:
+    async def exchange(self, call: Call, *, before_first_byte: CommitHook | None = None) -> Reply:
         """Send a request once and read its answer.
 
         Raises:

@@ -28,7 +28,7 @@ class CannotActError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ActingResult:
     """The result of a response."""
 
     outcome: Outcome
@@ -56,7 +56,7 @@ class Acting:
     hidden: frozenset[str]
     """Environment variables that no command gets."""
 
-    async def carry_out(self, rule: Rule, decision: Decision) -> Result:
+    async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action, at most once for this decision; no failure is raised.
 
         Raises:
@@ -104,19 +104,19 @@ class Acting:
             case _:
                 raise CannotActError("it sends nothing to the service")
 
-    async def _send(self, rule: Rule, decision: Decision) -> Result:
+    async def _send(self, rule: Rule, decision: Decision) -> ActingResult:
         try:
             request = await self.request(rule, decision)
             if decision.request_json is not None and shown(request) != decision.request_json:
-                return Result("expired", "what it would send is not what was approved")
+                return ActingResult("expired", "what it would send is not what was approved")
             own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
             action = await own.submit(request, key=f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}")
         except AlreadyAskedError as asked:
             return result_of(asked.existing)
         except ActionRefusedError as refused:
-            return Result("failed", refused.message)
+            return ActingResult("failed", refused.message)
         except CannotActError as reason:
-            return Result("failed", str(reason))
+            return ActingResult("failed", str(reason))
         return result_of(action)
 
     def _environment(self) -> dict[str, str]:
@@ -135,16 +135,16 @@ def shown(request: WriteRequest) -> str:
     return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
 
 
-def result_of(action: Action) -> Result:
+def result_of(action: Action) -> ActingResult:
     """The result of a response, by its entry in the ledger."""
     outcome = _OUTCOMES.get(action.state, "failed")
     reason = action.error.message if action.error is not None and outcome != "done" else ""
     may_repeat = action.state == "not_sent" and action.error is not None and action.error.kind in _PASSING
-    return Result(outcome, reason, action.action_id, action.result_id, may_repeat)
+    return ActingResult(outcome, reason, action.action_id, action.result_id, may_repeat)
 
 
-def _of_trouble(trouble: str | None) -> Result:
-    return Result("done") if trouble is None else Result("failed", trouble)
+def _of_trouble(trouble: str | None) -> ActingResult:
+    return ActingResult("done") if trouble is None else ActingResult("failed", trouble)
 
 
 def _again(request: WriteRequest, rule: Rule) -> WriteRequest:

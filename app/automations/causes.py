@@ -20,7 +20,7 @@ from app.times import span
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.decision import FINISHED_OUTCOMES
 from storage.records.following import StuckRun
-from storage.records.inbox import NO_TIME, InboxEntry, Kind
+from storage.records.inbox import NO_TIME, InboxEntry, InboxKind
 from storage.records.repository import DEFAULT_PLATFORM
 from storage.state import State
 
@@ -42,7 +42,7 @@ class Cause:
     """Everything that has one cause."""
 
     key: str
-    kind: Kind
+    kind: InboxKind
     title: Titled
     """The title of the items that are not done, newest first."""
     entries: list[InboxEntry]
@@ -184,7 +184,7 @@ class Causes:
         return found
 
 
-def _single(kind: Kind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:
+def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:
     return Cause(key, kind, _always(title), [InboxEntry(key, at)], cure, subject)
 
 
@@ -200,7 +200,7 @@ def _hosts(incidents: Iterable[Incident]) -> list[Cause]:
     ]
 
 
-def _key(kind: Kind, repository: str, about: str) -> str:
+def _key(kind: InboxKind, repository: str, about: str) -> str:
     # Without digits: most reasons that differ in them alone have one cause.
     slug = re.sub(r"[^a-z]+", "-", about.casefold())[:40].strip("-")
     return f"{kind}:{repository}:{slug}" if slug else f"{kind}:{repository}"

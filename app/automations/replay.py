@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from app.automations.acting import Result
+from app.automations.acting import ActingResult
 from app.automations.history import Playback, ReplayHistory
 from app.automations.observing import RunFacts
 from app.automations.runner import Runner
@@ -27,7 +27,7 @@ SHOWN: Final = 20
 
 
 @dataclass(slots=True)
-class Clock:
+class ReplayClock:
     """The time of the replay."""
 
     now: datetime
@@ -40,9 +40,9 @@ class Clock:
 class NothingDone:
     """Stands for what would act: everything succeeds at once, and nothing is done."""
 
-    async def carry_out(self, _rule: Rule, _decision: Decision) -> Result:
+    async def carry_out(self, _rule: Rule, _decision: Decision) -> ActingResult:
         """It would have been done."""
-        return Result("done")
+        return ActingResult("done")
 
     async def request(self, rule: Rule, decision: Decision) -> None:
         """Nothing is shown for approval."""
@@ -75,7 +75,11 @@ async def replay(
         StorageError: Cache or ledger cannot be read.
     """
     history = await ReplayHistory.read(engine, rules, since, now)
-    told, facts, clock = {rule.name: _Told() for rule in rules}, RunFacts(engine.cache, engine.ledger), Clock(since)
+    told, facts, clock = (
+        {rule.name: _Told() for rule in rules},
+        RunFacts(engine.cache, engine.ledger),
+        ReplayClock(since),
+    )
     runners: list[Runner] = []
     with TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:

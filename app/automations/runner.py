@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from app.api.requests import WriteRequest
-from app.automations.acting import CannotActError, Result, result_of, shown
+from app.automations.acting import ActingResult, CannotActError, result_of, shown
 from app.automations.observing import RunFacts
 from app.automations.occurrences import Anchor, Seen, changed_since, due, is_labelled, occurrences, upcoming
 from app.rules.placeholders import mentions
@@ -36,7 +36,7 @@ Journal = Callable[[Decision], None]
 class Responses(Protocol):
     """Carries out decisions."""
 
-    async def carry_out(self, rule: Rule, decision: Decision) -> Result:
+    async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action."""
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest | None:
@@ -72,7 +72,7 @@ class Runner:
     _mine: dict[int, datetime] = field(default_factory=dict)
     """Decisions that this process acts on, or will again: since when each might be."""
     _tried_at: dict[int, datetime] = field(default_factory=dict)
-    _unentered: dict[int, Result] = field(default_factory=dict)
+    _unentered: dict[int, ActingResult] = field(default_factory=dict)
     """Results that could not be stored yet."""
     _ledger_version: int | None = None
     """The ledger's state that was read last."""
@@ -202,12 +202,12 @@ class Runner:
             result = await self.acting.carry_out(rule, decision)
         except StorageError as error:
             # Of this rule's write alone: the other rules go on.
-            result = Result("failed", str(error), may_repeat=True)
+            result = ActingResult("failed", str(error), may_repeat=True)
         # Entering it may fail where the disk is full: it is not done a second time for that.
         self._unentered[decision.decision_id] = result
         await self._settle(rule, decision, result)
 
-    async def _settle(self, rule: Rule, decision: Decision, result: Result) -> None:
+    async def _settle(self, rule: Rule, decision: Decision, result: ActingResult) -> None:
         since = self._mine.get(decision.decision_id, decision.decided_at)
         if result.may_repeat and self.clock() - since < rule.catch_up:
             self._unentered.pop(decision.decision_id, None)

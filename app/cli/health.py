@@ -19,7 +19,7 @@ from app.times import clocks_apart, exact_ago, rfc3339
 from storage.records import LinkState, PlatformHealth
 
 
-class Level(IntEnum):
+class ExitLevel(IntEnum):
     """A monitoring plugin's result, which is its exit code."""
 
     OK = 0
@@ -60,7 +60,7 @@ class HostView:
     """One platform as shown."""
 
     platform: PlatformHealth
-    level: Level
+    level: ExitLevel
     now: datetime
 
     def facts(self) -> dict[str, object]:
@@ -78,17 +78,17 @@ class HostView:
         }
 
 
-def level_of(status: str, ok_words: Sequence[str]) -> Level:
+def level_of(status: str, ok_words: Sequence[str]) -> ExitLevel:
     """The level of one status; an unknown status is critical, so that it is noticed."""
     word = status.strip().lower()
     if word in ok_words:
-        return Level.OK
-    return Level.WARNING if word in WARNING_WORDS else Level.CRITICAL
+        return ExitLevel.OK
+    return ExitLevel.WARNING if word in WARNING_WORDS else ExitLevel.CRITICAL
 
 
 def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None, source: str, ahead: timedelta) -> int:
     """Print the plugin's line, the hosts and a disagreement of the clocks; return the exit code."""
-    level = max((host.level for host in hosts), default=Level.UNKNOWN)
+    level = max((host.level for host in hosts), default=ExitLevel.UNKNOWN)
     document = {
         "status": level.name.lower(),
         "code_hosting": {host.platform.platform: host.facts() for host in hosts},
@@ -119,10 +119,10 @@ def tell_unknown(output: Output, failure: Failure) -> int:
     else:
         output.text(f"RUNWARDEN UNKNOWN - {failure.message}")
         output.flush()
-    return Level.UNKNOWN
+    return ExitLevel.UNKNOWN
 
 
-def _line(level: Level, hosts: Sequence[HostView]) -> str:
+def _line(level: ExitLevel, hosts: Sequence[HostView]) -> str:
     said = ", ".join(f"{host.platform.platform} {host.platform.status}" for host in hosts)
     return f"RUNWARDEN {level.name} - {said or 'no code host is connected'}"
 

@@ -15,7 +15,7 @@ from storage.records.alert import Alert, Message, Plan, Settled, Told
 
 LISTED: Final = 5
 """Places that one message names."""
-Verdict = Settled | Literal["tell", "hold"]
+GroupingVerdict = Settled | Literal["tell", "hold"]
 ToldKey = tuple[str, str, str]
 """Group, source and route."""
 
@@ -46,7 +46,7 @@ def told_first(at: Situation, notify: NotifySettings) -> Plan:
     return Plan(tuple(messages), settled, tuple(told.values()), (), tuple(unrouted))
 
 
-def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Verdict:
+def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> GroupingVerdict:
     waited = at.now - (alert.entered_at or at.now)
     if alert.key in at.elsewhere:
         return "told"
@@ -61,7 +61,7 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Verdict:
     return "muted" if alert.kind not in ENDING and at.is_silenced(alert) else "tell"
 
 
-def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySettings) -> Verdict:
+def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySettings) -> GroupingVerdict:
     is_there, is_failure = at.present.has(alert.group, alert.at), alert.kind == "failed"
     is_late = waited > notify.group_interval or any(_is_of(told, alert) for told in at.told)
     # That a run failed stays worth telling for a while, though another one completed since.

@@ -13,7 +13,7 @@ from storage.records import LinkState
 from storage.records.alert import Level
 from storage.records.following import StatusChange, StuckRun
 
-Kind = Literal["run", "stuck", "health", "link"]
+NotificationKind = Literal["run", "stuck", "health", "link"]
 
 _FAILURES_TOLD: Final = 2
 """One lost answer is no trouble yet."""
@@ -21,7 +21,12 @@ ONE_BY_ONE: Final = 3
 """More notifications of a kind than this are condensed into one."""
 
 _LEVELS: Final[tuple[Level, ...]] = ("information", "warning", "error")
-_MANY: Final[dict[Kind, str]] = {"run": "runs moved", "stuck": "runs are stuck", "health": "hosts", "link": "links"}
+_MANY: Final[dict[NotificationKind, str]] = {
+    "run": "runs moved",
+    "stuck": "runs are stuck",
+    "health": "hosts",
+    "link": "links",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,7 @@ class Notification:
 
     key: str
     """The same in every process that notices it, and after a restart."""
-    kind: Kind
+    kind: NotificationKind
     level: Level
     title: SafeText
     body: SafeText
@@ -48,7 +53,7 @@ class Notification:
 def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
     """The notifications in their order, with many of a kind condensed into one summary at the end."""
     told: list[Notification] = []
-    many: dict[tuple[Kind, str], list[Notification]] = {}
+    many: dict[tuple[NotificationKind, str], list[Notification]] = {}
     for one in news:
         group = (one.kind, dict(one.about).get("status", "") if one.kind == "run" else "")
         many.setdefault(group, []).append(one)
@@ -59,7 +64,7 @@ def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
     return tuple(told)
 
 
-def _summary(kind: Kind, status: str, news: Sequence[Notification]) -> Notification:
+def _summary(kind: NotificationKind, status: str, news: Sequence[Notification]) -> Notification:
     newest = max(news, key=lambda one: one.at)
     what = f"runs {status}" if kind == "run" and status else _MANY[kind]
     places = ", ".join(dict.fromkeys(dict(one.about).get("repository", "") for one in reversed(news)))

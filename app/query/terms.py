@@ -10,7 +10,7 @@ KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class QueryKey:
     """One key."""
 
     name: KeyName
@@ -20,12 +20,12 @@ class Key:
 
 
 KEYS: Final = (
-    Key("status", (), "status:failed,queued", "The run's status; several: any of them."),
-    Key("repo", ("repository",), "repo:acme/*", "The repository; * matches anything."),
-    Key("branch", (), "branch:agent/*", "The branch; * matches anything."),
-    Key("since", ("from",), "since:7d", "Created then or later: 2h, 7d, 2026-05-01."),
-    Key("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
-    Key("is", (), "is:active", "active, ended or stuck."),
+    QueryKey("status", (), "status:failed,queued", "The run's status; several: any of them."),
+    QueryKey("repo", ("repository",), "repo:acme/*", "The repository; * matches anything."),
+    QueryKey("branch", (), "branch:agent/*", "The branch; * matches anything."),
+    QueryKey("since", ("from",), "since:7d", "Created then or later: 2h, 7d, 2026-05-01."),
+    QueryKey("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
+    QueryKey("is", (), "is:active", "active, ended or stuck."),
 )
 _BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
 STATES: Final = ("active", "ended", "stuck")
@@ -51,7 +51,7 @@ def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
     return f"No run that was ever seen here has the status {status!r}.", cure
 
 
-def key_of(name: KeyName) -> Key:
+def key_of(name: KeyName) -> QueryKey:
     """A key by its meaning."""
     return next(key for key in KEYS if key.name == name)
 

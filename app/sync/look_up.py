@@ -17,7 +17,7 @@ from app.sync.reader import RunQuery, RunReader
 from storage.lazy_dataclass import dataclass
 from storage.records import FINAL_STATUSES, DateFilter, Run, ServiceTraits
 
-Verdict = Literal["found", "absent", "unknown"]
+LookUpVerdict = Literal["found", "absent", "unknown"]
 
 SECOND: Final = timedelta(seconds=1)
 QUARTER: Final = timedelta(minutes=15)
@@ -122,7 +122,7 @@ class LookUp:
             self._doubted_at = now
             await self._examine(shown, traits.display_offset)
 
-    async def find(self, runs: Sequence[Run], controls: Sequence[Run] | None) -> Mapping[str, Verdict]:
+    async def find(self, runs: Sequence[Run], controls: Sequence[Run] | None) -> Mapping[str, LookUpVerdict]:
         """Look for these runs; `controls` are others that the service has just shown (None: they are requested).
 
         Raises:
@@ -159,9 +159,9 @@ class LookUp:
 
     async def _search(
         self, runs: Sequence[Run], filters: tuple[DateFilter, ...], offset: timedelta
-    ) -> dict[str, Verdict]:
+    ) -> dict[str, LookUpVerdict]:
         """Runs that none of the possible filters finds are absent. Of many runs, some may be left out."""
-        verdicts: dict[str, Verdict] = {run.run_id: "absent" if filters else "unknown" for run in runs}
+        verdicts: dict[str, LookUpVerdict] = {run.run_id: "absent" if filters else "unknown" for run in runs}
         if "created" in filters:
             verdicts |= dict.fromkeys((run.run_id for run in runs if not _is_plausible(run)), "unknown")
         if "created" in filters or not filters:
@@ -181,7 +181,9 @@ class LookUp:
             verdicts |= await self._in_the_list(left)
         return verdicts
 
-    async def _together(self, verdicts: dict[str, Verdict], runs: Sequence[Run], offset: timedelta) -> Sequence[Run]:
+    async def _together(
+        self, verdicts: dict[str, LookUpVerdict], runs: Sequence[Run], offset: timedelta
+    ) -> Sequence[Run]:
         """Look for the runs in one window over all of them; return those to request one by one."""
         times = [run.created_at for run in runs if run.created_at is not None and _is_plausible(run)]
         if len(times) < TOGETHER:
@@ -195,16 +197,16 @@ class LookUp:
             verdicts[run.run_id] = "found"
         return [run for run in runs if run not in found]
 
-    async def _in_the_list(self, runs: Sequence[Run]) -> dict[str, Verdict]:
+    async def _in_the_list(self, runs: Sequence[Run]) -> dict[str, LookUpVerdict]:
         """Whether the whole list has them, read twice: runs may move while it is read."""
-        verdicts: dict[str, Verdict] = {run.run_id: "absent" for run in runs}
+        verdicts: dict[str, LookUpVerdict] = {run.run_id: "absent" for run in runs}
         for _ in range(2):
             left = [run for run in runs if verdicts[run.run_id] == "absent"]
             if left:
                 self._settle(verdicts, left, await self._walk(None, left, WALK_PAGES))
         return verdicts
 
-    def _settle(self, verdicts: dict[str, Verdict], runs: Sequence[Run], sight: Sight) -> None:
+    def _settle(self, verdicts: dict[str, LookUpVerdict], runs: Sequence[Run], sight: Sight) -> None:
         for run in runs:
             if sight.has(run):
                 verdicts[run.run_id] = "found"

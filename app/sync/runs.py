@@ -11,7 +11,7 @@ from typing import Final
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RejectedError
 from app.events import Announce, RunsChanged
-from app.sync.look_up import SECOND, LookUp, Verdict
+from app.sync.look_up import SECOND, LookUp, LookUpVerdict
 from app.sync.polls import OthersPoll, PollRecord, alone
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.walk import ENDS, Walk, newest
@@ -128,7 +128,7 @@ class RunSync:
         """The service's habits, see `LookUp.traits`."""
         return await self._look_up.traits()
 
-    async def look_up(self, run: Run) -> Verdict:
+    async def look_up(self, run: Run) -> LookUpVerdict:
         """Look up one run; one that is certainly absent becomes `lost`, one that is not found stays as it is.
 
         Raises:
@@ -141,7 +141,7 @@ class RunSync:
 
     async def look_for(
         self, missing: Sequence[Run], shown: Sequence[Run], *, is_certain: bool
-    ) -> Mapping[str, Verdict]:
+    ) -> Mapping[str, LookUpVerdict]:
         """Look for runs missing in a list; those certainly absent become `lost`.
 
         `shown` are runs in that list. `is_certain`: it showed all runs.
@@ -151,7 +151,7 @@ class RunSync:
         """
         if missing and await self.cache.set_presence([run.run_id for run in missing], "unconfirmed"):
             self._announce(RunsChanged(RunChanges()))
-        verdicts: Mapping[str, Verdict] = dict.fromkeys((run.run_id for run in missing), "absent")
+        verdicts: Mapping[str, LookUpVerdict] = dict.fromkeys((run.run_id for run in missing), "absent")
         if missing and not is_certain:
             verdicts = await self._look_up.find(missing, shown)
         await self._lose([run_id for run_id, verdict in verdicts.items() if verdict == "absent"])

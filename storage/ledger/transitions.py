@@ -32,7 +32,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TransitionOutcome:
     """What a transition records besides the state; None keeps the earlier value."""
 
     error: ActionError | None = None
@@ -46,7 +46,7 @@ class Outcome:
         return self.result_id or self.superseded_by or (self.error.kind if self.error else None)
 
 
-NOTHING: Final = Outcome()
+NOTHING: Final = TransitionOutcome()
 
 _PREPARED: Final[frozenset[ActionState]] = frozenset({"prepared"})
 _SENDING: Final[frozenset[ActionState]] = frozenset({"sending"})
@@ -82,7 +82,7 @@ class StateChange:
     transition: Transition
     author: Author
     at: datetime
-    outcome: Outcome = NOTHING
+    outcome: TransitionOutcome = NOTHING
 
 
 def apply(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
@@ -104,7 +104,7 @@ def enter(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: dateti
     """
     with immediate(connection):
         if supersedes is not None:
-            outcome = Outcome(superseded_by=entry.action_id)
+            outcome = TransitionOutcome(superseded_by=entry.action_id)
             _apply_within(connection, supersedes, StateChange(SUPERSEDE, entry.author, at, outcome))
         return prepare(connection, entry, owner, at)
 
@@ -194,7 +194,7 @@ def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple
 
 def _ended(state: str, author: Author, at: datetime) -> StateChange:
     transition, message = _ENDED[state]
-    return StateChange(transition, author, at, Outcome(ActionError(CRASHED, message)))
+    return StateChange(transition, author, at, TransitionOutcome(ActionError(CRASHED, message)))
 
 
 def _orphans(connection: sqlite3.Connection, at: datetime) -> list[tuple[str, str]]:

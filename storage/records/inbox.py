@@ -6,9 +6,11 @@ from typing import Final, Literal
 
 from storage.lazy_dataclass import dataclass
 
-Kind = Literal["host", "failed", "unknown", "approval", "stuck", "paused", "limited", "bot", "undelivered", "ended"]
-Severity = Literal["critical", "decide", "look"]
-SEVERITIES: Final[Mapping[Kind, Severity]] = {
+InboxKind = Literal[
+    "host", "failed", "unknown", "approval", "stuck", "paused", "limited", "bot", "undelivered", "ended"
+]
+InboxSeverity = Literal["critical", "decide", "look"]
+SEVERITIES: Final[Mapping[InboxKind, InboxSeverity]] = {
     "host": "critical",
     "failed": "critical",
     "undelivered": "critical",
@@ -66,7 +68,7 @@ class InboxItem:
 
     key: str
     """Stable as long as it is the same item."""
-    kind: Kind
+    kind: InboxKind
     title: str
     at: datetime
     """The time of the newest event."""
@@ -87,7 +89,7 @@ class InboxItem:
     """The newest event is more than a day old."""
 
     @property
-    def severity(self) -> Severity:
+    def severity(self) -> InboxSeverity:
         """Its urgency: old failures rank below new ones; a bad host stays urgent."""
         severity = SEVERITIES[self.kind]
         return "look" if self.is_old and severity == "critical" and self.kind != "host" else severity

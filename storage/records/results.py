@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from storage.lazy_dataclass import dataclass
 
-Source = Literal["git", "service"]
+ResultSource = Literal["git", "service"]
 """The source of a fact: the repository, or the results that the service keeps (docs/results.md)."""
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "copied", "mode", "submodule"]
 """`mode`: only the permissions, or the type, differ."""
@@ -103,7 +103,7 @@ class RunTurns:
 
     run_id: str
     turns: tuple[Turn, ...]
-    source: Source = "service"
+    source: ResultSource = "service"
     note: str = ""
     """How the turns were told apart, if that is doubtful."""
     postings: tuple[Posting, ...] = ()
@@ -163,7 +163,7 @@ class Change:
     """How the base was chosen, for the user: `merge base with main`."""
     files: tuple[ChangedFile, ...]
     patch: bytes
-    source: Source = "git"
+    source: ResultSource = "git"
     note: str = ""
     """A remark: it is cut short, or commits were matched only by time."""
 
@@ -188,7 +188,7 @@ class Review:
     path: str
     text: str
     findings: tuple[Finding, ...]
-    source: Source = "git"
+    source: ResultSource = "git"
     note: str = ""
     """What it lacks."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.api.requests import StartRun, WriteRequest
-from app.automations.acting import CannotActError, Result
+from app.automations.acting import ActingResult, CannotActError
 from app.automations.observing import Observer
 from app.automations.runner import Runner
 from app.config.load import parse
@@ -33,17 +33,17 @@ class Recorder:
 
     done: list[tuple[str, str]] = field(default_factory=list)
     """The rule's name and what set it off, oldest first."""
-    results: list[Result] = field(default_factory=list)
+    results: list[ActingResult] = field(default_factory=list)
     """For the next ones; after the last of them everything succeeds."""
     raises: dict[str, StorageError] = field(default_factory=dict)
     """By the rule's name."""
 
-    async def carry_out(self, rule: Rule, decision: Decision) -> Result:
+    async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
         await asyncio.sleep(0)
         self.done.append((rule.name, decision.occurrence.identity))
         if rule.name in self.raises:
             raise self.raises[rule.name]
-        return self.results.pop(0) if self.results else Result("done")
+        return self.results.pop(0) if self.results else ActingResult("done")
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
         if isinstance(rule.do, DoCommand):

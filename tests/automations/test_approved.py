@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.automations.acting import Result
+from app.automations.acting import ActingResult
 from app.notify.rule_alerts import rule_alerts
 from storage.errors import StorageError
 from storage.ledger.owner import this_process
@@ -105,7 +105,7 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
     for each in await place.state.open_decisions():
         await place.state.take(each.decision_id, "waiting", "approved", "approved by ann")
     await place.world.run("run_9", "working")
-    place.acts.results = [Result("done", result_id="run_9")] * 3
+    place.acts.results = [ActingResult("done", result_id="run_9")] * 3
     await place.runner(text).look()
 
     outcomes = [each.outcome for each in await place.state.journal()][::-1]
@@ -161,7 +161,7 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
     ]
     runner = place.runner("\n".join(rules))
     await runner.look()
-    place.acts.results = [Result("failed", "no")]
+    place.acts.results = [ActingResult("failed", "no")]
     for _ in range(4):
         place.world.pass_(minutes=1)
         await place.world.run("run_1", "failed")

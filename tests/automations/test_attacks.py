@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.acting import Result
+from app.automations.acting import ActingResult
 from app.automations.bot import LEASE
 from app.automations.occurrences import asked_for
 from storage.errors import DiskFullError, StorageError
@@ -102,7 +102,7 @@ async def test_a_run_that_flips_is_one_conversation(place: Place) -> None:
         place.world.pass_(seconds=30)
         await place.world.run("run_1", "working")
         await place.world.run("run_1", "failed")
-    place.acts.results = [Result("failed", "no")]
+    place.acts.results = [ActingResult("failed", "no")]
     await runner.look()
 
     outcomes = [each.outcome for each in await place.state.journal(limit=1_000)]
@@ -145,7 +145,7 @@ async def test_what_was_approved_late_is_tried_again_as_long_as_anything_else(pl
     (waiting,) = await place.state.open_decisions()
     place.world.pass_(hours=3)
     await place.state.take(waiting.decision_id, "waiting", "approved", "approved by ann")
-    place.acts.results = [Result("failed", "no link", may_repeat=True)]
+    place.acts.results = [ActingResult("failed", "no link", may_repeat=True)]
     for _ in range(2):
         await runner.look()
         place.world.pass_(seconds=31)
@@ -157,7 +157,7 @@ async def test_what_was_approved_late_is_tried_again_as_long_as_anything_else(pl
 async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_that_does_it(place: Place) -> None:
     """A bot at work closes nothing that another process is about to do."""
     text = rule(do='{ command = ["true"] }', enabled="false")
-    place.acts.results = [Result("failed", "not yet", may_repeat=True)]
+    place.acts.results = [ActingResult("failed", "not yet", may_repeat=True)]
     by_hand = place.runner(text)
     await by_hand.set_off(by_hand.rules[0], asked_for(place.world.now, None))
     await place.owned_by(replace(this_process(), pid=1, started="?"))
@@ -179,7 +179,7 @@ async def test_what_is_queued_waits_in_quiet_hours_and_ends_where_its_rule_is_pa
     do = '{ start = "go", repository = "acme/api" }'
     runner = place.runner(rule(on=HOURLY, do=do, overlap='"queue"', quiet=quiet))
     await runner.look()
-    place.acts.results = [Result("done", result_id="run_1")]
+    place.acts.results = [ActingResult("done", result_id="run_1")]
     await place.world.run("run_1", "working")
     for _ in range(2):
         place.world.pass_(hours=1)

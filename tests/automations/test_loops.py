@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.acting import Result
+from app.automations.acting import ActingResult
 from app.config.load import parse
 from app.rules.sentence import warnings
 from tests.automations.conftest import Place, rule
@@ -31,9 +31,9 @@ async def test_a_loop_ends_at_its_limit_and_says_so_once(place: Place, texts: li
     """However many turns and runs it makes; what a rule made, and what that led to, is one conversation."""
     text = "\n".join(texts)
     runner, made, turns = place.runner(text), 1, 0
-    place.acts.results = [Result("done", result_id=f"run_{number}") for number in range(2, 60)]
+    place.acts.results = [ActingResult("done", result_id=f"run_{number}") for number in range(2, 60)]
     if "continue" in texts[0]:
-        place.acts.results = [Result("done", result_id="run_1")] * 60
+        place.acts.results = [ActingResult("done", result_id="run_1")] * 60
     await runner.look()
     await place.world.run("run_1", "working")
     for _ in range(30):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.automations.acting import Result
+from app.automations.acting import ActingResult
 from app.automations.observing import MOST_QUESTIONS
 from app.rules.rule import fingerprint
 from storage.records import ActionError
@@ -95,7 +95,7 @@ async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) 
     runner = place.runner(text)
     await runner.look()
     action_id = await started(place, "")
-    place.acts.results = [Result("unknown", "no answer", action_id)]
+    place.acts.results = [ActingResult("unknown", "no answer", action_id)]
     await shown(place, "run_1")
     await runner.look()
     await place.ledger.resolve_created(action_id, "run_2")
@@ -159,7 +159,7 @@ async def test_what_is_queued_goes_with_the_rule_that_queued_it(place: Place) ->
     )
     runner = place.runner(hourly)
     await runner.look()
-    place.acts.results = [Result("done", result_id="run_1")]
+    place.acts.results = [ActingResult("done", result_id="run_1")]
     await place.world.run("run_1", "working")
     for _ in range(2):
         place.world.pass_(hours=1)

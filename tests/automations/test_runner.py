@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.acting import Result
+from app.automations.acting import ActingResult
 from app.rules.rule import fingerprint
 from storage.errors import StorageError
 from storage.ledger.owner import Owner, this_process
@@ -121,7 +121,7 @@ async def test_a_loop_ends_at_the_limit_of_its_conversation(place: Place) -> Non
     text = rule(do='{ continue = "again" }')
     runner = place.runner(text)
     await runner.look()
-    place.acts.results = [Result("done", result_id=run) for run in ("run_1", "run_2", "run_2")]
+    place.acts.results = [ActingResult("done", result_id=run) for run in ("run_1", "run_2", "run_2")]
     for turn in range(8):
         place.world.pass_(minutes=1)
         await place.world.run("run_1" if turn < 2 else "run_2", "working")
@@ -139,7 +139,7 @@ async def test_a_schedule_waits_for_its_last_run(place: Place) -> None:
     skips, queues = rule(on=HOURLY, do=do), rule(on=HOURLY, do=do, name='"q"', overlap='"queue"')
     runner = place.runner(f"{skips}\n{queues}")
     await runner.look()
-    place.acts.results = [Result("done", result_id="run_1"), Result("done", result_id="run_1")]
+    place.acts.results = [ActingResult("done", result_id="run_1"), ActingResult("done", result_id="run_1")]
     await place.world.run("run_1", "working")
     for _ in range(3):
         place.world.pass_(hours=1)
@@ -158,7 +158,7 @@ async def test_failures_in_a_row_pause_a_rule(place: Place) -> None:
     """It then says why, until a person resumes it; what came in between stays undone."""
     runner = place.runner(rule(pause_after="2"))
     await runner.look()
-    place.acts.results = [Result("failed", "no such agent")] * 2
+    place.acts.results = [ActingResult("failed", "no such agent")] * 2
     for number in range(3):
         place.world.pass_(minutes=1)
         await place.world.run(f"run_{number}", "failed")
@@ -221,7 +221,7 @@ async def test_what_certainly_was_not_sent_is_tried_again(place: Place) -> None:
     """After half a minute, within the catch-up window."""
     runner = place.runner(rule(do='{ continue = "again" }'))
     await runner.look()
-    place.acts.results = [Result("failed", "no link", may_repeat=True)] * 2
+    place.acts.results = [ActingResult("failed", "no link", may_repeat=True)] * 2
     place.world.pass_(minutes=1)
     await place.world.run("run_1", "failed")
     for _ in range(4):
@@ -238,7 +238,7 @@ async def test_what_a_dead_process_began_is_not_repeated_unless_the_ledger_vouch
     await place.runner(text).look()
     place.world.pass_(minutes=1)
     await place.world.run("run_1", "failed")
-    place.acts.results = [Result("failed", "killed here", may_repeat=True)] * 2
+    place.acts.results = [ActingResult("failed", "killed here", may_repeat=True)] * 2
     await place.runner(text).look()
     place.journal.clear()
     await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
@@ -254,7 +254,7 @@ async def test_what_a_living_process_acts_on_is_left_to_it(place: Place) -> None
     await place.runner(rule()).look()
     place.world.pass_(minutes=1)
     await place.world.run("run_1", "failed")
-    place.acts.results = [Result("failed", "not yet", may_repeat=True)]
+    place.acts.results = [ActingResult("failed", "not yet", may_repeat=True)]
     await place.runner(rule()).look()
     await place.owned_by(replace(this_process(), pid=1, started="?"))
 

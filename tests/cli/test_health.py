@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.health import HostView, Level, detail, level_of
+from app.cli.health import ExitLevel, HostView, detail, level_of
 from storage.records import HealthChange, PlatformHealth
 from tests.cli.conftest import CommandLine
 from tests.fault_server import FaultServer, Respond
@@ -89,8 +89,8 @@ def test_a_host_that_was_disconnected_on_purpose_raises_no_alarm(faulty: Command
 
 def test_healthy_words_are_configured() -> None:
     """In whatever case the service writes them."""
-    assert level_of(" Fine ", ("fine",)) is Level.OK
-    assert level_of("ok", ("fine",)) is Level.CRITICAL
+    assert level_of(" Fine ", ("fine",)) is ExitLevel.OK
+    assert level_of("ok", ("fine",)) is ExitLevel.CRITICAL
 
 
 def test_rows_are_for_scripts_too(faulty: CommandLine, server: FaultServer) -> None:
@@ -113,4 +113,4 @@ def test_a_host_that_was_seen_once_has_no_beginning(since: timedelta, old: str |
     history = (HealthChange("github", old, "ok", NOON),)
     host = PlatformHealth("github", "ok", None, None, NOON + since, NOON, connected=True, history=history)
 
-    assert detail(HostView(host, Level.OK, NOON)) == said
+    assert detail(HostView(host, ExitLevel.OK, NOON)) == said

@@ -22,7 +22,7 @@ from storage.ledger.errors import (
     WrongStateError,
 )
 from storage.ledger.owner import Owner
-from storage.ledger.transitions import Outcome, StateChange, Transition
+from storage.ledger.transitions import StateChange, Transition, TransitionOutcome
 from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionError, Author
 from tests.storage.conftest import NOON
 
@@ -146,7 +146,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert refusal_of(lambda: self.apply(action_id, transition)) is expected
 
     def apply(self, action_id: str, transition: Transition, by: str | None = None) -> Action:
-        outcome = Outcome(
+        outcome = TransitionOutcome(
             error=ERROR if transition.target in {"rejected", "unknown", "not_sent"} and not by else None,
             result_id=f"org_of_{action_id}" if transition.target == "confirmed" else None,
             superseded_by=by,

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from app.text import SafeText
 from widgets.badges import STYLES
-from widgets.clickable import ClickableLine, Part
+from widgets.clickable import ClickableLine, ClickablePart
 from widgets.list_search import ListSearch
 
 GAP = 2
@@ -51,7 +51,7 @@ class ChipBar(ClickableLine):
             self._chips = chips
             self.refresh(layout=True)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ClickablePart]:
         """A part for each chip, with a gap behind it."""
         for chip in self._chips:
             yield Content.styled(chip.text, "$accent bold" if chip.is_set else STYLES["quiet"]), self.Clicked(chip.name)

@@ -12,7 +12,7 @@ from app.times import ago, span, stamp
 from storage.records import Action, ActionState
 from widgets.badges import Badge, action_badge
 from widgets.forms.pages import reason
-from widgets.line_table import Line, Part
+from widgets.line_table import Part, TableLine
 
 WHAT: Final = {
     "run.start": "start run",
@@ -58,7 +58,7 @@ class ActivityEntry:
         """The run that it made or continued; None: it made none."""
         return self.source.result_id or (self.source.subject if self.source.kind == "run.continue" else None)
 
-    def cells(self, now: datetime) -> Line:
+    def cells(self, now: datetime) -> TableLine:
         """Outcome, kind, subject, result, actor and age."""
         badge, source = badge_of(self), self.source
         first: Part = (safe_text(badge.text), badge.tone)

@@ -14,7 +14,7 @@ from widgets.batch import BatchView
 from widgets.forms.facts import FactPane
 from widgets.line_table import GAP, LineColumn, LineTable
 
-Row = ActivityEntry | BatchView
+ActivityRow = ActivityEntry | BatchView
 _OUTCOME: Final = LineColumn("outcome", 0, 13)
 _WHAT: Final = LineColumn("what", 1, 19)
 _BY: Final = LineColumn("by", 4, 14)
@@ -34,7 +34,7 @@ def _columns_for(width: int) -> tuple[LineColumn, ...]:
     return (_OUTCOME, _WHAT, LineColumn("about", 2, about), LineColumn("result", 3, rest - about), _BY, _WHEN)
 
 
-class ActivityTable(LineTable[Row]):
+class ActivityTable(LineTable[ActivityRow]):
     """Writes, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,7 +52,7 @@ class ActivityTable(LineTable[Row]):
         super().__init__(now, _columns_for)
 
 
-class ActivityPane(FactPane[Row], can_focus=True):
+class ActivityPane(FactPane[ActivityRow], can_focus=True):
     """The facts of one entry, and its request."""
 
     DEFAULT_CSS = "ActivityPane .activity-pane--sent { height: auto; margin-top: 1; }"

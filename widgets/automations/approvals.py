@@ -15,7 +15,7 @@ from app.times import ago
 from storage.records.decision import Decision
 from widgets.automations.formatting import request_of, set_off_by, until
 from widgets.badges import STYLES
-from widgets.clickable import ClickableLine, Part
+from widgets.clickable import ClickableLine, ClickablePart
 from widgets.forms.pages import coloured
 
 
@@ -80,7 +80,7 @@ class ApprovalCard(Widget, can_focus=True):
         yield ClickableLine(self._answers)
         yield Static(self.approval.request, classes="approval-card--request", markup=False)
 
-    def _answers(self) -> Iterator[Part]:
+    def _answers(self) -> Iterator[ClickablePart]:
         for key, word, is_approved in (("^s", "approve", True), ("X", "reject", False)):
             words = Content.assemble((f"{key} ", "$accent bold"), (f"{word}…", STYLES["quiet"]))
             yield words, self.Answered(self.approval, is_approved)

@@ -13,7 +13,7 @@ from app.times import ago, clock_time, span, stamp
 from storage.records.decision import Decision, Outcome
 from widgets.badges import STYLES, Badge
 from widgets.cells import fit
-from widgets.line_table import Line, Part
+from widgets.line_table import Part, TableLine
 
 STRIP: Final = 10
 """Results in a rule's strip."""
@@ -77,7 +77,7 @@ class RuleView:
         """Its name as shown."""
         return safe_text(self.key, limit=100)
 
-    def cells(self, now: datetime) -> Line:
+    def cells(self, now: datetime) -> TableLine:
         """State, name, sentence, next time, and the strip with the newest result at the end."""
         badge = MODES[self.mode]
         upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None

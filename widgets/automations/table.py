@@ -16,8 +16,7 @@ from app.text import SafeText
 from storage.records.decision import Decision
 from widgets.automations.formatting import STRIP, RuleView, journal_lines
 from widgets.badges import STYLES, Badge
-from widgets.clickable import ClickableLine
-from widgets.clickable import Part as ClickablePart
+from widgets.clickable import ClickableLine, ClickablePart
 from widgets.cursor_view import HEADER
 from widgets.forms.facts import FactPane
 from widgets.forms.pages import coloured

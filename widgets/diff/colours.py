@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pygments.token import _TokenType
 
-Span = tuple[int, int, str]
+ColourSpan = tuple[int, int, str]
 """Begin and end in characters, and a tone."""
-Colours = Sequence[Sequence[Span]]
+Colours = Sequence[Sequence[ColourSpan]]
 """By line of a file, counted from 0."""
 
 MOST_BYTES: Final = 300_000
@@ -35,7 +35,7 @@ def colours(blob: bytes, name: str) -> Colours:
         lexer = get_lexer_for_filename(name.rsplit("/", 1)[-1], stripnl=False, ensurenl=False)
     except ClassNotFound:
         return ()
-    lines: list[list[Span]] = [[]]
+    lines: list[list[ColourSpan]] = [[]]
     column = 0
     # One character for each, so that the columns stay those of the file.
     text = blob.decode("utf-8", "replace").replace("\r", " ").replace("\ufeff", " ")

@@ -6,9 +6,9 @@ from typing import Final
 from app.text import safe_text
 from storage.records.results import ChangedFile
 from widgets.cells import shorten
-from widgets.diff.colours import Colours, Span, Spans, changed_words
+from widgets.diff.colours import Colours, ColourSpan, Spans, changed_words
 from widgets.diff.rows import ADDED, CONTEXT, NONE, REMOVED, PatchLines
-from widgets.text_view import LONGEST, TAB, Piece, overlay, safe_line
+from widgets.text_view import LONGEST, TAB, TextPiece, overlay, safe_line
 
 GROUNDS: Final = {ADDED: "added", REMOVED: "removed"}
 SIGNED: Final = {ADDED, REMOVED, CONTEXT}
@@ -49,7 +49,7 @@ class DiffLines:
         """A whole line."""
         return safe_line(self._raw(line))
 
-    def heading(self, file: int, width: int, *, is_folded: bool) -> list[Piece]:
+    def heading(self, file: int, width: int, *, is_folded: bool) -> list[TextPiece]:
         """A file's name, its counts, and whether it was renamed, added or deleted."""
         facts = self.changed(file)
         notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
@@ -57,14 +57,14 @@ class DiffLines:
         notes += ["binary"] if facts.is_binary else []
         if facts.old_mode and facts.new_mode and facts.old_mode != facts.new_mode:
             notes.append(f"mode {safe_text(facts.old_mode)} → {safe_text(facts.new_mode)}")
-        counts = [] if facts.additions is None else [Piece(f"  +{facts.additions:,}", "good")]
-        counts += [] if facts.deletions is None else [Piece(f" -{facts.deletions:,}", "bad")]
+        counts = [] if facts.additions is None else [TextPiece(f"  +{facts.additions:,}", "good")]
+        counts += [] if facts.deletions is None else [TextPiece(f" -{facts.deletions:,}", "bad")]
         name = shorten(safe_line(facts.path), max(LEAST_NAME, width - COUNTS), "middle")
         return [
-            Piece("▸ " if is_folded else "▾ ", "quiet"),
-            Piece(name),
+            TextPiece("▸ " if is_folded else "▾ ", "quiet"),
+            TextPiece(name),
             *counts,
-            Piece(f"  {' · '.join(notes)}", "quiet"),
+            TextPiece(f"  {' · '.join(notes)}", "quiet"),
         ]
 
     def changed_words(self, left: int, right: int) -> tuple[Spans, Spans]:
@@ -73,22 +73,22 @@ class DiffLines:
             return (), ()
         return changed_words(self._raw(left)[1:], self._raw(right)[1:])
 
-    def pieces(self, file: int, line: int, words: Spans = ()) -> Sequence[Piece]:
+    def pieces(self, file: int, line: int, words: Spans = ()) -> Sequence[TextPiece]:
         """A line without its sign, with these changed words."""
         raw = self._raw(line)[1:]
         text, kind = safe_line(raw), self.kind(line)
         wider = len(TAB) - 1
         if len(text) != len(raw) + wider * raw.count("\t"):
-            return [Piece(text)]  # Characters were left out: places in the line are not known.
+            return [TextPiece(text)]  # Characters were left out: places in the line are not known.
 
         def place(column: int) -> int:
             return column + wider * raw.count("\t", 0, column)
 
         pieces, at = [], 0
         for begin, end, tone in self._spans(file, line, kind):
-            pieces += [Piece(text[at : place(begin)]), Piece(text[place(begin) : place(end)], tone)]
+            pieces += [TextPiece(text[at : place(begin)]), TextPiece(text[place(begin) : place(end)], tone)]
             at = place(end)
-        pieces.append(Piece(text[at:]))
+        pieces.append(TextPiece(text[at:]))
         if words:
             pieces = overlay(pieces, [(place(a), place(b)) for a, b in words], f"{GROUNDS[kind]}-word")
         return pieces
@@ -96,7 +96,7 @@ class DiffLines:
     def _raw(self, line: int) -> str:
         return self._patch.line(line, LONGEST + 2).decode("utf-8", "replace")
 
-    def _spans(self, file: int, line: int, kind: int) -> Sequence[Span]:
+    def _spans(self, file: int, line: int, kind: int) -> Sequence[ColourSpan]:
         sides = self.colours.get(file)
         if sides is None:
             return ()

@@ -16,7 +16,7 @@ from widgets.cells import beside, joined
 from widgets.diff.colours import Colours, Spans
 from widgets.diff.lines import GROUNDS, SIGNED, DiffLines
 from widgets.diff.rows import CONTEXT, NONE, DiffRows, FileRows, NoPatch
-from widgets.text_view import LONGEST, Piece, TextView, safe_line
+from widgets.text_view import LONGEST, TextPiece, TextView, safe_line
 
 SPLIT_FROM: Final = 160
 """Columns of the screen from which old and new stand side by side."""
@@ -230,15 +230,15 @@ class DiffView(TextView):
                     self.post_message(self.ColoursRequested(file))
         self.repaint_header()
 
-    def head(self) -> Sequence[Piece]:
+    def head(self) -> Sequence[TextPiece]:
         """The file, and the commits between which it changed."""
         width = self.scrollable_content_region.width
         if not self._starts:
-            return (Piece(f" {joined(self._about, width - 1)}", "quiet"),)
+            return (TextPiece(f" {joined(self._about, width - 1)}", "quiet"),)
         file = self._place(self.scroll_offset.y)[0]
         place = f" {file + 1:,}/{max(self._lines.count, len(self._starts)):,}  "
         path, about = beside(safe_line(self._lines.path(file)), self._about, width - len(place) - 3)
-        return (Piece(place, "quiet"), Piece(path, "accent"), Piece(f"   {about}", "quiet"))
+        return (TextPiece(place, "quiet"), TextPiece(path, "accent"), TextPiece(f"   {about}", "quiet"))
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A file's name, a line, or an old line beside its new one."""
@@ -305,11 +305,11 @@ class DiffView(TextView):
     def _unified(self, file: int, line: int, width: int, ground: str) -> Strip:
         kind, room = self._lines.kind(line), 2 * NUMBER + 3
         if kind not in SIGNED:
-            words = [Piece(" " * room), Piece(self._lines.text(line), "accent")]
+            words = [TextPiece(" " * room), TextPiece(self._lines.text(line), "accent")]
             return self.strip(words, width, ground or "code")
         old, new = self._rows.patch.numbers(line)
         here = ground or GROUNDS.get(kind, "")
-        gutter = [Piece(f"{old or '':>{NUMBER}} {new or '':>{NUMBER}} ", "quiet"), Piece(chr(kind))]
+        gutter = [TextPiece(f"{old or '':>{NUMBER}} {new or '':>{NUMBER}} ", "quiet"), TextPiece(chr(kind))]
         text = self.lit(self._lines.pieces(file, line))
         return Strip.join([self.strip(gutter, room, here), self.strip(text, max(1, width - room), here, self._x)])
 
@@ -319,7 +319,7 @@ class DiffView(TextView):
         return Strip.join(
             [
                 self._side(file, (lines[0], 0), words[0], half, ground),
-                self.strip([Piece("│", "quiet")], 1, ground),
+                self.strip([TextPiece("│", "quiet")], 1, ground),
                 self._side(file, (lines[1], 1), words[1], width - half - 1, ground),
             ]
         )
@@ -330,6 +330,6 @@ class DiffView(TextView):
             return self.strip((), width, ground or "code")
         kind, room = self._lines.kind(line), NUMBER + 2
         here = ground or GROUNDS.get(kind, "")
-        gutter = [Piece(f"{self._rows.patch.numbers(line)[side] or '':>{NUMBER}} ", "quiet"), Piece(chr(kind))]
+        gutter = [TextPiece(f"{self._rows.patch.numbers(line)[side] or '':>{NUMBER}} ", "quiet"), TextPiece(chr(kind))]
         text = self.lit(self._lines.pieces(file, line, words))
         return Strip.join([self.strip(gutter, room, here), self.strip(text, max(1, width - room), here, self._x)])

@@ -10,7 +10,7 @@ from app.text import SafeText
 from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES
 from widgets.cells import shorten
-from widgets.clickable import ClickableLine, Part
+from widgets.clickable import ClickableLine, ClickablePart
 
 QUIET: Final = STYLES["quiet"]
 NEW: Final = " [+]"
@@ -65,7 +65,7 @@ class ViewBar(ClickableLine):
         """Cells that all views take."""
         return _width(self._contents(counts=True)) + len(NEW) + 1
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ClickablePart]:
         """As many views as fit, then the number of the others, then the button for a new one."""
         room = self.size.width - len(NEW) - 1
         # The names matter more than the numbers.
@@ -122,7 +122,7 @@ class FacetBar(ClickableLine):
             self._facets = facets
             self.refresh(layout=True)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ClickablePart]:
         """A part for each facet."""
         for index, facet in enumerate(self._facets):
             style = STYLES["warn"] if facet.is_set else QUIET

@@ -15,9 +15,9 @@ from widgets.badges import Tone
 from widgets.forms.field import toned
 from widgets.forms.pages import OutcomePage, RequestPreview
 
-Phase = Literal["editing", "preview", "sending", "outcome"]
-_STEPS: Final[dict[Phase, int]] = {"editing": 0, "preview": 1, "sending": 2, "outcome": 2}
-_PAGES: Final[dict[Phase, str]] = {
+FormPhase = Literal["editing", "preview", "sending", "outcome"]
+_STEPS: Final[dict[FormPhase, int]] = {"editing": 0, "preview": 1, "sending": 2, "outcome": 2}
+_PAGES: Final[dict[FormPhase, str]] = {
     "editing": "#fields",
     "preview": "#preview",
     "sending": "#sending",
@@ -36,7 +36,7 @@ class FormButton:
     """The key, as shown on the button."""
     action: str
     """The screen's action that it runs."""
-    phases: tuple[Phase, ...]
+    phases: tuple[FormPhase, ...]
     is_primary: bool = False
 
 
@@ -109,7 +109,7 @@ class FormDialog(Vertical):
             yield Static(classes="form-dialog--spring")
             yield from (_button(verb) for verb in self._verbs if verb.is_primary)
 
-    def enter(self, phase: Phase, without: frozenset[str] = frozenset()) -> None:
+    def enter(self, phase: FormPhase, without: frozenset[str] = frozenset()) -> None:
         """Show the phase's page and its buttons, except those named in `without`."""
         # By display: a change of a class would style the whole form again.
         for name, page in _PAGES.items():

@@ -71,8 +71,8 @@ class RequestPreview(VerticalScroll):
         self.query_one(".request-preview--consequence", Static).update(consequence)
 
 
-Verdict = Literal["done", "failed", "unknown", "blocked"]
-_MARKS: Final[dict[Verdict, Badge]] = {
+OutcomeVerdict = Literal["done", "failed", "unknown", "blocked"]
+_MARKS: Final[dict[OutcomeVerdict, Badge]] = {
     "done": Badge("✓", "", "good"),
     "failed": Badge("✗", "", "bad"),
     "unknown": Badge("?", "", "warn"),
@@ -84,7 +84,7 @@ _MARKS: Final[dict[Verdict, Badge]] = {
 class OutcomeText:
     """An outcome in words."""
 
-    verdict: Verdict
+    verdict: OutcomeVerdict
     headline: SafeText
     facts: tuple[tuple[str, SafeText], ...] = ()
     """Our names, possibly foreign values."""

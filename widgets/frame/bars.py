@@ -9,7 +9,7 @@ from textual.message import Message
 
 from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES
-from widgets.clickable import ClickableLine, Part
+from widgets.clickable import ClickableLine, ClickablePart
 
 MARGIN: Final = 1
 GAP: Final = 2
@@ -54,7 +54,7 @@ class TabBar(ClickableLine):
             self._counts[tab] = count
             self.refresh()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ClickablePart]:
         """The tabs with their titles: all in full, or all as brief as they have to be."""
         titles, gap = self._fitting()
         yield Content(" "), None
@@ -117,7 +117,7 @@ class KeyBar(ClickableLine):
             self._hints = hints
             self.refresh()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ClickablePart]:
         """The hints and the gaps between them."""
         x = 0
         for start, hint in self._placed():

@@ -9,7 +9,7 @@ from storage.records import Coverage
 from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.badges import Badge
 
-Step = Literal["hour", "day"]
+ChartStep = Literal["hour", "day"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class InsightsView:
 
     title: str
     """The period in words: `the last 7 days`."""
-    step: Step
+    step: ChartStep
     """The length of time that one outcome covers."""
     at: datetime
     """The end of the period."""
@@ -106,13 +106,13 @@ def seconds(value_s: float | None) -> str:
     return NOTHING if value_s is None else span(value_s)
 
 
-def started(at: datetime, step: Step) -> str:
+def started(at: datetime, step: ChartStep) -> str:
     """When an outcome's time begins: `14:00`, or `Mon 4 May`."""
     local = at.astimezone()
     return f"{local:%H:%M}" if step == "hour" else f"{local:%a} {local.day} {local:%b}"
 
 
-def tick(at: datetime, step: Step, *, is_short: bool) -> str:
+def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
     """The same below its bar: `14h`, `4` or `4 May`."""
     local = at.astimezone()
     if step == "hour":

@@ -11,7 +11,7 @@ from storage.records import INVITATION_LIFETIME, Action, Organization
 from widgets.badges import Badge, action_badge
 from widgets.forms.facts import FactPane
 from widgets.forms.pages import reason
-from widgets.line_table import GAP, Line, LineColumn, LineTable, Part
+from widgets.line_table import GAP, LineColumn, LineTable, Part, TableLine
 
 SOON: Final = timedelta(days=3)
 """An invitation that ends within this time is highlighted."""
@@ -63,7 +63,7 @@ class Attempt:
         text = "\n".join((self.email, action.action_id, action.result_id or "", *made)).casefold()
         return all(word in text for word in words)
 
-    def cells(self, now: datetime) -> Line:
+    def cells(self, now: datetime) -> TableLine:
         """State, email, organization, invitation, and when it was requested."""
         badge = attempt_badge(self)
         return (

@@ -17,14 +17,14 @@ from storage.records import Action
 from widgets.badges import STYLES, Badge, Tone
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
-from widgets.line_table import GAP, Line, LineColumn, LineTable
+from widgets.line_table import GAP, LineColumn, LineTable, TableLine
 
-RowState = Literal[
+ImportRowState = Literal[
     "invalid", "twice", "to_create", "sending", "already_created", "created", "rejected", "unknown", "blocked"
 ]
 
 _NOTHING: Final = SafeText()
-BADGES: Final[Mapping[RowState, Badge]] = {
+BADGES: Final[Mapping[ImportRowState, Badge]] = {
     "created": Badge("✓", "created", "good"),
     "already_created": Badge("✓", "was created", "quiet"),
     "sending": Badge("●", "sending", "busy"),
@@ -46,7 +46,7 @@ class ImportLine:
     """Its line in the file, from 1."""
     email: SafeText
     offer: SafeText
-    state: RowState
+    state: ImportRowState
     problem: SafeText = _NOTHING
     """What is wrong with it; empty: nothing."""
     action: Action | None = None
@@ -63,7 +63,7 @@ class ImportLine:
         """Its line in the file."""
         return str(self.line)
 
-    def cells(self, now: datetime) -> Line:
+    def cells(self, now: datetime) -> TableLine:
         """Line number, state, email, offer and detail."""
         badge = BADGES[self.state]
         return (

@@ -10,7 +10,7 @@ from textual.message import Message
 from app.text import safe_text
 from widgets.badges import STYLES, run_badge
 from widgets.cells import shorten
-from widgets.clickable import ClickableLine, Part
+from widgets.clickable import ClickableLine, ClickablePart
 from widgets.frame.bars import Tab
 from widgets.runs.facts import RunView
 
@@ -33,7 +33,7 @@ class RunTitle(ClickableLine):
             self._run_id, self._view = run_id, view
             self.refresh()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ClickablePart]:
         """The line; the id at its end is shortened first."""
         if self._view is None:
             yield Content(safe_text(self._run_id)), None
@@ -81,7 +81,7 @@ class RunBar(ClickableLine):
             self._current, self._turn, self._turns = current, turn, turns
             self.refresh()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ClickablePart]:
         """The parts with their keys, and the turn."""
         turn = f"turn {self._turn} of {self._turns}" if self._turn else f"all {self._turns} turns"
         turn = turn if self._turns > 1 else ""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from app.api.requests import WriteRequest
     from app.engine import Engine
 
-Outcome = Literal[
+RetryOutcome = Literal[
     "to_send", "sent", "sent_before", "refused", "blocked", "rejected", "unknown", "not_sent", "not_tried"
 ]
 OWN_FAULT: Final = frozenset({"rejected", "not_found"})
@@ -39,7 +39,7 @@ class Retry:
     """A retried run and its outcome."""
 
     run_id: str
-    outcome: Outcome
+    outcome: RetryOutcome
     request: "WriteRequest | None" = None
     """None: it is refused."""
     key: str = ""
@@ -232,7 +232,7 @@ async def _waited(
     return [replace(each, run=runs.get(each.run_id)) for each in results], wait_failure(ended)
 
 
-OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
+OUTCOMES: Final[dict[str, RetryOutcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
 
 
 def _reason(result: Retry) -> str:

@@ -33,7 +33,7 @@ from app.text import safe_block, safe_text
 from app.times import ago
 from widgets.after_refresh import after_refresh
 from widgets.automations.editor import Mistake, RuleEditor
-from widgets.forms.dialog import FormButton, FormDialog, Phase
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase
 from widgets.forms.pages import RequestPreview
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
@@ -106,7 +106,7 @@ class AutomationForm(ModalScreen[str | None]):
         self._draft = FormDraft(drafts, named("automation", name or ""), fresh, engine.clock, self._warn)
         self._checking = CoalescedTask(self._check, cast("Start", self.run_worker))
         self._second_press = SecondPress()
-        self._phase: Phase = "editing"
+        self._phase: FormPhase = "editing"
         self._rule: Rule | None = None
         """The rule as typed; None: the text is not a rule."""
 
@@ -233,7 +233,7 @@ class AutomationForm(ModalScreen[str | None]):
     def _old(self) -> str:
         return "" if self._name is None else self._original.strip()
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: FormPhase) -> None:
         self._phase = phase
         self._dialog.enter(phase, frozenset() if self.size.width >= ROOM_FOR_ALL else DISPENSABLE)
         if phase == "editing":

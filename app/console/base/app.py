@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from app.console.session import Session
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 PATIENCE_S: Final = 1.0
 """A screen that waits while it answers a key must not hold back the other keys for ever."""
@@ -59,7 +59,7 @@ class KeyTurn:
     """Waits for a sheet that is about to open."""
 
 
-class BaseApp(App[Result]):
+class BaseApp(App[ResultT]):
     """An app that answers one key after the other, and whose crash prints no values."""
 
     session: "Session | None" = None

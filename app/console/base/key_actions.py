@@ -11,7 +11,7 @@ from textual.widget import Widget
 from storage.lazy_dataclass import dataclass
 from widgets.frame.bars import KeyHint
 
-Place = Literal["here", "in the list", "everywhere"]
+KeyScope = Literal["here", "in the list", "everywhere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class KeyAction:
     action: str
     node: DOMNode
     """The node that has the action."""
-    place: Place
+    place: KeyScope
     enabled: bool
     shown: bool
     """Whether the bottom line shows it."""
@@ -34,7 +34,7 @@ class KeyAction:
 
 def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
     """All of our keys on a screen, those of the focused widget first."""
-    found: dict[tuple[Place, str], list[ActiveBinding]] = {}
+    found: dict[tuple[KeyScope, str], list[ActiveBinding]] = {}
     for active in screen.active_bindings.values():
         # Textual's own bindings have neither: moving the focus, scrolling by half a screen.
         if active.binding.id is not None or active.binding.show:
@@ -58,7 +58,7 @@ def _hint(key_action: KeyAction) -> KeyHint:
     )
 
 
-def _deed(screen: Screen[Any], place: Place, group: list[ActiveBinding]) -> KeyAction:
+def _deed(screen: Screen[Any], place: KeyScope, group: list[ActiveBinding]) -> KeyAction:
     first = group[0].binding
     return KeyAction(
         tuple(_keys(screen, group)),
@@ -77,7 +77,7 @@ def _keys(screen: Screen[Any], group: list[ActiveBinding]) -> Iterator[str]:
         yield screen.app.get_key_display(active.binding)
 
 
-def _place(screen: Screen[Any], active: ActiveBinding) -> Place:
+def _place(screen: Screen[Any], active: ActiveBinding) -> KeyScope:
     if active.node is screen.app:
         return "everywhere"
     return "here" if active.node is screen else "in the list"

@@ -20,7 +20,7 @@ from app.times import span
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.after_refresh import after_refresh
-from widgets.forms.dialog import FormButton, Phase
+from widgets.forms.dialog import FormButton, FormPhase
 from widgets.forms.pages import OutcomePage, OutcomeText
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class ActionForm(FormScreen):
         if self.run_ids:
             self.app.post_message(FollowRun(self.run_ids))
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: FormPhase) -> None:
         """Enter another phase; time is counted while sending."""
         super().enter(phase)
         if self._sending_timer is not None:

@@ -29,7 +29,7 @@ from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, safe_block, safe_text
 from storage.records import Action
 from widgets.badges import Tone
-from widgets.forms.dialog import FormButton, FormDialog, Phase
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase
 from widgets.forms.field import FormField
 from widgets.forms.pages import RequestPreview
 
@@ -102,7 +102,7 @@ class FormScreen(ModalScreen[Action | None]):
         self._judging = CoalescedTask(self._judge, cast("Start", self.run_worker))
         self._unsubscribe: Callable[[], None] = lambda: None
         self._draft_timer: Timer | None = None
-        self.phase: Phase = "editing"
+        self.phase: FormPhase = "editing"
         self.beginning: Values | None = None
         """The initial values if there is no draft; None: as composed."""
         self.request: WriteRequest | None = None
@@ -245,7 +245,7 @@ class FormScreen(ModalScreen[Action | None]):
 
         self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: FormPhase) -> None:
         """Enter another phase."""
         self.phase = phase
         self.dialog.enter(phase, self.verbs_without_meaning())

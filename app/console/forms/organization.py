@@ -17,7 +17,7 @@ from app.times import ago
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.badges import Tone
-from widgets.forms.dialog import Phase
+from widgets.forms.dialog import FormPhase
 from widgets.forms.facts import FormNotice
 from widgets.forms.field import FormField, LineField
 
@@ -78,7 +78,7 @@ class OrganizationForm(ActionForm):
         """Send the request; for an address that has an organization, only after it was typed again."""
         return await self.engine.actions.submit(request, again=self._has_one)
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: FormPhase) -> None:
         """Enter another phase; before the fields return, the ledger is read again."""
         super().enter(phase)
         if phase == "editing":

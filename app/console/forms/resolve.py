@@ -30,8 +30,8 @@ from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import ChoiceField
 from widgets.forms.pages import reason
 
-Word = Literal["created", "not_created", "send_again"]
-_WORDS: Final[tuple[Word, ...]] = ("created", "not_created", "send_again")
+ResolutionWord = Literal["created", "not_created", "send_again"]
+_WORDS: Final[tuple[ResolutionWord, ...]] = ("created", "not_created", "send_again")
 _LABELS: Final = (
     "It took effect: I found what it made",
     "It did not take effect: I made sure",
@@ -157,7 +157,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._say_no(_settled_in_words(self._settled))
 
     @property
-    def _word(self) -> Word | None:
+    def _word(self) -> ResolutionWord | None:
         return None if self._choice.chosen is None else _WORDS[self._choice.chosen]
 
     @property
@@ -192,7 +192,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._apply(word, evidence)
 
     @work(group="apply")
-    async def _apply(self, word: Word, evidence: str, *, is_checked: bool = False) -> None:
+    async def _apply(self, word: ResolutionWord, evidence: str, *, is_checked: bool = False) -> None:
         try:
             if word == "created" and not is_checked:
                 self.query_one(FormDialog).note(safe_text("Checking the id…"))
@@ -209,7 +209,7 @@ class ResolveForm(ModalScreen[Action | None]):
         else:
             self.dismiss(action)
 
-    async def _decide(self, word: Word, evidence: str) -> Action:
+    async def _decide(self, word: ResolutionWord, evidence: str) -> Action:
         actions, action_id = self._engine.actions, self._action.action_id
         if word == "created":
             return await actions.resolve_created(action_id, evidence)

@@ -8,7 +8,7 @@ from math import floor
 from typing import Final
 
 from app.console.session.vitals_feed import link_of
-from app.health import Incident, Level, Uptime, flips, incidents, slices, uptime
+from app.health import HealthLevel, Incident, Uptime, flips, incidents, slices, uptime
 from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span
 from storage.records import HealthSpan, LinkState, PlatformHealth
@@ -138,7 +138,7 @@ _ELSE: Final = "The service has trouble with this host: look at the host's own s
 class PlatformHistory:
     """The past of one platform, as read at one time."""
 
-    history: tuple[Level | None, ...]
+    history: tuple[HealthLevel | None, ...]
     uptimes: tuple[Uptime, ...]
     """Of `WINDOWS`."""
     flips: int = 0

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from storage.cache import Cache
-from widgets.insights.figures import InsightsView, Step
+from widgets.insights.figures import ChartStep, InsightsView
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class InsightSpan:
     name: str
     """`7d`."""
     title: str
-    step: Step
+    step: ChartStep
     count: int
     """Hours or days, the current one included."""
     fine: timedelta

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from app.console.base.key_actions import KeyAction, Place, key_actions
+from app.console.base.key_actions import KeyAction, KeyScope, key_actions
 from app.console.sheets import Sheet
 from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES
@@ -103,7 +103,7 @@ class KeyHelpScreen(Sheet[None]):
         second.display = is_wide
 
 
-Lines = tuple[Place, list[Content]]
+Lines = tuple[KeyScope, list[Content]]
 """The wrapped lines of one action's keys, and where it belongs."""
 
 

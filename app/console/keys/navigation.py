@@ -29,7 +29,7 @@ NOWHERE: Final = "There is nothing to go back to."
 _RETURNS: Final = frozenset(tab.name for tab in TABS)
 
 
-class Screens(Protocol):
+class ScreenHost(Protocol):
     """The app's screens, a stack for each tab."""
 
     @property
@@ -68,7 +68,7 @@ class VisitedScreen:
 class Navigation:
     """Shows tabs, places and runs, and remembers the way back."""
 
-    def __init__(self, screens: Screens, session: Callable[[], Session]) -> None:
+    def __init__(self, screens: ScreenHost, session: Callable[[], Session]) -> None:
         """Prepare; `session` returns the current one, which changes with the profile."""
         self._screens = screens
         self._session = session

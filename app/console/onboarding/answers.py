@@ -17,10 +17,10 @@ from app.config.token import CommandToken, EnvToken, FileToken, Token, TokenErro
 from app.config.write import name_problem
 from app.text import safe_text
 
-Origin = Literal["pasted", "variable", "file", "command"]
+TokenOrigin = Literal["pasted", "variable", "file", "command"]
 """The token's source. `pasted`: stored in a file of its own."""
 
-ORIGINS: Final[dict[Origin, str]] = {
+ORIGINS: Final[dict[TokenOrigin, str]] = {
     "pasted": "pasted here, kept in a file only you can read",
     "variable": "an environment variable",
     "file": "a file that is there already",
@@ -38,7 +38,7 @@ class Answers:
 
     base_url: str
     name: str
-    origin: Origin
+    origin: TokenOrigin
     token: str
     """The token, the variable, the path or the command line, depending on its origin."""
     read_only: bool

@@ -21,7 +21,7 @@ from app.console.onboarding.answers import (
     UNWRITTEN,
     Answers,
     CheckResult,
-    Origin,
+    TokenOrigin,
     check,
     suggested_name,
     validated,
@@ -34,9 +34,9 @@ from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField
 
 _HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
-_ORIGINS: Final[tuple[Origin, ...]] = tuple(ORIGINS)
+_ORIGINS: Final[tuple[TokenOrigin, ...]] = tuple(ORIGINS)
 _ACCESS: Final = ("see and act", "look only: nothing is ever changed")
-_HINTS: Final[dict[Origin, tuple[str, str]]] = {
+_HINTS: Final[dict[TokenOrigin, tuple[str, str]]] = {
     "pasted": ("token", "From its settings: API, Create API Token."),
     "variable": ("variable", "It must be set whenever the console starts."),
     "file": ("file", "Readable by you alone: chmod 600."),
@@ -233,7 +233,7 @@ class OnboardingScreen(Screen[str | None]):
         )
 
     @property
-    def _origin(self) -> Origin:
+    def _origin(self) -> TokenOrigin:
         return _ORIGINS[self._origin_choice.chosen or 0]
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 from app.actions.imports import Imported, ImportRow, standing
 from app.text import safe_text
 from storage.records import Action
-from widgets.organizations.imports import ImportLine, RowState
+from widgets.organizations.imports import ImportLine, ImportRowState
 
 
 def lines(rows: Sequence[ImportRow], attempts: Sequence[Action]) -> tuple[ImportLine, ...]:
@@ -74,7 +74,7 @@ class ImportList:
         return before if before.state in {"created", "rejected"} else found
 
 
-def _state(result: Imported) -> RowState:
+def _state(result: Imported) -> ImportRowState:
     if result.row.is_twice:
         return "twice"
     if result.row.problems:

@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
 
-from app.console.run.subject import Part, failure_told, unavailable
+from app.console.run.subject import RunPart, failure_told, unavailable
 from app.console.run.takeover import apply_sheet, checkout_sheet, look_at
 from app.console.session import CURE_S
 from app.results.diff import Patch
@@ -21,7 +21,7 @@ from widgets.cells import fit
 from widgets.diff.colours import Colours, colours
 from widgets.diff.rows import DiffRows
 from widgets.diff.view import DiffView
-from widgets.line_table import Line, LineColumn, LineTable
+from widgets.line_table import LineColumn, LineTable, TableLine
 from widgets.text_search import TextSearch
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class FileItem:
         bars = (min(BAR, -(-BAR * lines // max(1, most))) for lines in (added, removed))
         plus, minus = ("▇" * cells for cells in bars)
         counts = ("bin", "") if file.is_binary else (f"+{added:,}", f"-{removed:,}")
-        self._cells: Line = (
+        self._cells: TableLine = (
             (safe_text(file.path, limit=1_000), "plain"),
             (SafeText(f"{counts[0]:>{count}}"), "good"),
             (SafeText(f"{counts[1]:>{count}}"), "bad"),
@@ -61,7 +61,7 @@ class FileItem:
             (SafeText(fit(minus, BAR)), "bad"),
         )
 
-    def cells(self, now: datetime) -> Line:
+    def cells(self, now: datetime) -> TableLine:
         """Its name, its counts and a bar."""
         del now
         return self._cells
@@ -72,7 +72,7 @@ def count_width(most: int) -> int:
     return max(3, len(f"+{most:,}"))
 
 
-class ChangesPart(Part):
+class ChangesPart(RunPart):
     """The files, and the diff."""
 
     DEFAULT_CSS = """

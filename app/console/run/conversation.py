@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.message import Message
 
-from app.console.run.subject import Part
+from app.console.run.subject import RunPart
 from app.text import safe_text
 from widgets.badges import STYLES
 from widgets.forms.inputs import ParagraphInput
@@ -57,7 +57,7 @@ class ReplyBox(ParagraphInput):
         self.post_message(self.Left())
 
 
-class ConversationPart(Part):
+class ConversationPart(RunPart):
     """The turns and the neighbours."""
 
     DEFAULT_CSS = """

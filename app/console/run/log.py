@@ -9,13 +9,13 @@ from textual import on
 from textual.app import ComposeResult
 
 from app.console.run.log_spool import LogSpool
-from app.console.run.subject import Part, failure_told, unavailable
+from app.console.run.subject import RunPart, failure_told, unavailable
 from app.text import plural, safe_text
 from app.times import span
 from storage.records.results import LogChunk, Unavailable
 from widgets.log import ERROR, LogView
 from widgets.text_search import TextSearch
-from widgets.text_view import Piece
+from widgets.text_view import TextPiece
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ QUIET_FROM: Final = timedelta(seconds=3)
 """After this time without output, the log is reported as waiting."""
 
 
-class LogPart(Part):
+class LogPart(RunPart):
     """Reads a log while it is shown."""
 
     def __init__(
@@ -101,15 +101,15 @@ class LogPart(Part):
         held = plural(spool.count, "line")
         if spool.begin or spool.end < size:
             held = f"{held} of {_bytes(size)}, from {spool.begin / max(1, size):.0%} to {spool.end / max(1, size):.0%}"
-        pieces = [Piece(f" turn {self._shown[1] if self._shown else 1} · {held}", "quiet")]
+        pieces = [TextPiece(f" turn {self._shown[1] if self._shown else 1} · {held}", "quiet")]
         if self._problem:
-            pieces.append(Piece(f" · {self._problem}", "bad"))
+            pieces.append(TextPiece(f" · {self._problem}", "bad"))
         elif self._has_ended:
-            pieces.append(Piece(" · ended", "quiet"))
+            pieces.append(TextPiece(" · ended", "quiet"))
         else:
             since = now - self._grown_at if self._grown_at is not None else timedelta(0)
             waits = f"waiting for output {span(since.total_seconds())}" if since >= QUIET_FROM else "following"
-            pieces.append(Piece(f" · {waits if self._view.follows else 'more at the end: G'}", "busy"))
+            pieces.append(TextPiece(f" · {waits if self._view.follows else 'more at the end: G'}", "busy"))
         self._view.tell(pieces)
 
     @on(LogView.ErrorRequested)

@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
 
-from app.console.run.subject import Part, failure_told, unavailable
+from app.console.run.subject import RunPart, failure_told, unavailable
 from app.text import safe_text
 from storage.records.results import Finding, Review, Unavailable
 from widgets.after_refresh import after_refresh
@@ -37,7 +37,7 @@ def _columns(width: int) -> tuple[LineColumn, ...]:
     )
 
 
-class ReviewPart(Part):
+class ReviewPart(RunPart):
     """One review at a time, and the list of its findings."""
 
     DEFAULT_CSS = """

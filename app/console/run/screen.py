@@ -14,7 +14,7 @@ from app.console.run.changes import ChangesPart
 from app.console.run.conversation import ConversationPart, ReplyBox
 from app.console.run.log import LogPart
 from app.console.run.review import ReviewPart
-from app.console.run.subject import Part, RunSubject
+from app.console.run.subject import RunPart, RunSubject
 from app.console.runs.loaders import read_run
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
@@ -47,7 +47,7 @@ ACTIVE_ONLY: Final = frozenset({"cancel", "follow"})
 _hidden = partial(Binding, show=False)
 
 
-class RawPart(Part):
+class RawPart(RunPart):
     """The run as received."""
 
     def compose(self) -> Iterable[Widget]:
@@ -110,7 +110,7 @@ class RunScreen(BaseScreen):
         self._run_actions = RunActions(ScreenContext.of(self), lambda: subject.run_id)
         needs = session, subject, self.run_worker, self._results
         self._conversation, self._changes = ConversationPart(*needs), ChangesPart(*needs)
-        self._parts: dict[str, Part] = {
+        self._parts: dict[str, RunPart] = {
             "conversation": self._conversation,
             "review": ReviewPart(*needs),
             "changes": self._changes,
@@ -144,7 +144,7 @@ class RunScreen(BaseScreen):
         return detail is None or not detail.is_final
 
     @property
-    def _part(self) -> Part:
+    def _part(self) -> RunPart:
         return self._parts[self._current]
 
     def engine_changed(self, event: Event) -> None:

@@ -60,7 +60,7 @@ class RunSubject:
         return there or None
 
 
-class Part(Container):
+class RunPart(Container):
     """One tab of the screen; it reads only while it is shown."""
 
     def __init__(

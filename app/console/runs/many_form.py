@@ -25,10 +25,10 @@ from storage.records import Action, Run
 from widgets.badges import STYLES
 from widgets.batch import BatchView
 from widgets.cells import shorten
-from widgets.forms.dialog import FormButton, Phase
+from widgets.forms.dialog import FormButton, FormPhase
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
-from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview, Verdict
+from widgets.forms.pages import OutcomePage, OutcomeText, OutcomeVerdict, RequestPreview
 
 if TYPE_CHECKING:
     from app.console.session.coalesced_task import Start
@@ -123,7 +123,7 @@ class ManyForm(ActionForm):
         else:
             super().action_back()
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: FormPhase) -> None:
         """Go to another phase."""
         if phase == "sending":
             self._is_stopped = False
@@ -257,7 +257,7 @@ def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
     return OutcomeText(_verdict(view), safe_text(said), facts, tuple(meaning))
 
 
-def _verdict(view: BatchView) -> Verdict:
+def _verdict(view: BatchView) -> OutcomeVerdict:
     if view.unknown:
         return "unknown"
     if view.confirmed == len(view.lines):

@@ -19,7 +19,7 @@ from app.query import parse
 from app.times import stamp
 from storage.records import RunSort
 from storage.records.query import SortColumn
-from widgets.choice_lists import NEXT_MARK, Mark, PickItem, PickList
+from widgets.choice_lists import NEXT_MARK, ChoiceMark, PickItem, PickList
 from widgets.forms.inputs import LineInput
 
 MOST: Final = 200
@@ -83,8 +83,8 @@ class ValuePicker(PickerScreen[Picked]):
         super().__init__()
         self.TITLE_TEXT = title
         self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
-        only: Mark = "only"
-        self._marks: dict[str, Mark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
+        only: ChoiceMark = "only"
+        self._marks: dict[str, ChoiceMark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search line and its matches."""
@@ -122,7 +122,7 @@ class ValuePicker(PickerScreen[Picked]):
     def _picked(self) -> Picked:
         return tuple(self._marked("only")), tuple(self._marked("not"))
 
-    def _marked(self, wanted: Mark) -> Iterator[str]:
+    def _marked(self, wanted: ChoiceMark) -> Iterator[str]:
         return (value for value, mark in self._marks.items() if mark == wanted)
 
     def action_mark(self) -> None:

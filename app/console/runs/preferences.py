@@ -53,7 +53,7 @@ class Preferences:
         return replace(self, views=tuple(other for other in self.views if other.name.casefold() != name.casefold()))
 
 
-Change = Callable[[Preferences], Preferences]
+PreferenceChange = Callable[[Preferences], Preferences]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class PreferencesFile:
             # A console that starts with defaults is better than one that does not start.
             return Preferences()
 
-    def change(self, change: Change) -> Preferences:
+    def change(self, change: PreferenceChange) -> Preferences:
         """Apply a change to the file's current content, so that another console's changes are kept.
 
         Raises:
@@ -117,7 +117,7 @@ class PreferencesWriter:
         self._file = file
         self._failed = failed
         self._has_failed = False
-        self._pending: list[Change] = []
+        self._pending: list[PreferenceChange] = []
         self._saved: list[Callable[[], object]] = []
         self._writer = CoalescedTask(self._write, start)
 
@@ -129,7 +129,7 @@ class PreferencesWriter:
         file = PreferencesFile.of(session.settings, session.profile)
         return cls(file, start, partial(session.notify, severity="warning", timeout=CURE_S))
 
-    def change(self, change: Change, saved: Callable[[], object] | None = None) -> None:
+    def change(self, change: PreferenceChange, saved: Callable[[], object] | None = None) -> None:
         """Change the preferences at once and save them soon; `saved` is called then."""
         before, self.now = self.now, change(self.now)
         if saved is not None:

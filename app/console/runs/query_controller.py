@@ -24,7 +24,7 @@ from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.console.runs.pickers import Limits
-    from app.console.runs.preferences import Change, PreferencesWriter
+    from app.console.runs.preferences import PreferenceChange, PreferencesWriter
     from app.console.sheets.mark_picker import Picked
     from app.engine import Engine
 
@@ -79,7 +79,7 @@ class QueryController:
         self._group = group
         self._changed = changed
         self._vocabulary = Vocabulary()
-        self._undo: Change | None = None
+        self._undo: PreferenceChange | None = None
         """Brings back the view that was deleted last. None: there is none, or the query changed since."""
         self._actions: dict[str, Callable[[], object]] = {
             "status": lambda: context.with_engine(self._ask_statuses, "pick"),

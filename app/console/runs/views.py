@@ -17,7 +17,7 @@ from storage.records.query import SortColumn
 if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
 
-Origin = Literal["built in", "configured", "saved"]
+ViewOrigin = Literal["built in", "configured", "saved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class View:
     query: str
     sort: RunSort | None = None
     """None: the table's current order."""
-    origin: Origin = "built in"
+    origin: ViewOrigin = "built in"
     group: str | None = None
     """The grouping as written, empty for none. None: the table's current one."""
     empty: str = "No run matches this view"
@@ -52,7 +52,7 @@ BUILT_IN: Final = (
 def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) -> tuple[View, ...]:
     """All views, in the order of their tabs; of two with the same name the earlier one counts."""
     found = {view.name.casefold(): view for view in BUILT_IN}
-    origins: tuple[tuple[Origin, Iterable[ViewSettings]], ...] = (("configured", configured), ("saved", saved))
+    origins: tuple[tuple[ViewOrigin, Iterable[ViewSettings]], ...] = (("configured", configured), ("saved", saved))
     for origin, views in origins:
         for view in views:
             found.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, origin, view.group))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from storage.records.following import PinnedRun
     from widgets.frame.notice import Notice
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 LONGEST_COPY: Final = 10_000
 """In characters. A shortened id would be another id."""
@@ -165,7 +165,7 @@ class Session:
         """A notice that always applies to this profile, or None."""
         return READ_ONLY if self.profile.read_only else None
 
-    async def guard(self, work: Callable[..., Awaitable[Result]], *arguments: Any, **options: Any) -> Result | None:
+    async def guard(self, work: Callable[..., Awaitable[ResultT]], *arguments: Any, **options: Any) -> ResultT | None:
         """Do the work; a failure of our own files or of a request becomes a notice."""
         return await guarded(work(*arguments, **options), self.failed)
 
@@ -193,7 +193,7 @@ class Session:
         self.notify(said)
 
 
-async def guarded(work: Awaitable[Result], failed: Callable[[StorageError | ApiError], object]) -> Result | None:
+async def guarded(work: Awaitable[ResultT], failed: Callable[[StorageError | ApiError], object]) -> ResultT | None:
     """Do the work and report a failure of our own files or of a request."""
     try:
         return await work

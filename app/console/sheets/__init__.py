@@ -16,8 +16,8 @@ from app.console.session import guarded_dispatch
 from app.text import safe_text
 from widgets.badges import STYLES, Tone
 
-Answer = TypeVar("Answer")
-Choice = TypeVar("Choice")
+AnswerT = TypeVar("AnswerT")
+ChoiceT = TypeVar("ChoiceT")
 
 
 def clicked(words: Content, action: str) -> Content:
@@ -25,7 +25,7 @@ def clicked(words: Content, action: str) -> Content:
     return words.stylize(Style.from_meta({"@click": action}))
 
 
-class Sheet(ModalScreen[Answer]):
+class Sheet(ModalScreen[AnswerT]):
     """A box over the screen. Forms are not sheets: they have buttons and keep what was typed."""
 
     LEAVE: ClassVar[str] = "leave"
@@ -60,7 +60,7 @@ class SheetNote(Static):
         self.update(Content.styled(safe_text(text), STYLES[tone]))
 
 
-class PickerScreen(Sheet[Choice | None]):
+class PickerScreen(Sheet[ChoiceT | None]):
     """Closes with the choice; None: nothing changes."""
 
     TITLE_TEXT: str = ""
@@ -91,7 +91,7 @@ class PickerScreen(Sheet[Choice | None]):
         """Run the work as a worker of the app: leaving the sheet does not stop it half-way."""
         self.app.run_worker(cast("Any", work), name, group)
 
-    def done(self, said: "Choice") -> None:
+    def done(self, said: "ChoiceT") -> None:
         """Close with the result of the work; left by then, say it in a toast."""
         if self.is_current:
             self.dismiss(said)
