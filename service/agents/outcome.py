@@ -65,7 +65,7 @@ def classified(text: str) -> Reason:
     return next((reason for reason, words in _KINDS.items() if words.search(text)), "failed")
 
 
-def claude(event: dict[str, Any], heard: Heard) -> None:
+def claude(event: dict[str, object], heard: Heard) -> None:
     """Read an event of Claude Code's `stream-json`; "success" and `is_error` may come together."""
     heard.session = _session(event.get("session_id")) or heard.session
     if event.get("type") == "result":
@@ -73,7 +73,7 @@ def claude(event: dict[str, Any], heard: Heard) -> None:
         subtype, said = str(event.get("subtype") or ""), _text(event.get("result"))
         heard.refused = event.get("stop_reason") == "refusal"
         if event.get("is_error") or subtype not in {"", "success"}:
-            heard.error = said or "; ".join(map(str, event.get("errors") or [])) or subtype
+            heard.error = said or "; ".join(map(str, _list(event.get("errors")))) or subtype
             heard.error += f" ({subtype})" if subtype.startswith("error_") else ""
         else:
             heard.summary = said
@@ -87,7 +87,7 @@ def codex(event: dict[str, object], heard: Heard) -> None:
         heard.summary = _text(item.get("text"))
     elif kind == "turn.completed":
         heard.ended, heard.error = True, None
-    elif kind in {"turn.failed", "error"}:
+    elif kind in ("turn.failed", "error"):
         heard.error = _text(_dict(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
 
 
@@ -112,7 +112,7 @@ def gemini(event: dict[str, object], heard: Heard) -> None:
         heard.summary = f"{begun}{_text(event.get('content')) or ''}"[:_LONGEST_TEXT] or None
     elif kind == "result":
         heard.ended = True
-        if event.get("status") not in {None, "success"}:
+        if event.get("status") not in (None, "success"):
             heard.error = _text(_dict(event.get("error")).get("message")) or "error"
     elif kind == "error" and event.get("severity") != "warning":
         heard.error = _text(event.get("message")) or "error"
@@ -122,7 +122,7 @@ def goose(event: dict[str, object], heard: Heard) -> None:
     """Read an event of `goose run --output-format stream-json`."""
     kind, message = event.get("type"), _dict(event.get("message"))
     if kind == "message" and message.get("role") == "assistant":
-        texts = [part.get("text") for part in message.get("content") or [] if isinstance(part, dict)]
+        texts = [part.get("text") for part in _list(message.get("content")) if isinstance(part, dict)]
         heard.summary = _text("".join(one for one in texts if isinstance(one, str))) or heard.summary
     elif kind == "complete":
         heard.ended = True
@@ -202,6 +202,10 @@ def _text(value: object) -> str | None:
 
 def _dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _session(value: object) -> str | None:
