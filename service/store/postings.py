@@ -16,6 +16,7 @@ from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
 from service.store.schema import columns_of, postings, turns
+from service.store.turn_files import Key
 
 if TYPE_CHECKING:
     from service.store.turns import TurnOutcome
@@ -57,6 +58,15 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
+class PostingRequest:
+    """Something that a turn wants posted; see `Posting`."""
+
+    kind: Kind
+    wanted: dict[str, Any]
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Posted:
     """The result of a posting."""
 
@@ -72,14 +82,15 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
     # A turn that has ended, or ends now, would look at work for ever.
     if connection.execute(sa.select(turns.c.number).where(*one).with_for_update()).first() is not None:
         wanted = {"state": "pending", "text": f"{run.agent} is at work", "agent": run.agent}
-        want(connection, run.id, number, "status", commit, wanted, now)
+        want(connection, (run.id, number), PostingRequest("status", wanted, commit), now)
 
 
-def at_end(connection: sa.Connection, run_id: str, number: int, outcome: "TurnOutcome", state: str, now: int) -> None:
+def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: str, now: int) -> None:
     """Request the postings of a turn that ended, in the transaction that ends it.
 
     `state`: `success`, `failure` or `error`.
     """
+    run_id, _ = turn
     run = runs.by_id(connection, run_id)
     agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
     plan = None if agent is None else agent.options.on_completion
@@ -89,26 +100,26 @@ def at_end(connection: sa.Connection, run_id: str, number: int, outcome: "TurnOu
     text = outcome.failure or outcome.summary or "nothing to change"
     said = {"state": state, "text": text, "agent": "" if run is None else run.agent}
     for commit in sorted(commits):
-        want(connection, run_id, number, "status", commit, said, now)
+        want(connection, turn, PostingRequest("status", said, commit), now)
     if plan is not None and plan.pull_request != "off" and outcome.commit_sha:
         wanted = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
-        want(connection, run_id, number, "pull_request", "", wanted, now)
-    kept = turn_files.content(connection, (run_id, number), turn_files.FINDINGS)
+        want(connection, turn, PostingRequest("pull_request", wanted), now)
+    kept = turn_files.content(connection, turn, turn_files.FINDINGS)
     if plan is not None and plan.review and state == "success" and kept is not None:
         reported = json.loads(kept)
         wanted = {"commit": outcome.commit_sha or reported["base"], "findings": reported["findings"]}
-        want(connection, run_id, number, "review", "", wanted, now)
+        want(connection, turn, PostingRequest("review", wanted), now)
 
 
-def want(
-    connection: sa.Connection, run_id: str, number: int, kind: Kind, subject: str, wanted: dict[str, Any], now: int
-) -> None:
+def want(connection: sa.Connection, turn: Key, request: PostingRequest, now: int) -> None:
     """Request a posting, replacing an earlier request; one under way begins again."""
-    news = {"number": number, "wanted": wanted, "state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now}
-    key = {"run_id": run_id, "kind": kind, "subject": subject}
+    run_id, number = turn
+    news = {"number": number, "wanted": request.wanted, "state": WAITING, "attempts": 0}
+    news |= {"wanted_at": now, "due_at": now}
+    key = {"run_id": run_id, "kind": request.kind, "subject": request.subject}
     if not insert_new(connection, postings, key | news | {"version": 1, "claimed_until": 0}):
         changed = news | {"version": postings.c.version + 1, "failure": None}
-        connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(changed))
+        connection.execute(sa.update(postings).where(*_is(run_id, request.kind, request.subject)).values(changed))
 
 
 def due(connection: sa.Connection, kinds: Sequence[str], now: int, limit: int) -> list[Posting]:

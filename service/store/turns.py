@@ -125,7 +125,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         run_store.set_status(connection, run_id, outcome.status, now)
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
         state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
-        postings.at_end(connection, run_id, number, outcome, state, now)
+        postings.at_end(connection, (run_id, number), outcome, state, now)
         doorbell.ring(connection)
     return changed.rowcount > 0
 

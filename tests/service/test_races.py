@@ -100,7 +100,8 @@ class House:
         usage.add(connection, turn, usage.ModelUse("/a", "anthropic", "m", Usage(input=1), 1), now_micros())
 
     def postings(self, connection: sa.Connection) -> None:
-        postings.want(connection, self.run.id, 1, "status", "c" * 40, {"state": "pending"}, now_micros())
+        request = postings.PostingRequest("status", {"state": "pending"}, "c" * 40)
+        postings.want(connection, (self.run.id, 1), request, now_micros())
 
     def workers(self, connection: sa.Connection) -> None:
         worker_store.beat(connection, Worker(f"w{next(self.number)}", "m", "none", 1, 1, 1, 1), now_micros)
