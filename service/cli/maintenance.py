@@ -178,11 +178,11 @@ def status(admin: AdminContext) -> None:
     """Show the sandbox and limits of agents, the workers alive, and the number of runs by status."""
     settings = admin.folder.settings().execution
     with admin.database() as database, database.read() as connection:
-        counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status)).all()
+        counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
+        by_status: dict[str, int] = dict(counted.tuples().all())
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
         unsent = invitations.unsent_mails(connection)
         place = database.url.render_as_string(hide_password=True)
-    by_status = {str(row[0]): int(row[1]) for row in counted}
     document = {
         "data_dir": str(admin.folder.root),
         "database": place,

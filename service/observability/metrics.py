@@ -259,7 +259,8 @@ class _ModelUsage(Collector):
         found = usage.by_agent(connection, self._first_day)
         for key, now in found.items():
             before = now if self._seen is None else self._seen.get(key, _NOTHING)
-            labels = self._labels(*key[:2])
+            organization, agent, _ = key
+            labels = self._labels(organization, agent)
             for kind in ("input", "cached", "output"):
                 name = f"{kind}_tokens"
                 self._tokens.labels(*labels, kind).inc(max(0, getattr(now, name) - getattr(before, name)))

@@ -95,7 +95,7 @@ def branches_of(connection: sa.Connection, organization_id: str) -> list[tuple[s
     """Return platform, path and branch of all that an organization's runs may have pushed."""
     columns = (run_table.c.platform, run_table.c.path, run_table.c.branch)
     query = sa.select(*columns).distinct().where(run_table.c.organization_id == organization_id).order_by(*columns)
-    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+    return [(platform, path, branch) for platform, path, branch in connection.execute(query)]
 
 
 def active_runs(connection: sa.Connection, organization_id: str) -> int:
@@ -111,7 +111,7 @@ def is_active(run: Run) -> bool:
 
 def _delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
     query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
-    _note(connection, "turn", [f"{row[0]}:{row[1]}" for row in connection.execute(query)], now)
+    _note(connection, "turn", [f"{run_id}:{number}" for run_id, number in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)
     # Decisions on a delivery stay, so that it starts nothing when it comes again.
     owners = sa.select(run_table.c.organization_id).where(run_table.c.id.in_(run_ids))

@@ -156,13 +156,13 @@ def due_mails(connection: sa.Connection, now: int) -> list[str]:
         .where(mails.c.state == "waiting", mails.c.due_at <= now)
         .order_by(mails.c.due_at, mails.c.invitation_id)
     )
-    return [str(row[0]) for row in rows]
+    return list(rows.scalars())
 
 
 def unsent_mails(connection: sa.Connection) -> dict[str, int]:
     """Return how many mails wait and how many were refused."""
     chosen = sa.select(mails.c.state, sa.func.count()).where(mails.c.state.in_(("waiting", "refused")))
-    found = {str(row[0]): int(row[1]) for row in connection.execute(chosen.group_by(mails.c.state))}
+    found: dict[str, int] = dict(connection.execute(chosen.group_by(mails.c.state)).tuples().all())
     return {"waiting": 0, "refused": 0} | found
 
 
@@ -197,7 +197,7 @@ def make_mails_due(connection: sa.Connection, now: int, invitation_id: str | Non
         .values(state="waiting", due_at=now)
         .returning(mails.c.invitation_id)
     )
-    return sorted(str(row[0]) for row in rows)
+    return sorted(rows.scalars())
 
 
 def _record_attempt(connection: sa.Connection, invitation_id: str, **values: object) -> None:

@@ -76,15 +76,16 @@ def log_sizes(connection: sa.Connection, keys: Sequence[Key]) -> dict[Key, int]:
     """Return how long some logs are, in bytes; those without one are left out."""
     columns = (log_pieces.c.run_id, log_pieces.c.number)
     query = sa.select(*columns, sa.func.max(log_pieces.c.ends_at)).where(sa.tuple_(*columns).in_(keys))
-    return {(row[0], row[1]): row[2] for row in connection.execute(query.group_by(*columns))}
+    rows = connection.execute(query.group_by(*columns))
+    return {(run_id, number): size for run_id, number, size in rows}
 
 
 def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> bytes:
     """Return up to `limit` bytes of a log from an offset on."""
     inside = (log_pieces.c.ends_at > offset, log_pieces.c.starts_at < offset + limit)
     query = sa.select(log_pieces.c.starts_at, log_pieces.c.content).where(*_of(log_pieces, key), *inside)
-    pieces = [(row[0], zlib.decompress(row[1])) for row in connection.execute(query.order_by(log_pieces.c.starts_at))]
-    return b"".join(piece[max(0, offset - starts_at) :] for starts_at, piece in pieces)[:limit]
+    rows = connection.execute(query.order_by(log_pieces.c.starts_at))
+    return b"".join(zlib.decompress(piece)[max(0, offset - starts_at) :] for starts_at, piece in rows)[:limit]
 
 
 def count_ended(connection: sa.Connection, before: int) -> int:

@@ -156,7 +156,7 @@ def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> f
     """Return those of some turns, each a run's id with the turn's number, that have ended or were deleted."""
     key = sa.tuple_(turns.c.run_id, turns.c.number)
     query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.notin_(run_store.FINAL))
-    return frozenset(keys) - {(row[0], row[1]) for row in connection.execute(query)}
+    return frozenset(keys) - {(run_id, number) for run_id, number in connection.execute(query)}
 
 
 def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
@@ -164,7 +164,7 @@ def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
     query = sa.select(turns.c.run_id, turns.c.number).where(
         turns.c.status.in_(run_store.OPEN), turns.c.dispatched_at.is_not(None)
     )
-    return [(row[0], row[1]) for row in connection.execute(query)]
+    return [(run_id, number) for run_id, number in connection.execute(query)]
 
 
 def open_runs(connection: sa.Connection) -> frozenset[str]:
