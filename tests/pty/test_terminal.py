@@ -4,8 +4,6 @@ import re
 import signal
 from collections.abc import Callable
 
-import pytest
-
 from tests.console.scenes import a_day
 from tests.pty.ansi import pieces
 from tests.pty.terminal import ESCAPE, Terminal
@@ -99,7 +97,7 @@ def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:
     """Made smaller and larger while it runs, whatever size is exported: header, keys and rows, and nothing outside."""
     terminal = opened(COLUMNS="80", LINES="24")
     terminal.shows("complete")
-    for size in ((60, 20), (80, 24), (200, 60), (61, 21), (140, 40)):
+    for size in ((60, 20), (200, 60), (61, 21)):
         terminal.resize(size)
         terminal.read_until(lambda: _is_framed(terminal, "acme/"))
         # What was on its way in the old size has come; from here on every byte is meant for the new one.
@@ -151,15 +149,16 @@ def test_an_editor_that_fails_gives_the_terminal_back(opened: Opened) -> None:
     assert terminal.end() == 0
 
 
-@pytest.mark.parametrize("second", ["\r", ESCAPE], ids=["enter", "escape"])
-def test_a_second_key_in_the_same_moment_closes_the_palette_once(opened: Opened, second: str) -> None:
-    """As from a bouncing key: the command is run, and the console stays."""
+def test_a_second_key_in_the_same_moment_closes_the_palette_once(opened: Opened) -> None:
+    """As from a bouncing key, enter or escape: the command is run, and the console stays."""
     terminal = opened()
     terminal.shows("complete", "? help")
-    terminal.press(":", *"sort")
-    terminal.shows("Sort by")
-    terminal.type(f"\r{second}")
-    terminal.press("", ESCAPE, "q")
+    for second in ("\r", ESCAPE):
+        terminal.press(":", *"sort")
+        terminal.shows("Sort by")
+        terminal.type(f"\r{second}")
+        terminal.press("", ESCAPE)
+    terminal.press("q")
 
     assert terminal.end() == 0
     assert b"Traceback" not in terminal.seen
