@@ -117,7 +117,7 @@ def _is_framed(terminal: Terminal, word: str) -> bool:
 
 
 def test_no_color_means_none(opened: Opened) -> None:
-    """Not one colour is set, in any room; the cursor is seen all the same, in reverse."""
+    """Not one colour is set, on any screen; the cursor is seen all the same, in reverse."""
     terminal = opened(NO_COLOR="1")
     terminal.shows("complete")
     for key, word in (("2", "degraded"), ("3", "organization"), ("1", "complete"), ("?", "On this screen")):
