@@ -1,1 +1,1 @@
-"""What every screen and the app stand on: the base of each, and the keys that all of them know."""
+"""The base of the app and of every screen, with the keys that all of them have."""

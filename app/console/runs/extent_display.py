@@ -1,4 +1,4 @@
-"""Which runs are missing: said above the table, below its last run, and in its place while it is empty."""
+"""Missing runs: the texts above the table, below its last run, and in its place while it is empty."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ExtentDisplay:
-    """Keeps what is said of missing runs in step with what is held."""
+    """Keeps the texts about missing runs in step with the cache."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ExtentDisplay:
         self._changed = changed
 
     def take(self, extent: "Extent") -> None:
-        """Show what is held now."""
+        """Show what the cache holds now."""
         self._older_runs.extent = extent
         self._filter_display.counts.take(extent)
         self._filter_display.show_views()

@@ -108,14 +108,14 @@ class FilterDisplay:
         self.show_remark()
 
     def search(self) -> None:
-        """Put the cursor into the line, behind a blank: what is typed is a term of its own."""
+        """Focus the line behind a blank: typing begins a new term."""
         line = self._bar.line
         line.focus()
         line.put(f"{line.value.rstrip()} ".lstrip())
         self._query.learn()
 
     def line_changed(self, message: LineChange) -> None:
-        """Apply what happened to the line."""
+        """Apply a change of the line."""
         match message:
             case Input.Changed():
                 self._typed()

@@ -35,7 +35,7 @@ _SENTENCES: Final = re.compile(r"(?<=[.?]) ")
 GROUPED: Final = "By repository, by branch, not at all; the worst first"
 
 QueryRequest = ViewBar.Picked | SheetRequested | RunTable.GroupToggled | RunTable.SortRequested
-"""What widgets ask of the query."""
+"""The widgets' requests to the query."""
 
 _hidden = partial(Binding, show=False)
 QUERY_BINDINGS: Final = (

@@ -41,7 +41,7 @@ class UserPreferences:
         return replace(self, theme=theme, configured=configured)
 
     def with_recent(self, name: str) -> "UserPreferences":
-        """Remember what was chosen."""
+        """Remember a choice."""
         return replace(self, recent=(name, *(other for other in self.recent if other != name))[:MOST_RECENT])
 
 
