@@ -165,7 +165,7 @@ async def test_before_the_first_run_it_says_what_will_stand_here(staged: Staged,
         await scene.press("4")
 
         await scene.shows(
-            "The service has no run yet", "how many were under way at once", "It begins with the first run"
+            "The service has no run yet", "the number of runs at once", "It begins with the first run"
         )
 
 
