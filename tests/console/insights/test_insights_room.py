@@ -164,9 +164,7 @@ async def test_before_the_first_run_it_says_what_will_stand_here(staged: Staged,
     async with staged(SMALL) as scene:
         await scene.press("4")
 
-        await scene.shows(
-            "The service has no run yet", "the number of runs at once", "It begins with the first run"
-        )
+        await scene.shows("The service has no run yet", "the number of runs at once", "It begins with the first run")
 
 
 async def test_new_runs_are_counted_while_one_looks_but_not_at_every_ring(staged: Staged, board: Board) -> None:
