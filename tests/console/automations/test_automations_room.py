@@ -199,7 +199,7 @@ async def test_an_approval_is_answered_twice(staged: Staged, configured: Configu
 
 
 async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, configured: Configured) -> None:
-    """By the rule's name, and by the decision's number, as the inbox knows them."""
+    """By the rule's name, and by the decision's number, as the inbox knows them; it is answered by the mouse alone."""
     async with staged(changed=configured(f"{ONE}\n{TIMED}")) as scene:
         number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
         scene.app.post_message(GoToTab("automations", "nightly"))
@@ -208,6 +208,15 @@ async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, conf
 
         scene.app.post_message(GoToTab("automations", str(number)))
         await scene.shows("Waiting for approval", "POST /external/runs")
+
+        await scene.press("escape")
+        for words in ("1 waits for approval", "reject…", "^s rejects it"):
+            y = next(y for y, line in enumerate(scene.lines) if words in line)
+            await scene.pilot.click(offset=(scene.lines[y].index(words) + 1, y))
+            await scene.settle()
+
+        ((outcome, reason),) = await outcomes(scene)
+        assert (outcome, reason[:12]) == ("skipped", "rejected by ")
 
 
 async def test_foreign_text_stays_text(staged: Staged, configured: Configured) -> None:
@@ -223,20 +232,6 @@ async def test_foreign_text_stays_text(staged: Staged, configured: Configured) -
 
             assert "[/nope]" in scene.text
             assert not {"\x1b", "\u202e"} & set(scene.text)
-
-
-async def test_by_the_mouse_alone(staged: Staged, configured: Configured) -> None:
-    """The number above the table, the words on the card, and those of the question."""
-    async with staged(changed=configured(ONE)) as scene:
-        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
-        await scene.press("5")
-        for words in ("1 waits for approval", "reject…", "^s rejects it"):
-            y = next(y for y, line in enumerate(scene.lines) if words in line)
-            await scene.pilot.click(offset=(scene.lines[y].index(words) + 1, y))
-            await scene.settle()
-
-        ((outcome, reason),) = await outcomes(scene)
-        assert (outcome, reason[:12]) == ("skipped", "rejected by ")
 
 
 async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Staged, configured: Configured) -> None:
@@ -291,7 +286,7 @@ async def test_a_replay_counts_and_lists(
 
 
 async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:
-    """Its message is the banner's; once it works again, the rules are back."""
+    """Its message is the banner's; once it works again, the rules are back; no key of it ends the console."""
     async with staged(changed=configured(ONE)) as scene:
         await scene.press("5")
         disk.fails = True
@@ -303,10 +298,6 @@ async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, conf
         await scene.ring(StateChangedElsewhere())
         assert "second chance" in scene.text
 
-
-async def test_no_key_ends_the_console_while_our_files_fail(staged: Staged, configured: Configured, disk: Disk) -> None:
-    """Each binding of the tab, of its sheets and of its form."""
-    async with staged(changed=configured(ONE)) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
         for way in ("5", "5 enter", "5 v", "5 E", "5 ctrl+g"):
             await press_all(scene, disk, way)

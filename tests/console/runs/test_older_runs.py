@@ -66,15 +66,6 @@ async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Board) 
         assert scene.table.row.run_id.startswith("run_01JX0059")
 
 
-async def test_a_click_fetches_as_enter_does(begun: Staged) -> None:
-    """One is enough: nothing else can be done with that line."""
-    async with begun() as scene:
-        await scene.pilot.click("RunTable", offset=(30, HEADER + HELD))
-        await scene.settle()
-
-        assert scene.table.count == 60
-
-
 async def test_what_is_missing_is_still_said_after_a_restart(begun: Staged) -> None:
     """Before anything is asked of the service; and up to when the rest is complete."""
     async with begun():
@@ -141,18 +132,22 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, h
 
 
 async def test_a_rate_limit_is_waited_for_and_said(begun: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the time at which it goes on."""
+    """With the time at which it goes on; a click fetches as enter does, and one is enough."""
 
     async def refused(*_: object, **__: object) -> None:
         raise RateLimitedError("Slow down.", retry_after_s=72.0)
 
-    monkeypatch.setattr("app.sync.backfill.Backfill.fetch_older", refused)
     async with begun() as scene:
-        await scene.press("G")
-        await pressed(scene, "enter", shows="waiting until 22:01:12: rate limit · esc stops")
-        await scene.press("escape")
-
+        with monkeypatch.context() as patch:
+            patch.setattr("app.sync.backfill.Backfill.fetch_older", refused)
+            await scene.press("G")
+            await pressed(scene, "enter", shows="waiting until 22:01:12: rate limit · esc stops")
+            await scene.press("escape")
         assert TAIL in scene.text
+
+        await scene.pilot.click("RunTable", offset=(30, HEADER + HELD))
+        await scene.settle()
+        assert scene.table.count == 60
 
 
 def moved(scene: Scene, progress: BackfillProgress) -> BackfillMoved:

@@ -18,7 +18,7 @@ async def confirmed(scene: Scene, request: StartRun | ContinueRun, run_id: str) 
         action_id=None,
         kind=request.kind,
         subject=request.subject,
-        key="k",
+        key=run_id,
         path=request.path,
         body_json=json.dumps(request.body()),
         actor="ada",
@@ -28,11 +28,15 @@ async def confirmed(scene: Scene, request: StartRun | ContinueRun, run_id: str) 
 
 
 async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Staged) -> None:
-    """Who said it, when, and what became of it; the other runs on the branch are one key away."""
+    """Who said it, when, and what became of it; the other runs on the branch are one key away.
+
+    A new one like it begins with its repository, the branch as it was asked for, and the instructions. Where the
+    service gave the next turn an id of its own, the run says which one it continues.
+    """
     async with staged() as scene:
         await scene.press("j")
         run_id = scene.table.row.run_id if scene.table.row else ""
-        await confirmed(scene, StartRun("Make it dark.", WEB), run_id)
+        await confirmed(scene, StartRun("Make it dark.", WEB, "agent/asked-for"), run_id)
         await scene.press("enter")
 
         assert "ada" in scene.text
@@ -49,23 +53,11 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
         await scene.press("left_square_bracket")
         assert run_id in scene.lines[3]
 
-
-async def test_new_like_this_begins_with_what_it_was_told(staged: Staged) -> None:
-    """Repository, branch as it was asked for, and instructions."""
-    async with staged() as scene:
-        await scene.press("j")
-        run_id = scene.table.row.run_id if scene.table.row else ""
-        await confirmed(scene, StartRun("Make it dark.", WEB, "agent/asked-for"), run_id)
-        await scene.press("N")
-
+        await scene.press("escape", "N")
         assert [field.value for field in scene.app.screen.query(Input)][:2] == ["acme/web", "agent/asked-for"]
         assert scene.app.screen.query_one(TextArea).text == "Make it dark."
 
-
-async def test_a_run_that_goes_on_with_another_says_so(staged: Staged) -> None:
-    """Where the service gave the next turn an id of its own."""
-    async with staged() as scene:
-        await scene.press("j")
+        await scene.press("escape", "j")
         row = scene.table.row
         assert row is not None
         await confirmed(scene, ContinueRun("run_before", "More.", WEB), row.run_id)
