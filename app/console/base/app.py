@@ -60,7 +60,7 @@ class KeyTurn:
 
 
 class BaseApp(App[ResultT]):
-    """An app that answers one key after the other, and whose crash prints no values."""
+    """An app that answers one key after the other, reports what fails, and prints no values when it crashes."""
 
     session: "Session | None" = None
     """Reports failures of our own files and of requests. None: each of them ends the app."""
