@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from textual._compositor import Compositor
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
@@ -138,6 +139,9 @@ def swift_textual() -> Iterator[None]:
         patch.setattr(Input, "_toggle_cursor", lambda _: None)
         patch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
         patch.setattr(SecondPress, "PAUSE_S", 0)
+        # What was said is there to be read, however late: the machine decides how soon a test looks.
+        patch.setattr(Notification, "has_expired", False)
+        patch.setattr(Notification, "time_left", 3600.0)
         yield
 
 
