@@ -106,7 +106,9 @@ async def test_the_switcher_by_its_key_and_by_mouse(fleet_staged: FleetStaged) -
     async with fleet_staged(WIDE) as scene:
         await scene.press("ctrl+o")
         assert isinstance(scene.app.screen, ProfileSwitcher)
-        await scene.press("ctrl+o", "ctrl+o", *"zzz", "enter")
+        await scene.press("ctrl+o")
+        assert not isinstance(scene.app.screen, ProfileSwitcher)
+        await scene.press("ctrl+o", *"zzz", "enter")
         assert not isinstance(scene.app.screen, ProfileSwitcher)
         assert scene.app.session.profile.name == "acme-prod"
 
