@@ -57,6 +57,28 @@ async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Se
 
 
 @BY_KEYS
+async def test_n_takes_the_repository_of_the_cursor_and_keeps_its_draft(walked: Walked, service: Service) -> None:
+    """The draft of one repository does not come up on another."""
+    async with walked() as hand:
+        await hand.point("acme/web")
+        await hand.do("n", "n new run")
+        assert hand.value("repository") == "acme/web"
+        await hand.fill("instructions", "Only for web.")
+        await hand.do("escape", "Close esc")
+
+        await hand.point("t-service")
+        await hand.do("n", "n new run")
+        assert (hand.value("repository"), hand.value("instructions")) == ("acme/payment-service", "")
+        await hand.do("escape", "Close esc")
+
+        await hand.point("acme/web")
+        await hand.do("n", "n new run")
+        await hand.see("Your draft from just now")
+        assert hand.value("instructions") == "Only for web."
+        assert service.written == []
+
+
+@BY_KEYS
 async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
     walked: Walked, service: Service
 ) -> None:
