@@ -1,5 +1,6 @@
 """The command palette: every key's action by name, destinations and themes."""
 
+import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -46,15 +47,27 @@ class ConsoleCommands(Provider):
         super().__init__(*arguments, **options)
         self._destinations: tuple[PaletteCommand, ...] = ()
         self._recent: tuple[str, ...] = ()
+        self._reading: asyncio.Task[None] | None = None
 
-    async def startup(self) -> None:
-        """Read the destinations."""
+    async def _read_once(self) -> None:
+        """Read the destinations. A letter typed too early cancels the search that waits, not what it waits for."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        await asyncio.shield(self._reading)
+
+    async def _read(self) -> None:
         if isinstance(self.screen, BaseScreen):
             self._recent = read(self.screen.session.settings).recent
             self._destinations = await self.screen.session.guard(destinations, self.screen) or ()
 
+    async def shutdown(self) -> None:
+        """The palette was closed: read no further."""
+        if self._reading is not None:
+            self._reading.cancel()
+
     async def discover(self) -> Hits:
         """List recent choices, then the screen's actions, before anything is typed."""
+        await self._read_once()
         known = {command.name: command for command in self._every()}
         recent = [known[name] for name in self._recent if name in known]
         rest = (*self._key_actions(), *self._own(), *self._tabs())
@@ -63,6 +76,7 @@ class ConsoleCommands(Provider):
 
     async def search(self, query: str) -> Hits:
         """List the matches, best first; among equals, recent choices."""
+        await self._read_once()
         runs: tuple[PaletteCommand, ...] = ()
         if isinstance(self.screen, BaseScreen) and len(query.strip()) >= LEAST_TO_FIND:
             runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
