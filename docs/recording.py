@@ -69,7 +69,7 @@ class Recording:
 
     def _take(self, seconds: float) -> None:
         svg = portable(self.pilot.app.export_screenshot())
-        # Each export names its parts anew: the same screen is the same text without.
+        # Each export gives its parts new names; without them, the same screen is the same text.
         if self.frames and _plain(self.frames[-1][0]) == _plain(svg):
             svg, before = self.frames.pop()
             seconds += before

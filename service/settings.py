@@ -123,7 +123,7 @@ class Probing(_Section):
     cache_s: Annotated[float, Field(ge=0)] = 5
 
 
-class GitLab(_Section):
+class GitLabSettings(_Section):
     """The settings of onboarded GitLab projects."""
 
     webhook_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
@@ -137,7 +137,7 @@ class GitLab(_Section):
     """GitLab's names of the events that the webhook receives."""
 
 
-class Forge(_Section):
+class ForgeSettings(_Section):
     """How results are posted to code hosts."""
 
     run_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+.*\{run_id\}")] | None = None
@@ -211,8 +211,8 @@ class Settings(_Section):
     execution: Execution = Execution()
     mail: Mail = Mail()
     probing: Probing = Probing()
-    gitlab: GitLab = GitLab()
-    forge: Forge = Forge()
+    gitlab: GitLabSettings = GitLabSettings()
+    forge: ForgeSettings = ForgeSettings()
     triggers: Triggers = Triggers()
     retention: Retention = Retention()
     log: Log = Log()

@@ -17,7 +17,7 @@ from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
 from storage.records.following import PastStuck, StatusChange, Watermark
 
-MOST: Final = 200_000
+MOST_CHANGES: Final = 200_000
 """Changes of status that are looked at, the newest."""
 _AFTERWARDS: Final = timedelta(seconds=1)
 
@@ -50,19 +50,21 @@ class ReplayHistory:
         """
         cache, kinds = engine.cache, {type(rule.on) for rule in rules}
         ahead, complete_since = await cache.run_clock_ahead(), (await cache.coverage()).complete_since
-        found = await cache.following.changes(Watermark(), since=since + ahead, limit=MOST if OnRun in kinds else 0)
+        found = await cache.following.changes(
+            Watermark(), since=since + ahead, limit=MOST_CHANGES if OnRun in kinds else 0
+        )
         gap = max(LONGEST_GAP, timedelta(seconds=3 * engine.profile.poll.health_s))
         return cls(
-            since,
-            until,
-            [change for change in found.changes if since <= change.at - ahead <= until],
-            ahead,
-            await cache.following.past_stuck(since) if OnStuck in kinds else (),
-            await cache.health_spans(until - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
-            await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
-            frozenset(engine.settings.console.health_ok),
-            timedelta(seconds=engine.settings.notify.hold_s),
-            None if complete_since is None else complete_since - ahead,
+            since=since,
+            until=until,
+            changes=[change for change in found.changes if since <= change.at - ahead <= until],
+            ahead=ahead,
+            stuck=await cache.following.past_stuck(since) if OnStuck in kinds else (),
+            spans=await cache.health_spans(until - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
+            unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
+            healthy_words=frozenset(engine.settings.console.health_ok),
+            hold=timedelta(seconds=engine.settings.notify.hold_s),
+            runs_since=None if complete_since is None else complete_since - ahead,
         )
 
     def held_since(self, rule: Rule) -> datetime | None:

@@ -102,7 +102,7 @@ class Inbox:
         return {} if self.causes.state is None else await self.causes.state.marks()
 
     async def _whole(self, items: Sequence[InboxItem]) -> Iterable[InboxEntry]:
-        """The newest under each key; notifications go by that of a repository, if all of it is meant."""
+        """The newest entry of each key; a repository's notifications have one key where all its items are chosen."""
         found = {entry.key: entry for item in items for entry in item.newest}
         others = {item.group for item in await self.items() if item.key not in {each.key for each in items}}
         for item in sorted(items, key=lambda item: item.at):

@@ -83,7 +83,7 @@ def seed_month(service: ServiceProcess) -> None:
 
 
 def ask_lab(base_url: str, token: str, path: str, order: dict[str, Any]) -> None:
-    """Order something of the service's lab, which is no part of the API: the service of this demo, on loopback."""
+    """Send an order to the lab of this demo's service, on loopback; the lab is not part of the API."""
     request = urllib.request.Request(  # noqa: S310 — the demo's own address
         f"{base_url.removesuffix('/v1')}/_lab{path}",
         json.dumps(order).encode(),

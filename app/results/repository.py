@@ -64,7 +64,7 @@ class RunRepositories:
         git: Git | None = None,
         fresh_s: float = 20.0,
     ) -> None:
-        """`fresh_s`: how long a run that has not changed is not asked for again."""
+        """Ask a repository about an unchanged run again only after `fresh_s` seconds."""
         self._folder = folder
         self._addresses = addresses
         self._most_bytes = most_mb << 20

@@ -34,7 +34,7 @@ class Access:
         return self._link
 
     def exchange(self, link: str) -> str | None:
-        """A pass for the link's secret, once; None: it is not, or no longer, good."""
+        """Return a pass in exchange for the link's secret, once; None if the secret is wrong or was used."""
         if self._link is None or not _same(link, self._link):
             return None
         self._link = None

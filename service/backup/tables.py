@@ -1,4 +1,4 @@
-"""Tables as lines of JSON: the same for SQLite and PostgreSQL, so that a back-up of one restores into the other."""
+"""Tables as lines of JSON: alike for SQLite and PostgreSQL, so that one restores what the other backed up."""
 
 import base64
 import itertools

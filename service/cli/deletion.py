@@ -58,7 +58,7 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
 @_yes
 @admin_command
 def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: bool) -> None:
-    """Delete an organization with all that is its own; branches and webhooks stay on its code hosts."""
+    """Delete an organization with all its data; branches and webhooks stay on its code hosts."""
     with admin.read() as connection:
         found = find_organization(connection, slug)
     _confirm(found.slug, f"the organization {found.slug} with all its runs", yes=yes)

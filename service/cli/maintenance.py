@@ -9,7 +9,7 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from service.cli.output import AdminContext, Change, admin_command, elsewhere_option
+from service.cli.output import AdminAct, AdminContext, admin_command, elsewhere_option
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.sandbox import NoSandboxError, find
 from service.settings import Execution
@@ -74,7 +74,7 @@ def _applied(
     return outcomes
 
 
-def _record(change: Change, setup: Setup, made: dict[str, Any]) -> None:
+def _record(change: AdminAct, setup: Setup, made: dict[str, Any]) -> None:
     """Name in the audit trail all that was made or set."""
     change.record("apply")
     for one in made["organizations"]:

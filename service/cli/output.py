@@ -75,7 +75,7 @@ class AdminContext:
             database.close()
 
     @contextmanager
-    def change(self, action: str, database: "Database | None" = None, *, create: bool = False) -> Iterator["Change"]:
+    def change(self, action: str, database: "Database | None" = None, *, create: bool = False) -> Iterator["AdminAct"]:
         """Open the database for one act of administration; the audit trail records its author, and whether it failed.
 
         `database`: one that is open already.
@@ -89,7 +89,7 @@ class AdminContext:
             change = None
             try:
                 with opened.write() as connection:
-                    change = Change(connection)
+                    change = AdminAct(connection)
                     yield change
                     if not change.is_recorded:
                         change.record(action)
@@ -146,7 +146,7 @@ def _cell(value: object) -> str:
 
 
 @dataclass(slots=True)
-class Change:
+class AdminAct:
     """An act of administration: its transaction, and its entry in the audit trail."""
 
     connection: "Connection"

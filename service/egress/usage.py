@@ -68,7 +68,7 @@ class Meter:
             *lines, self._held = self._held.split(b"\n")
             for line in lines:
                 # Most events are a word of the answer: only those with figures are worth parsing.
-                if b"sage" in line:
+                if b"usage" in line:
                     self._read(line.removeprefix(b"data:"))
         if len(self._held) > (_LONGEST_LINE if self._is_stream else _LONGEST_ANSWER):
             self._held = b""

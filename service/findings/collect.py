@@ -15,7 +15,15 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from service.findings import document, sarif
-from service.findings.document import MOST, SEVERITIES, Finding, FindingsError, IdentifiedFinding, checked, read_json
+from service.findings.document import (
+    MOST,
+    SEVERITIES,
+    Finding,
+    FindingsError,
+    IdentifiedFinding,
+    checked,
+    read_json,
+)
 from service.store import turn_files
 from service.store.database import Database
 from service.store.turns import Turn

@@ -87,7 +87,7 @@ class ReviewComment:
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class PostedReview:
     """A note on the whole pull request: a review's body (GitHub), a note (GitLab)."""
 
     id: str
@@ -133,7 +133,7 @@ class Forge(Protocol):
     def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:
         """Set a commit's status, replacing the one with the same context."""
 
-    def reviews(self, number: int) -> list[Review]:
+    def reviews(self, number: int) -> list[PostedReview]:
         """Return all notes on a pull request, oldest first."""
 
     def threads(self, number: int) -> list[Thread]:
@@ -145,7 +145,7 @@ class Forge(Protocol):
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post one review; it is not looked for first, so look at `reviews` and `threads` before."""
 
-    def update_review(self, number: int, review: Review, body: str) -> None:
+    def update_review(self, number: int, review: PostedReview, body: str) -> None:
         """Replace the text of a review of ours."""
 
     def update_comment(self, number: int, thread: Thread, body: str) -> None:

@@ -8,9 +8,9 @@ from service.forge.client import (
     CommitStatus,
     ForgeError,
     ForgeHttp,
+    PostedReview,
     Proposal,
     PullRequest,
-    Review,
     ReviewComment,
     Thread,
     shown_lines,
@@ -99,10 +99,10 @@ class GitHub:
             return
         self._http.document("POST", f"{self._repository}/statuses/{commit}", document | url)
 
-    def reviews(self, number: int) -> list[Review]:
+    def reviews(self, number: int) -> list[PostedReview]:
         """Return all reviews with their bodies."""
         found = self._http.pages(f"{self._repository}/pulls/{number}/reviews")
-        return [Review(str(one["id"]), str(one.get("body") or ""), _login(one.get("user"))) for one in found]
+        return [PostedReview(str(one["id"]), str(one.get("body") or ""), _login(one.get("user"))) for one in found]
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
@@ -118,7 +118,7 @@ class GitHub:
         document = {"commit_id": commit, "event": "COMMENT", "body": body, "comments": [*map(_comment, comments)]}
         self._http.document("POST", f"{self._repository}/pulls/{number}/reviews", document)
 
-    def update_review(self, number: int, review: Review, body: str) -> None:
+    def update_review(self, number: int, review: PostedReview, body: str) -> None:
         """Replace the text of a review of ours."""
         self._http.document("PUT", f"{self._repository}/pulls/{number}/reviews/{review.id}", {"body": body})
 

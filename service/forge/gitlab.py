@@ -8,9 +8,9 @@ from service.forge.client import (
     CommitStatus,
     ForgeError,
     ForgeHttp,
+    PostedReview,
     Proposal,
     PullRequest,
-    Review,
     ReviewComment,
     State,
     Thread,
@@ -90,11 +90,11 @@ class GitLab:
             if self._state_of(commit, status.context) != document["state"]:
                 raise
 
-    def reviews(self, number: int) -> list[Review]:
+    def reviews(self, number: int) -> list[PostedReview]:
         """Return all notes on the whole merge request, the system's left out."""
         found = self._http.pages(f"{self._project}/merge_requests/{number}/notes", sort="asc", order_by="created_at")
         own = (one for one in found if not one.get("system") and one.get("type") != "DiffNote")
-        return [Review(str(one["id"]), str(one.get("body") or ""), _name(one.get("author"))) for one in own]
+        return [PostedReview(str(one["id"]), str(one.get("body") or ""), _name(one.get("author"))) for one in own]
 
     def threads(self, number: int) -> list[Thread]:
         """Return all discussions at lines."""
@@ -125,7 +125,7 @@ class GitLab:
         if body:
             self._http.document("POST", f"{place}/notes", {"body": body})
 
-    def update_review(self, number: int, review: Review, body: str) -> None:
+    def update_review(self, number: int, review: PostedReview, body: str) -> None:
         """Replace the text of a note of ours."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}/notes/{review.id}", {"body": body})
 

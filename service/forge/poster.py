@@ -16,7 +16,7 @@ from service.forge.handlers import Handler, Subject, post_pull_request, post_sta
 from service.forge.review import post_review
 from service.hosts.http import token_of
 from service.reference import location
-from service.settings import Forge as ForgeSettings
+from service.settings import ForgeSettings
 from service.store import agents, hosts, postings, repositories, runs, turns
 from service.store.database import Database
 from service.store.hosts import Host

@@ -11,7 +11,7 @@ from typing import Final
 
 from service.findings.document import IdentifiedFinding
 from service.forge import review_text
-from service.forge.client import Forge, ForgeError, PullRequest, Review, ReviewComment, Thread
+from service.forge.client import Forge, ForgeError, PostedReview, PullRequest, ReviewComment, Thread
 from service.forge.handlers import Subject
 from service.forge.review_text import Marks
 from service.store.postings import Posted
@@ -134,7 +134,7 @@ class _Update:
         # Of two, the first: a crash of the forge itself may have doubled one.
         return {key: thread for key, thread in reversed([*found]) if key is not None and self._is_ours(thread.author)}
 
-    def _own_review(self) -> tuple[Review | None, dict[str, set[str]]]:
+    def _own_review(self) -> tuple[PostedReview | None, dict[str, set[str]]]:
         for review in self._forge.reviews(self._number):
             memory = self._marks.memory_of(review.body)
             if memory is not None and self._is_ours(review.author):

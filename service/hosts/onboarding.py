@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from service.clock import Clock
 from service.hosts.gitlab import GitLabApi, GitLabError, OnboardingError, Project, find_project
 from service.hosts.http import UnreachableError
-from service.settings import GitLab, Settings
+from service.settings import GitLabSettings, Settings
 from service.store import audit, repositories
 from service.store.database import Database
 from service.store.hosts import Host
@@ -35,7 +35,9 @@ class Webhook:
     """Why it is not there or not known to be, with the cure."""
 
 
-def ensure_webhook(api: GitLabApi, project_id: int, settings: GitLab, environment: Mapping[str, str]) -> Webhook:
+def ensure_webhook(
+    api: GitLabApi, project_id: int, settings: GitLabSettings, environment: Mapping[str, str]
+) -> Webhook:
     """Make a project's webhook be there, once and as configured."""
     secret = environment.get(settings.webhook_secret_env or "", "")
     if settings.webhook_secret_env is not None and not secret:
@@ -54,7 +56,7 @@ def ensure_webhook(api: GitLabApi, project_id: int, settings: GitLab, environmen
     return Webhook(configured=True)
 
 
-def _fields(settings: GitLab, secret: str) -> dict[str, Any]:
+def _fields(settings: GitLabSettings, secret: str) -> dict[str, Any]:
     # push_events is on unless it is switched off.
     events = {"push_events": False} | dict.fromkeys(settings.webhook_events, True)
     fields = {"url": settings.webhook_url, "enable_ssl_verification": True} | events

@@ -17,7 +17,7 @@ _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 
 
 @dataclass(slots=True)
-class Answer:
+class HeldAnswer:
     """An answer that is held back."""
 
     status: int = 0
@@ -30,9 +30,9 @@ class Answer:
         return {"type": "http.response.start", "status": self.status, "headers": self.headers}
 
 
-async def hold_back(app: ASGIApp, scope: Scope, receive: Receive) -> Answer:
+async def hold_back(app: ASGIApp, scope: Scope, receive: Receive) -> HeldAnswer:
     """Let the application execute a request, and return its answer instead of sending it."""
-    answer = Answer()
+    answer = HeldAnswer()
 
     async def keep(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -44,7 +44,7 @@ async def hold_back(app: ASGIApp, scope: Scope, receive: Receive) -> Answer:
     return answer
 
 
-async def pass_on(send: Send, answer: Answer) -> None:
+async def pass_on(send: Send, answer: HeldAnswer) -> None:
     """Send the answer as it is."""
     await send(answer.start)
     await send({"type": "http.response.body", "body": answer.body})
@@ -61,7 +61,7 @@ async def refuse(send: Send, status: int, document: Mapping[str, object], header
     raw = json.dumps(document).encode()
     fields = {"Content-Type": "application/json", "Content-Length": str(len(raw))} | dict(headers)
     pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
-    await pass_on(send, Answer(status, pairs, raw))
+    await pass_on(send, HeldAnswer(status, pairs, raw))
 
 
 async def reset(scope: Scope, receive: Receive) -> None:
@@ -72,7 +72,7 @@ async def reset(scope: Scope, receive: Receive) -> None:
     await _until_gone(receive)
 
 
-async def cut_off(scope: Scope, receive: Receive, send: Send, answer: Answer, keep_bytes: int) -> None:
+async def cut_off(scope: Scope, receive: Receive, send: Send, answer: HeldAnswer, keep_bytes: int) -> None:
     """Send the head and the beginning of the body, at most all but its last byte, then close."""
     await send(answer.start)
     kept = answer.body[: min(keep_bytes, len(answer.body) - 1)]
@@ -81,7 +81,7 @@ async def cut_off(scope: Scope, receive: Receive, send: Send, answer: Answer, ke
     await _until_gone(receive)
 
 
-async def drip(receive: Receive, send: Send, answer: Answer, interval_s: float) -> None:
+async def drip(receive: Receive, send: Send, answer: HeldAnswer, interval_s: float) -> None:
     """Send the body byte by byte, until it is out or the client has left."""
     await send(answer.start)
     for place in range(len(answer.body)):

@@ -14,7 +14,7 @@ _EXPOSED: Final = not sys.flags.safe_path and sys.path[:1] in ([""], [str(Path.c
 if _EXPOSED:
     del sys.path[0]
 
-from service.reviewer.git import Git, GitError
+from service.reviewer.git import GitFiles, GitReadError
 from service.reviewer.markdown import visible
 from service.reviewer.render import commit_message, findings_document, render, summary
 from service.reviewer.review import NothingToReviewError, review
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         return _refuse(f"bad task: {error}", 2)
     try:
         _work(replace(task, inputs=configured | task.inputs))
-    except (GitError, ReviewFileError, NothingToReviewError) as error:
+    except (GitReadError, ReviewFileError, NothingToReviewError) as error:
         return _refuse(str(error), 1)
     return 0
 
@@ -62,7 +62,7 @@ def _work(task: Task) -> None:
     """Write the review, and hand its summary to the process that started this one, if it named a file for it."""
     file = ReviewFile(Path.cwd(), f"{REVIEWS}{task.run_id}.md")
     # Processor time: on a busy machine a review takes longer, but does not say less.
-    done = review(task, Git(Path.cwd()), file.read(), _say, time.process_time)
+    done = review(task, GitFiles(Path.cwd()), file.read(), _say, time.process_time)
     file.write(render(done))
     _say(summary(done))
     _say(f"Wrote {file.path}.")

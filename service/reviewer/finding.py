@@ -82,7 +82,7 @@ RULES: Final = {rule.id: rule for rule in Rule}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReviewFinding:
     """A rule that applies at a place. Texts are plain; the renderer escapes them."""
 
     rule: Rule
@@ -104,7 +104,7 @@ class Finding:
         return self.severity or self.rule.severity
 
 
-def identify(findings: Iterable[Finding]) -> Iterator[Finding]:
+def identify(findings: Iterable[ReviewFinding]) -> Iterator[ReviewFinding]:
     """Give each finding its fingerprint; equal ones within a file are told apart by their order."""
     seen: Counter[tuple[str, str, str]] = Counter()
     for finding in findings:

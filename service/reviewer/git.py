@@ -36,12 +36,12 @@ def _path(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")  # the same on every locale
 
 
-class GitError(Exception):
+class GitReadError(Exception):
     """Git could not answer; the text is git's own first line, or says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One path of a commit."""
 
     path: str
@@ -52,7 +52,7 @@ class Entry:
     """Bytes; 0 for a submodule."""
 
 
-class Git:
+class GitFiles:
     """Read-only questions to the repository of a checkout."""
 
     def __init__(self, checkout: Path) -> None:
@@ -71,12 +71,12 @@ class Git:
                 argv, cwd=where, env=self._environment, input=b"", capture_output=True, timeout=_TIMEOUT_S, check=False
             )
         except FileNotFoundError as error:
-            raise GitError("git is not on PATH; install git where agents run") from error
+            raise GitReadError("git is not on PATH; install git where agents run") from error
         except subprocess.TimeoutExpired as error:
-            raise GitError(f"git {arguments[0]} took longer than {_TIMEOUT_S:.0f} s") from error
+            raise GitReadError(f"git {arguments[0]} took longer than {_TIMEOUT_S:.0f} s") from error
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-            raise GitError(f"git {arguments[0]}: {said[0]}")
+            raise GitReadError(f"git {arguments[0]}: {said[0]}")
         return done.stdout
 
     def commit(self, revision: str) -> str | None:
@@ -90,16 +90,16 @@ class Git:
     def _commit(self, *arguments: str) -> str | None:
         try:
             return self.ask(*arguments).decode("ascii", "replace").partition("\n")[0] or None
-        except GitError:
+        except GitReadError:
             return None
 
-    def tree(self, commit: str) -> tuple[dict[str, Entry], bool]:
+    def tree(self, commit: str) -> tuple[dict[str, TreeEntry], bool]:
         """All paths of a commit, and whether there were more than the limit.
 
         Raises:
             GitError: the commit cannot be read.
         """
-        entries: dict[str, Entry] = {}
+        entries: dict[str, TreeEntry] = {}
         for record in self.ask("ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0"):
             meta, _, name = record.partition(b"\t")
             if not name:
@@ -108,7 +108,7 @@ class Git:
                 return entries, True
             mode, _kind, oid, size = meta.decode("ascii").split()
             path = _path(name)
-            entries[path] = Entry(path, mode, oid, int(size) if size.isdigit() else 0)
+            entries[path] = TreeEntry(path, mode, oid, int(size) if size.isdigit() else 0)
         return entries, False
 
     def changes(self, old: str, new: str) -> dict[str, str | None]:
@@ -137,7 +137,7 @@ class Git:
         )
         with process:
             if process.stdin is None or process.stdout is None:  # pragma: no cover — both are pipes
-                raise GitError("git cat-file was started without pipes")
+                raise GitReadError("git cat-file was started without pipes")
             try:
                 yield Blobs(process.stdin, process.stdout)
             finally:
@@ -164,10 +164,10 @@ class Blobs:
             self._questions.write(f"{oid}\n".encode())
             self._questions.flush()
         except BrokenPipeError as error:
-            raise GitError(_ENDED) from error
+            raise GitReadError(_ENDED) from error
         header = self._answers.readline(4096).split()
         if not header:
-            raise GitError(_ENDED)
+            raise GitReadError(_ENDED)
         try:
             _, kind, length = header
         except ValueError:  # It is missing.
@@ -179,6 +179,6 @@ class Blobs:
         while left > 0:
             taken = len(self._answers.read(min(left, FILE_BYTES)))
             if not taken:
-                raise GitError(_ENDED)
+                raise GitReadError(_ENDED)
             left -= taken
         return None

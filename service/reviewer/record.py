@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service.reviewer.finding import RULES, Finding, Rule, Severity
+from service.reviewer.finding import RULES, ReviewFinding, Rule, Severity
 from service.reviewer.survey import Scope, Survey
 
 _MARK: Final = "<!-- runwarden-review "
@@ -25,29 +25,29 @@ class Record:
     """A review's data for the next one."""
 
     whole_tree: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[ReviewFinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
     """The last review against this one."""
 
-    resolved: tuple[Finding, ...]
-    still_open: tuple[Finding, ...]
-    new: tuple[Finding, ...]
-    unseen: tuple[Finding, ...]
+    resolved: tuple[ReviewFinding, ...]
+    still_open: tuple[ReviewFinding, ...]
+    new: tuple[ReviewFinding, ...]
+    unseen: tuple[ReviewFinding, ...]
     """Not looked at this time, so nothing can be said."""
 
 
 def compare(
-    record: Record, scope: Scope, survey: Survey, reported: tuple[Finding, ...], paths: Collection[str]
+    record: Record, scope: Scope, survey: Survey, reported: tuple[ReviewFinding, ...], paths: Collection[str]
 ) -> Since:
     """Sort the findings of the last review and of this one; a focus of either hides none of the last."""
     before = {one.fingerprint for one in record.findings}
     present = {one.fingerprint: one for one in survey.found}
     both_diffs = not record.whole_tree and scope.base is not None
 
-    def seen(one: Finding) -> bool:
+    def seen(one: ReviewFinding) -> bool:
         """Whether the finding would have been found again if it were still there."""
         if one.rule in _OF_TREE and not survey.tree_judged:
             return False
@@ -98,7 +98,7 @@ def decode(review: bytes | None) -> Record:
         raise RecordError("the record of its findings is damaged") from error
 
 
-def _finding(fingerprint: Any, rule: Any, severity: Any, path: Any, line: Any) -> Finding:
+def _finding(fingerprint: Any, rule: Any, severity: Any, path: Any, line: Any) -> ReviewFinding:
     if not (_FINGERPRINT.match(fingerprint) and isinstance(path, str) and type(line) is int and line >= 0):
         raise ValueError("finding")
-    return Finding(RULES[rule], path, line, "", severity=Severity(severity), fingerprint=fingerprint)
+    return ReviewFinding(RULES[rule], path, line, "", severity=Severity(severity), fingerprint=fingerprint)

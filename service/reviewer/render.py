@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from service.reviewer.finding import RULES, Finding
+from service.reviewer.finding import RULES, ReviewFinding
 from service.reviewer.markdown import code, escaped, quoted, visible
 from service.reviewer.record import encode
 from service.reviewer.review import Review
@@ -116,7 +116,7 @@ def _line(number: int) -> str:
 
 def _findings(review: Review) -> Iterator[str]:
     """The files with the heaviest findings first, then the meanings of the rules."""
-    by_path: dict[str, list[Finding]] = defaultdict(list)
+    by_path: dict[str, list[ReviewFinding]] = defaultdict(list)
     for one in review.reported:  # the heaviest come first, so their files do
         by_path[one.path].append(one)
     yield "## Findings"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.reviewer.checks.files import folders_of
-from service.reviewer.finding import SEVERITIES, Finding, Severity
+from service.reviewer.finding import SEVERITIES, ReviewFinding, Severity
 from service.reviewer.focus import Focus, read_focus
-from service.reviewer.git import Git
+from service.reviewer.git import GitFiles
 from service.reviewer.record import Record, RecordError, Since, compare, decode
 from service.reviewer.survey import BUDGET_S, Scope, Survey, Surveyor, choose_scope
 from service.reviewer.task import Task
@@ -33,7 +33,7 @@ class Review:
     scope: Scope
     focus: Focus
     survey: Survey
-    reported: tuple[Finding, ...]
+    reported: tuple[ReviewFinding, ...]
     """The branch's own findings within the focus, heaviest first."""
     beside_focus: int
     """Findings outside the focus."""
@@ -62,7 +62,9 @@ class Review:
         return Record(self.scope.base is None, tuple(findings.values()))
 
 
-def review(task: Task, git: Git, last: bytes | None, say: Callable[[str], None], clock: Callable[[], float]) -> Review:
+def review(
+    task: Task, git: GitFiles, last: bytes | None, say: Callable[[str], None], clock: Callable[[], float]
+) -> Review:
     """Do one turn after the last review, if there is one; `clock` counts the seconds of work so far.
 
     Raises:

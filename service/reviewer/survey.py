@@ -6,8 +6,8 @@ from itertools import chain, islice
 from typing import Final
 
 from service.reviewer.checks import files, python, secrets, text
-from service.reviewer.finding import Finding, identify
-from service.reviewer.git import FILE_BYTES, SUBMODULE, SYMLINK, Blobs, Entry, Git
+from service.reviewer.finding import ReviewFinding, identify
+from service.reviewer.git import FILE_BYTES, SUBMODULE, SYMLINK, Blobs, GitFiles, TreeEntry
 from service.reviewer.review_file import REVIEWS
 from service.reviewer.source import Source
 
@@ -32,7 +32,7 @@ class Scope:
     """The paths that the branch changed, with the blob before, if any; empty for the whole tree."""
 
 
-def choose_scope(git: Git, default_branch: str | None, head: str) -> Scope:
+def choose_scope(git: GitFiles, default_branch: str | None, head: str) -> Scope:
     """The branch's changes since it left the default branch, or the whole tree if that is not known.
 
     Raises:
@@ -55,7 +55,7 @@ def choose_scope(git: Git, default_branch: str | None, head: str) -> Scope:
 class Survey:
     """The checks' results."""
 
-    found: tuple[Finding, ...]
+    found: tuple[ReviewFinding, ...]
     """Everything, whether the branch brought it or not."""
     older: frozenset[str]
     """Fingerprints of findings older than the branch."""
@@ -76,7 +76,7 @@ class Surveyor:
     """One pass over the files of a scope."""
 
     scope: Scope
-    entries: dict[str, Entry]
+    entries: dict[str, TreeEntry]
     known: frozenset[str] | None
     """All files and folders; None when there are too many, which leaves out the checks of the tree."""
     blobs: Blobs
@@ -85,7 +85,7 @@ class Surveyor:
     _bytes: int = 0
     _limited: bool = False
     _broken: list[str] = field(default_factory=list)
-    _found: list[Finding] = field(default_factory=list)
+    _found: list[ReviewFinding] = field(default_factory=list)
     _older: set[str] = field(default_factory=set)
 
     def survey(self) -> Survey:
@@ -139,12 +139,12 @@ class Surveyor:
         data = self.blobs.read(entry.oid)
         return None if data is None else Source(path, data)
 
-    def _ask(self, source: Source) -> list[Finding]:
+    def _ask(self, source: Source) -> list[ReviewFinding]:
         asked = [check(source) for check in SOURCE_CHECKS]
         asked += [files.broken_links(source, self.known)] if self.known is not None else []
         return list(islice(chain.from_iterable(self._guarded(each, source.path) for each in asked), _FINDINGS_A_FILE))
 
-    def _guarded(self, findings: Iterable[Finding], subject: str) -> Iterator[Finding]:
+    def _guarded(self, findings: Iterable[ReviewFinding], subject: str) -> Iterator[ReviewFinding]:
         try:
             yield from findings
         except Exception as error:  # noqa: BLE001 — one check's fault must not cost the review; it is named there

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.reviewer.finding import Finding
+from service.reviewer.finding import ReviewFinding
 from service.reviewer.source import Source
 from service.reviewer.survey import SOURCE_CHECKS
 from tests.service_process import ROOT, git
@@ -145,7 +145,7 @@ def branch(repo: Repository) -> Repository:
     return repo
 
 
-def found(text: str | bytes, path: str = "src/module.py") -> list[Finding]:
+def found(text: str | bytes, path: str = "src/module.py") -> list[ReviewFinding]:
     """What the checks of single files say about a text."""
     source = Source(path, text.encode() if isinstance(text, str) else text)
     return [finding for check in SOURCE_CHECKS for finding in check(source)]

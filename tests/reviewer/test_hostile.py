@@ -223,7 +223,7 @@ def test_submodules_are_passed_over(branch: Any) -> None:
 
 def test_many_files_end_in_time_and_say_so(repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """When time is up, the rest is named; nothing of the rest counts as resolved later."""
-    from service.reviewer.git import Git
+    from service.reviewer.git import GitFiles
     from service.reviewer.render import render
     from service.reviewer.review import review
     from service.reviewer.task import parse_task
@@ -235,7 +235,7 @@ def test_many_files_end_in_time_and_say_so(repo: Any, monkeypatch: pytest.Monkey
     def turn(number: int, clock: Any) -> Any:
         task = parse_task(b'{"run_id": "run_01TEST", "turn": %d, "instructions": ""}' % number)
         file = ReviewFile(repo.folder, f"reviews/{task.run_id}.md")
-        done = review(task, Git(repo.folder), file.read(), log.append, clock)
+        done = review(task, GitFiles(repo.folder), file.read(), log.append, clock)
         file.write(render(done))
         return done
 

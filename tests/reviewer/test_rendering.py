@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from service.reviewer.finding import RULES, Finding, Rule, Topic, identify
+from service.reviewer.finding import RULES, ReviewFinding, Rule, Topic, identify
 from service.reviewer.focus import Focus
 from service.reviewer.markdown import code, escaped, visible
 from service.reviewer.record import Record, RecordError, Since, decode, encode
@@ -57,7 +57,7 @@ def test_visible_text_is_one_printable_line(text: str) -> None:
 
 def a_review(paths: list[str], text: str, turn: int) -> Review:
     findings = [
-        Finding(rule, path, n, text, text)
+        ReviewFinding(rule, path, n, text, text)
         for n, (rule, path) in enumerate(zip(RULES.values(), paths * 9, strict=False))
     ]
     found = tuple(identify(findings))
@@ -106,7 +106,7 @@ def test_records_come_back_as_they_were(places: list[tuple[str, int]]) -> None:
     record = Record(
         whole_tree=True,
         findings=tuple(
-            Finding(rules[n], path, line, "", severity=rules[n].severity, fingerprint=f"{n:016x}")
+            ReviewFinding(rules[n], path, line, "", severity=rules[n].severity, fingerprint=f"{n:016x}")
             for n, (path, line) in enumerate(places)
         ),
     )
@@ -149,7 +149,7 @@ def test_rules_that_no_longer_exist_are_forgotten() -> None:
 
 def test_findings_are_capped_with_a_count() -> None:
     """A flood of findings stays readable: so many places, and how many more."""
-    found = tuple(identify(Finding(Rule.TODO, f"f{n % 150}.py", n, "x", str(n)) for n in range(4_500)))
+    found = tuple(identify(ReviewFinding(Rule.TODO, f"f{n % 150}.py", n, "x", str(n)) for n in range(4_500)))
     flood = render(replace(a_review(["a"], "x", 1), reported=found))
 
     assert "- and 10 more" in flood

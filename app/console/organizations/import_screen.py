@@ -109,7 +109,7 @@ class OrganizationImportScreen(BaseScreen):
         self._table.tick(now)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Show keys without effect as such."""
+        """Dim or hide the keys that have nothing to do now."""
         is_under_way = self._sending.is_under_way
         if action == "go":
             can = bool(self._sending.rows.to_send) and not is_under_way and not self._engine.actions.read_only

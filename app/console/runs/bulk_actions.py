@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from textual.binding import Binding
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from app.engine import Engine
 
+FormName = Literal["retry", "continue", "like"]
+"""What is done with many runs at once."""
 MOST_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
 
@@ -52,7 +54,7 @@ class BulkActions:
             "export": lambda: context.with_engine(self._export, "form"),
             "retry": lambda: context.with_engine(partial(self._many, name="retry"), "form"),
         }
-        self._instead: dict[str, Callable[[], None]] = {
+        self._for_marked: dict[str, Callable[[], None]] = {
             "continue": lambda: context.with_engine(partial(self._many, name="continue"), "form"),
             "new_like": lambda: context.with_engine(partial(self._many, name="like"), "form"),
             "copy_id": self._copy_ids,
@@ -62,7 +64,7 @@ class BulkActions:
 
     def do(self, name: str) -> bool:
         """Run this action; False: it does not apply to several runs."""
-        action = self._actions.get(name) or (self._instead.get(name) if self._table.marks else None)
+        action = self._actions.get(name) or (self._for_marked.get(name) if self._table.marks else None)
         if action is not None:
             action()
         return action is not None
@@ -119,7 +121,7 @@ class BulkActions:
     def _refuse(self, why: str) -> None:
         self._session.notify(why, severity="warning")
 
-    async def _many(self, engine: "Engine", name: str) -> None:
+    async def _many(self, engine: "Engine", name: FormName) -> None:
         ids = self._table.marks.ids or ((self._table.row.run_id,) if self._table.row is not None else ())
         await show_many(self._context, engine, name, ids, self._sent)
 
@@ -160,7 +162,11 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
 
 
 async def show_many(
-    context: ScreenContext, engine: "Engine", name: str, ids: "Sequence[str]", sent: "Callable[[tuple[str, ...]], None]"
+    context: ScreenContext,
+    engine: "Engine",
+    name: FormName,
+    ids: "Sequence[str]",
+    sent: "Callable[[tuple[str, ...]], None]",
 ) -> None:
     """Show the form that retries, continues or starts alike these runs; `sent` is called with those it was done for."""
     from app.console.runs.many import continued, retried, started_like
@@ -168,12 +174,15 @@ async def show_many(
 
     session, held = context.session, await engine.cache.details(ids)
     runs = tuple(held[run_id].run for run_id in ids if run_id in held)
-    if name == "retry":
-        task = await retried(engine.ledger, runs)
-    elif name == "continue":
-        task = await continued(engine.ledger, runs, await engine.cache.final_statuses())
-    else:
-        task = await started_like(engine.ledger, runs)
+    match name:
+        case "retry":
+            task = await retried(engine.ledger, runs)
+        case "continue":
+            task = await continued(engine.ledger, runs, await engine.cache.final_statuses())
+        case "like":
+            task = await started_like(engine.ledger, runs)
+        case _:
+            assert_never(name)
     if not task.runs:
         session.notify(task.nothing, severity="warning")
         return

@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from service.reviewer.checks.secrets import excerpt
-from service.reviewer.finding import Finding, Rule
-from service.reviewer.git import FILE_BYTES, SUBMODULE, SYMLINK, Entry
+from service.reviewer.finding import ReviewFinding, Rule
+from service.reviewer.git import FILE_BYTES, SUBMODULE, SYMLINK, TreeEntry
 from service.reviewer.source import PROGRAMS, Source
 
 _LEFTOVERS: Final = re.compile(
@@ -38,9 +38,9 @@ _ELSEWHERE: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:|//|#|\{|\$|<|@")
 class Tree:
     """A commit, and which of its files are under review."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, TreeEntry]
     """All paths of the commit, earlier reviews included."""
-    reviewed: Sequence[Entry]
+    reviewed: Sequence[TreeEntry]
     """The files under review, links and submodules included."""
     sources: Mapping[str, Source]
     """The contents of those files that were read."""
@@ -48,26 +48,26 @@ class Tree:
     """The content of any other file; None when it is too large, missing, or time is up."""
 
 
-def _misplaced(tree: Tree) -> Iterator[Finding]:
+def _misplaced(tree: Tree) -> Iterator[ReviewFinding]:
     for entry in tree.reviewed:
         if entry.mode in {SYMLINK, SUBMODULE}:
             continue
         size = f"{entry.size / _MIB:.1f} MiB." if entry.size >= _MIB else f"{entry.size / 1024:.1f} KiB."
         if _LEFTOVERS.search(entry.path):
-            yield Finding(Rule.LEFTOVER_FILE, entry.path, 0, "Its name is that of a leftover.")
+            yield ReviewFinding(Rule.LEFTOVER_FILE, entry.path, 0, "Its name is that of a leftover.")
         elif PurePosixPath(entry.path).suffix.lower() in _PRODUCTS and not Source(entry.path, b"").fixture:
-            yield Finding(Rule.BUILD_PRODUCT, entry.path, 0, size)
+            yield ReviewFinding(Rule.BUILD_PRODUCT, entry.path, 0, size)
         if entry.size > _MIB:
-            yield Finding(Rule.LARGE_FILE, entry.path, 0, size)
+            yield ReviewFinding(Rule.LARGE_FILE, entry.path, 0, size)
 
 
-def _links_outside(tree: Tree) -> Iterator[Finding]:
+def _links_outside(tree: Tree) -> Iterator[ReviewFinding]:
     """Links are judged by the text git keeps of them; none is ever followed."""
     for entry in tree.reviewed:
         source = tree.read(entry.path) if entry.mode == SYMLINK else None
         target = source.data.decode("utf-8", "surrogateescape") if source else ""
         if source and (target.startswith("/") or _resolve(entry.path, target) is None):
-            yield Finding(Rule.SYMLINK_OUTSIDE, entry.path, 0, f"It leads to {excerpt(target, 200)}.", target)
+            yield ReviewFinding(Rule.SYMLINK_OUTSIDE, entry.path, 0, f"It leads to {excerpt(target, 200)}.", target)
 
 
 def _resolve(path: str, target: str) -> str | None:
@@ -83,12 +83,12 @@ def _resolve(path: str, target: str) -> str | None:
     return "/".join(parts)
 
 
-def _untested(tree: Tree) -> Iterator[Finding]:
+def _untested(tree: Tree) -> Iterator[ReviewFinding]:
     modules = [source for source in tree.sources.values() if _wants_test(source)]
     tests = [path for path in tree.entries if PurePosixPath(path).suffix in _TESTED and Source(path, b"").test]
     if modules and not tests:
         seen = f"Files with code under review: {len(modules)}. Test files in the tree: 0."
-        yield Finding(Rule.NO_TESTS, ".", 0, seen)
+        yield ReviewFinding(Rule.NO_TESTS, ".", 0, seen)
         return
     words: set[str] = set()
     for path in tests if modules else ():
@@ -100,7 +100,7 @@ def _untested(tree: Tree) -> Iterator[Finding]:
     for module in modules:
         stem = PurePosixPath(module.path).stem
         if stem.lower() not in words:
-            yield Finding(Rule.MISSING_TEST, module.path, 0, f"None of {len(tests)} test files mentions {stem}.")
+            yield ReviewFinding(Rule.MISSING_TEST, module.path, 0, f"None of {len(tests)} test files mentions {stem}.")
 
 
 def _wants_test(source: Source) -> bool:
@@ -109,7 +109,7 @@ def _wants_test(source: Source) -> bool:
     return not source.folders & _UNTESTED_FOLDERS and not source.foreign and bool(_CODE.search(source.text))
 
 
-def folders_of(entries: Mapping[str, Entry]) -> frozenset[str]:
+def folders_of(entries: Mapping[str, TreeEntry]) -> frozenset[str]:
     """All folders that hold one of the paths; the root is the empty string."""
     folders = {""}
     for path in entries:
@@ -120,7 +120,7 @@ def folders_of(entries: Mapping[str, Entry]) -> frozenset[str]:
     return frozenset(folders)
 
 
-def broken_links(source: Source, known: frozenset[str]) -> Iterator[Finding]:
+def broken_links(source: Source, known: frozenset[str]) -> Iterator[ReviewFinding]:
     """Relative links of a Markdown page without a known target."""
     if source.suffix not in {".md", ".markdown"} or source.foreign or source.fixture:
         return
@@ -132,7 +132,7 @@ def broken_links(source: Source, known: frozenset[str]) -> Iterator[Finding]:
             resolved = _resolve("" if bare.startswith("/") else source.path, bare)
             # A link out of the tree may lead to another page of the code host.
             if not _ELSEWHERE.match(link[1]) and resolved is not None and resolved not in known:
-                yield Finding(Rule.BROKEN_LINK, source.path, number, f"{link[1]} is not in the tree.", line)
+                yield ReviewFinding(Rule.BROKEN_LINK, source.path, number, f"{link[1]} is not in the tree.", line)
 
 
 CHECKS: Final = (_misplaced, _links_outside, _untested)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from service.reviewer.finding import Finding, Rule, Severity
+from service.reviewer.finding import ReviewFinding, Rule, Severity
 from service.reviewer.source import Source, Unreadable
 
 _NEWER: Final = re.compile(r"^\s*(?:type\s+\w+(?:\[|\s*=)|(?:async\s+)?def\s+\w+\[|class\s+\w+\[)")
@@ -33,7 +33,7 @@ _ANNOTATION: Final = 300
 """A longer string is not an annotation."""
 
 
-def _syntax(source: Source) -> Iterator[Finding]:
+def _syntax(source: Source) -> Iterator[ReviewFinding]:
     """A newer Python's syntax is not an error of the author's: say so, and weigh it less."""
     module = source.python
     line = source.line(module.line) if isinstance(module, Unreadable) else ""
@@ -43,15 +43,15 @@ def _syntax(source: Source) -> Iterator[Finding]:
     message = f"{module.reason[:_MESSAGE]} (parsed as Python {_MINE})."
     if _NEWER.match(line) or module.reason.startswith("f-string"):
         message, severity = f"{message} A newer Python may parse it.", Severity.NOTE
-    yield Finding(Rule.PYTHON_SYNTAX, source.path, module.line, message, line, severity)
+    yield ReviewFinding(Rule.PYTHON_SYNTAX, source.path, module.line, message, line, severity)
 
 
-def _calls(source: Source) -> Iterator[Finding]:
+def _calls(source: Source) -> Iterator[ReviewFinding]:
     for call in source.nodes(ast.Call):
         name = _name_of(call.func)
         rule, severity = _call_rule(name, call) if name else (None, None)
         if rule and (not source.test or rule in {Rule.DEBUGGER, Rule.SHELL_TRUE}):
-            yield Finding(rule, source.path, call.lineno, f"{name}(…)", source.line(call.lineno), severity)
+            yield ReviewFinding(rule, source.path, call.lineno, f"{name}(…)", source.line(call.lineno), severity)
 
 
 def _name_of(node: ast.AST) -> str:
@@ -86,24 +86,24 @@ def _says(call: ast.Call, argument: str, *, value: bool) -> bool:
     return any(isinstance(given, ast.Constant) and given.value is value for given in found)
 
 
-def _handlers(source: Source) -> Iterator[Finding]:
+def _handlers(source: Source) -> Iterator[ReviewFinding]:
     for handler in source.nodes(ast.ExceptHandler):
         broad = handler.type is None or _name_of(handler.type) in {"Exception", "BaseException"}
         if broad and all(isinstance(part, ast.Pass | ast.Continue) for part in handler.body):
             line = source.line(handler.lineno)
-            yield Finding(Rule.SWALLOWED_EXCEPTION, source.path, handler.lineno, line.strip(), line)
+            yield ReviewFinding(Rule.SWALLOWED_EXCEPTION, source.path, handler.lineno, line.strip(), line)
 
 
-def _defaults(source: Source) -> Iterator[Finding]:
+def _defaults(source: Source) -> Iterator[ReviewFinding]:
     for arguments in source.nodes(ast.arguments):
         for default in (*arguments.defaults, *arguments.kw_defaults):
             made = isinstance(default, ast.Call) and _name_of(default.func).rpartition(".")[2] in _MUTABLE_CALLS
             if default is not None and (made or isinstance(default, _MUTABLE_NODES)):
                 line = source.line(default.lineno)
-                yield Finding(Rule.MUTABLE_DEFAULT, source.path, default.lineno, line.strip(), line)
+                yield ReviewFinding(Rule.MUTABLE_DEFAULT, source.path, default.lineno, line.strip(), line)
 
 
-def _imports(source: Source) -> Iterator[Finding]:
+def _imports(source: Source) -> Iterator[ReviewFinding]:
     if source.name in {"__init__.py", "conftest.py"} or source.suffix == ".pyi":
         return
     used = _used(source)
@@ -116,7 +116,7 @@ def _imports(source: Source) -> Iterator[Finding]:
             bound = alias.asname or alias.name.split(".")[0]
             if alias.name != "*" and bound not in used and alias.asname != alias.name:
                 seen = f"{bound} is imported and never used."
-                yield Finding(Rule.UNUSED_IMPORT, source.path, alias.lineno, seen, f"{bound} {line}")
+                yield ReviewFinding(Rule.UNUSED_IMPORT, source.path, alias.lineno, seen, f"{bound} {line}")
 
 
 def _used(source: Source) -> set[str]:

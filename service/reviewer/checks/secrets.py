@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from service.reviewer.finding import Finding, Rule, Severity
+from service.reviewer.finding import ReviewFinding, Rule, Severity
 from service.reviewer.source import Source
 
 _SHAPES: Final = {
@@ -75,7 +75,7 @@ def _entropy(text: str) -> float:
     return -sum(n / total * math.log2(n / total) for n in Counter(text).values()) if total else 0.0
 
 
-def _lines(source: Source) -> Iterator[Finding]:
+def _lines(source: Source) -> Iterator[ReviewFinding]:
     """Report a line once, by the strongest rule that matches."""
     known: set[int] = set()
     for rule, seen in (Rule.SECRET_TOKEN, _tokens), (Rule.SECRET_IN_URL, _passwords), (Rule.SECRET_ASSIGNMENT, _values):
@@ -106,20 +106,20 @@ def _values(source: Source) -> Iterator[tuple[int, str, str]]:
             yield number, line, f"A random-looking value of {len(value)} characters, redacted."
 
 
-def _files(source: Source) -> Iterator[Finding]:
+def _files(source: Source) -> Iterator[ReviewFinding]:
     """Environment files and private keys."""
     if _ENV_NAME.match(source.name) and "=" in source.text and not source.fixture:
-        yield Finding(Rule.ENV_FILE, source.path, 0, "An environment file is committed.")
+        yield ReviewFinding(Rule.ENV_FILE, source.path, 0, "An environment file is committed.")
     for block in _KEY_BLOCK.finditer(source.text):
         if _KEY_BODY.search(source.text, block.end(), block.end() + _KEY_BODY_WITHIN):
             line = source.text.count("\n", 0, block.start()) + 1
             yield _finding(Rule.SECRET_PRIVATE_KEY, source, line, "A private key begins here.", block[0])
 
 
-def _finding(rule: Rule, source: Source, line: int, message: str, anchor: str) -> Finding:
+def _finding(rule: Rule, source: Source, line: int, message: str, anchor: str) -> ReviewFinding:
     """A secret among the material of tests is most likely made up, and so only noted."""
     made_up = source.fixture or (source.test and rule is not Rule.SECRET_TOKEN)
-    return Finding(rule, source.path, line, message, anchor, Severity.NOTE if made_up else None)
+    return ReviewFinding(rule, source.path, line, message, anchor, Severity.NOTE if made_up else None)
 
 
 CHECKS: Final = (_files, _lines)

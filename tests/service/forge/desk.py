@@ -7,7 +7,7 @@ from typing import Any
 
 from service.clock import SECOND_MICROS
 from service.forge.poster import Poster
-from service.settings import Forge
+from service.settings import ForgeSettings
 from service.setup import AgentEntry, HostEntry, connect_host, put_agent
 from service.store import organizations, postings, repositories, runs, turns
 from service.store.database import Database
@@ -28,7 +28,7 @@ PLACES = {
 def post_in_a_process(url: str, now: int) -> None:
     """Be a worker that posts what is due; it may be killed at any moment."""
     os.environ["FORGE_TOKEN_HERE"] = "bot-token"
-    Poster(Database(url), Forge(timeout_s=60), lambda: now).post_due()
+    Poster(Database(url), ForgeSettings(timeout_s=60), lambda: now).post_due()
 
 
 class Desk:
@@ -47,7 +47,7 @@ class Desk:
         self.platform, self.path, self.url = PLACES[type(server)]
         self.database = Database(database_url or f"sqlite:///{place / 'desk.sqlite'}")
         self.database.migrate()
-        self.settings = Forge(run_url="https://runs.example/{run_id}", timeout_s=60)
+        self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
         self.poster = self.new_poster()
         with self.database.write() as connection:
             self.owner = organizations.create(connection, name="Acme", now=self.now)
