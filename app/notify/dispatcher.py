@@ -12,7 +12,7 @@ from app.notify.news import LATEST, News, NewsReader
 from app.notify.rule_alerts import RULES, rule_alerts
 from app.notify.situation import Situation
 from storage.cache import Cache
-from storage.records.alert import Alert, Plan, Told
+from storage.records.alert import Alert, Plan, ToldProblem
 from storage.records.following import StatusChange
 from storage.state import OWN, State
 
@@ -80,7 +80,7 @@ class Dispatcher:
         return bool(notify.rules or notify.desktop or notify.command)
 
     async def _situation(
-        self, now: datetime, news: News, waiting: tuple[Alert, ...], told: tuple[Told, ...]
+        self, now: datetime, news: News, waiting: tuple[Alert, ...], told: tuple[ToldProblem, ...]
     ) -> Situation:
         return Situation(
             now=now,

@@ -11,7 +11,7 @@ from app.notify.routing import is_quiet, worst
 from app.notify.situation import Situation
 from app.text import plural, safe_text
 from app.times import span
-from storage.records.alert import Message, Phase, Plan, Told
+from storage.records.alert import Message, Phase, Plan, ToldProblem
 
 OVER: Final = {
     "failed": "Runs complete again: {}",
@@ -39,7 +39,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     )
 
 
-def _over(going_on: Sequence[Told], at: Situation, notify: NotifySettings) -> Iterable[Told]:
+def _over(going_on: Sequence[ToldProblem], at: Situation, notify: NotifySettings) -> Iterable[ToldProblem]:
     """Ended problems, each batch together: a storm ends in one message, or in one an interval."""
     is_there = {key_of(told): at.present.has(told.group, told.newest_at) for told in going_on}
     lasting = {(told.route, told.batch) for told in going_on if is_there[key_of(told)] is not False}
@@ -52,11 +52,11 @@ def _over(going_on: Sequence[Told], at: Situation, notify: NotifySettings) -> It
 
 
 def _reminders(
-    lasting: Sequence[Told], at: Situation, notify: NotifySettings
-) -> tuple[list[Message], dict[ToldKey, Told]]:
-    again: list[tuple[str, Told]] = []
-    escalated: list[tuple[str, Told]] = []
-    changed: dict[ToldKey, Told] = {}
+    lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings
+) -> tuple[list[Message], dict[ToldKey, ToldProblem]]:
+    again: list[tuple[str, ToldProblem]] = []
+    escalated: list[tuple[str, ToldProblem]] = []
+    changed: dict[ToldKey, ToldProblem] = {}
     for told in lasting:
         route, age = notify.route(told.route), at.now - told.first_at
         if age > route.give_up or not _needs_a_person(told, at) or is_quiet(told.route, notify, at.now):
@@ -72,19 +72,19 @@ def _reminders(
     return [*_messages("again", again, at), *_messages("escalated", escalated, at)], changed
 
 
-def _needs_a_person(told: Told, at: Situation) -> bool:
+def _needs_a_person(told: ToldProblem, at: Situation) -> bool:
     is_there = at.present.has(told.group, told.newest_at)
     return is_there is True and not at.is_acknowledged(told) and not at.is_silenced(told)
 
 
-def _messages(phase: Phase, members: Iterable[tuple[str, Told]], at: Situation) -> Iterable[Message]:
-    batches: dict[tuple[str, str], list[Told]] = defaultdict(list)
+def _messages(phase: Phase, members: Iterable[tuple[str, ToldProblem]], at: Situation) -> Iterable[Message]:
+    batches: dict[tuple[str, str], list[ToldProblem]] = defaultdict(list)
     for route, told in members:
         batches[route, told.batch].append(told)
     return [_message(phase, route, batch, group, at) for (route, batch), group in batches.items()]
 
 
-def _message(phase: Phase, route: str, batch: str, group: Sequence[Told], at: Situation) -> Message:
+def _message(phase: Phase, route: str, batch: str, group: Sequence[ToldProblem], at: Situation) -> Message:
     newest = max(group, key=lambda told: told.newest_at)
     title, count = f"{AHEAD.get(phase, '')}{newest.title}", sum(told.count for told in group)
     if phase == "over":

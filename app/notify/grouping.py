@@ -11,7 +11,7 @@ from app.config.notify import LONGEST
 from app.notify.routing import is_quiet, routes_of, worst
 from app.notify.situation import ENDING, Situation
 from app.text import plural, safe_text
-from storage.records.alert import Alert, Message, Plan, Settled, Told
+from storage.records.alert import Alert, Message, Plan, Settled, ToldProblem
 
 LISTED: Final = 5
 """Places that one message names."""
@@ -78,7 +78,7 @@ def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySe
     return "hold" if waited <= notify.group_interval else "tell"
 
 
-def _is_of(told: Told, alert: Alert) -> bool:
+def _is_of(told: ToldProblem, alert: Alert) -> bool:
     return (told.group, told.source) == (alert.group, alert.source)
 
 
@@ -124,7 +124,7 @@ def places(names: Sequence[str]) -> str:
     return ", ".join(shown[:LISTED]) + more
 
 
-def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey, Told]:
+def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey, ToldProblem]:
     """The state of told hosts, with the failures that they stand for."""
     return {
         key_of(told): replace(told, inhibited=told.inhibited + inhibited[told.group])
@@ -134,16 +134,16 @@ def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey
 
 
 def _remembered(
-    known: Mapping[ToldKey, Told], route: NotifyRoute, alerts: Sequence[Alert], at: Situation
-) -> dict[ToldKey, Told]:
+    known: Mapping[ToldKey, ToldProblem], route: NotifyRoute, alerts: Sequence[Alert], at: Situation
+) -> dict[ToldKey, ToldProblem]:
     """The route's state after these alerts; alerts without an end leave none."""
-    found: dict[ToldKey, Told] = {}
+    found: dict[ToldKey, ToldProblem] = {}
     for each in (alert for alert in alerts if alert.kind in ENDING):
         key = (each.group, each.source, route.name)
         before = found.get(key) or known.get(key)
         if before is None:
             facts = (each.level, each.title, each.about)
-            found[key] = Told(*key, *facts, first_at=at.now, last_at=at.now, newest_at=each.at)
+            found[key] = ToldProblem(*key, *facts, first_at=at.now, last_at=at.now, newest_at=each.at)
             continue
         if at.is_acknowledged(before) or at.now - before.first_at > route.give_up:
             before = replace(before, first_at=at.now, is_escalated=False)
@@ -159,6 +159,6 @@ def _remembered(
     return found
 
 
-def key_of(told: Told) -> ToldKey:
+def key_of(told: ToldProblem) -> ToldKey:
     """The key of a told problem."""
     return told.group, told.source, told.route

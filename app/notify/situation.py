@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from storage.records.alert import Alert, Silence, Told
+from storage.records.alert import Alert, Silence, ToldProblem
 from storage.records.inbox import Mark
 
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
@@ -54,7 +54,7 @@ class Situation:
     now: datetime
     present: Present = field(default_factory=Present)
     waiting: tuple[Alert, ...] = ()
-    told: tuple[Told, ...] = ()
+    told: tuple[ToldProblem, ...] = ()
     last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     """When the last message was made, by route and batch."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
@@ -63,24 +63,24 @@ class Situation:
     elsewhere: frozenset[str] = frozenset()
     """Keys of alerts that a console told over the same channels."""
 
-    def is_silenced(self, one: Alert | Told) -> bool:
+    def is_silenced(self, one: Alert | ToldProblem) -> bool:
         """Whether no news of it is told now: silenced, or snoozed in the inbox, which ends with news."""
-        at = one.newest_at if isinstance(one, Told) else one.at
+        at = one.newest_at if isinstance(one, ToldProblem) else one.at
         is_snoozed = any(mark.hides(at, self.now) for mark in self._marks(one))
         return is_snoozed or any(silence.covers(key) for silence in self.silences for key in one.keys)
 
-    def is_muted(self, one: Alert | Told) -> bool:
+    def is_muted(self, one: Alert | ToldProblem) -> bool:
         """Whether a person never wants to hear of it again."""
         return any(mark.is_muted for mark in self._marks(one))
 
-    def is_acknowledged(self, told: Told) -> bool:
+    def is_acknowledged(self, told: ToldProblem) -> bool:
         """Whether all that was told of it is acknowledged."""
         # A run that is stuck, and a write, are one thing each; a repository fails again and again.
         since = datetime.min.replace(tzinfo=UTC) if told.kind in {"stuck", "action"} else told.newest_at
         done = (mark.done_until for mark in self._marks(told))
         return self.is_muted(told) or any(until is not None and until >= since for until in done)
 
-    def _marks(self, one: Alert | Told) -> list[Mark]:
+    def _marks(self, one: Alert | ToldProblem) -> list[Mark]:
         return [self.marks[key] for key in one.keys if key in self.marks]
 
     def inhibitor(self, alert: Alert) -> str | None:

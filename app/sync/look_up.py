@@ -64,7 +64,7 @@ class TimeRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class LookUpAnswer:
     """The content of an answer."""
 
     runs: tuple[Run, ...]
@@ -206,19 +206,19 @@ class LookUp:
                 self._settle(verdicts, left, await self._walk(None, left, WALK_PAGES))
         return verdicts
 
-    def _settle(self, verdicts: dict[str, LookUpVerdict], runs: Sequence[Run], sight: Sight) -> None:
+    def _settle(self, verdicts: dict[str, LookUpVerdict], runs: Sequence[Run], sight: LookUpAnswer) -> None:
         for run in runs:
             if sight.has(run):
                 verdicts[run.run_id] = "found"
             elif not sight.ended:
                 verdicts[run.run_id] = "unknown"
 
-    async def _by_creation(self, run: Run, offset: timedelta) -> Sight:
+    async def _by_creation(self, run: Run, offset: timedelta) -> LookUpAnswer:
         if run.created_at is None:
-            return Sight((), ended=False)
+            return LookUpAnswer((), ended=False)
         return await self._walk(TimeRange.around(run.created_at, offset), [run], WINDOW_PAGES)
 
-    async def _walk(self, span: TimeRange | None, wanted: Sequence[Run], most: int) -> Sight:
+    async def _walk(self, span: TimeRange | None, wanted: Sequence[Run], most: int) -> LookUpAnswer:
         """Read pages until all wanted runs were shown."""
         shown: list[Run] = []
         is_complete = True
@@ -231,10 +231,10 @@ class LookUp:
                 is_complete = is_complete and not stored.page.dropped and not stored.page.is_shuffled
                 missing -= {run.run_id for run in stored.page.runs}
                 if stored.page.next_token is None:
-                    return Sight(tuple(shown), ended=is_complete)
+                    return LookUpAnswer(tuple(shown), ended=is_complete)
                 if not most or (wanted and not missing) or _is_far(span, shown, stored.page.runs, most):
                     break
-        return Sight(tuple(shown), ended=False)
+        return LookUpAnswer(tuple(shown), ended=False)
 
     async def _examine(self, shown: Sequence[Run], offset: timedelta) -> tuple[DateFilter, ...]:
         """Find out the possible date filters; empty: none fits."""

@@ -43,7 +43,7 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Heard:
+class AgentReport:
     """What an agent reported about itself so far."""
 
     session: str | None = None
@@ -57,7 +57,7 @@ class Heard:
     """Whether it said that it came to its end."""
 
 
-Listener = Callable[[dict[str, object], Heard], None]
+Listener = Callable[[dict[str, object], AgentReport], None]
 
 
 def classified(text: str) -> Reason:
@@ -65,7 +65,7 @@ def classified(text: str) -> Reason:
     return next((reason for reason, words in _KINDS.items() if words.search(text)), "failed")
 
 
-def claude(event: dict[str, object], heard: Heard) -> None:
+def claude(event: dict[str, object], heard: AgentReport) -> None:
     """Read an event of Claude Code's `stream-json`; "success" and `is_error` may come together."""
     heard.session = _session(event.get("session_id")) or heard.session
     if event.get("type") == "result":
@@ -79,7 +79,7 @@ def claude(event: dict[str, object], heard: Heard) -> None:
             heard.summary = said
 
 
-def codex(event: dict[str, object], heard: Heard) -> None:
+def codex(event: dict[str, object], heard: AgentReport) -> None:
     """Read an event of `codex exec --json`."""
     kind, item = event.get("type"), _dict(event.get("item"))
     heard.session = _session(event.get("thread_id")) or heard.session
@@ -91,7 +91,7 @@ def codex(event: dict[str, object], heard: Heard) -> None:
         heard.error = _text(_dict(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
 
 
-def opencode(event: dict[str, object], heard: Heard) -> None:
+def opencode(event: dict[str, object], heard: AgentReport) -> None:
     """Read an event of `opencode run --format json`."""
     kind, part, error = event.get("type"), _dict(event.get("part")), _dict(event.get("error"))
     heard.session = _session(event.get("sessionID")) or heard.session
@@ -103,7 +103,7 @@ def opencode(event: dict[str, object], heard: Heard) -> None:
         heard.error = _text(_dict(error.get("data")).get("message")) or _text(error.get("name")) or "error"
 
 
-def gemini(event: dict[str, object], heard: Heard) -> None:
+def gemini(event: dict[str, object], heard: AgentReport) -> None:
     """Read an event of Gemini CLI's `stream-json`; a message comes in pieces."""
     kind = event.get("type")
     heard.session = _session(event.get("session_id")) or heard.session
@@ -118,7 +118,7 @@ def gemini(event: dict[str, object], heard: Heard) -> None:
         heard.error = _text(event.get("message")) or "error"
 
 
-def goose(event: dict[str, object], heard: Heard) -> None:
+def goose(event: dict[str, object], heard: AgentReport) -> None:
     """Read an event of `goose run --output-format stream-json`."""
     kind, message = event.get("type"), _dict(event.get("message"))
     if kind == "message" and message.get("role") == "assistant":
@@ -130,7 +130,7 @@ def goose(event: dict[str, object], heard: Heard) -> None:
         heard.error = _text(event.get("error")) or "error"
 
 
-def aider(line: str, heard: Heard) -> None:
+def aider(line: str, heard: AgentReport) -> None:
     """Read a line of aider's: it exits with 0 whatever its model said."""
     if line.startswith("Tokens: "):
         heard.ended, heard.error = True, None
@@ -144,11 +144,11 @@ class OutcomeReader:
     def __init__(
         self,
         listener: Listener | None = None,
-        of_line: Callable[[str, Heard], None] | None = None,
+        of_line: Callable[[str, AgentReport], None] | None = None,
         *,
         must_end: bool = False,
     ) -> None:
-        self.heard = Heard()
+        self.heard = AgentReport()
         self._listener = listener
         self._of_line = of_line
         self._must_end = must_end

@@ -13,7 +13,7 @@ from service import ids
 from service.agents import check, invocation, layouts, placeholders
 from service.agents.invocation import Invocation
 from service.agents.layouts import NoProgramError, Program
-from service.agents.outcome import Heard, Reason
+from service.agents.outcome import AgentReport, Reason
 from service.agents.placeholders import PlaceholderError
 from service.egress.budget import Ledger
 from service.egress.outside import MemoryLedger, doors_of
@@ -145,7 +145,7 @@ class AgentCommand:
             }
         )
 
-    def note(self, heard: Heard) -> None:
+    def note(self, heard: AgentReport) -> None:
         """Store the state of a successful turn: its session's name, and its last words if it reported nothing."""
         preset = invocation.preset_of(self.agent)
         name = str(self.task.get("run_id", "")) if preset is not None and preset.named_session else heard.session

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple, Self
 
-from storage.records import Took
+from storage.records import WorkTime
 from storage.values import NO_TIME_US, from_us
 
 UNKNOWN_US: Final = -1
@@ -22,13 +22,13 @@ def took_sql(is_final: str = "is_final") -> str:
         ELSE {LONGEST_US} - active_since_us + worked_us END"""
 
 
-def took(took_us: int) -> Took:
+def took(took_us: int) -> WorkTime:
     """Decode `Turns.took_us`."""
     if took_us == UNKNOWN_US:
-        return Took()
+        return WorkTime()
     if took_us > LONGEST_US // 2:
-        return Took(since=from_us(LONGEST_US - took_us))
-    return Took(seconds=took_us / 1_000_000)
+        return WorkTime(since=from_us(LONGEST_US - took_us))
+    return WorkTime(seconds=took_us / 1_000_000)
 
 
 class Turns(NamedTuple):

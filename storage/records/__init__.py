@@ -20,7 +20,7 @@ from storage.records.run import (
     RunDetail,
     RunRow,
     StatusTransition,
-    Took,
+    WorkTime,
 )
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ __all__ = [
     "ServiceTraits",
     "StatusTransition",
     "Surface",
-    "Took",
     "WindowRequest",
+    "WorkTime",
 ]
 
 _LATER: Final = ("action", "created", "traits")

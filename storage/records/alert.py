@@ -59,7 +59,7 @@ class Alert(AlertSubject):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told(AlertSubject):
+class ToldProblem(AlertSubject):
     """What a route was told of a problem that is not over."""
 
     first_at: datetime
@@ -134,8 +134,8 @@ class Plan:
     messages: tuple[Message, ...] = ()
     settled: Mapping[str, Settled] = field(default_factory=dict)
     """By the alert's key."""
-    told: tuple[Told, ...] = ()
+    told: tuple[ToldProblem, ...] = ()
     """New or changed."""
-    over: tuple[Told, ...] = ()
+    over: tuple[ToldProblem, ...] = ()
     unrouted: tuple[Alert, ...] = ()
     """No rule matches them."""

@@ -32,7 +32,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class WorkTime:
     """How long a run worked, without the time between its turns; with neither field set it is unknown."""
 
     seconds: float | None = None
@@ -88,7 +88,7 @@ class RunRow:
     presence: Presence
     is_final: bool
     """The status is known, or was learnt, to be final."""
-    took: Took = Took()
+    took: WorkTime = WorkTime()
     last_seen_at: datetime | None = field(default=None, compare=False)
     """When the service last confirmed it, by our clock: a row that was confirmed again is the same row."""
 
@@ -118,7 +118,7 @@ class RunDetail:
     presence: Presence
     transitions: tuple[StatusTransition, ...]
     """Oldest first."""
-    took: Took = Took()
+    took: WorkTime = WorkTime()
     final_statuses: frozenset[str] = FINAL_STATUSES
     """Those of the spec, and those that were learnt."""
 

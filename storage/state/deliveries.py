@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from storage.database import immediate
 from storage.ledger.owner import Owner, is_dead, this_process
-from storage.records.alert import Alert, Delivery, Message, Plan, Told
+from storage.records.alert import Alert, Delivery, Message, Plan, ToldProblem
 from storage.values import from_us, sqlite_text, to_us
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
     return tuple(map(_alert, connection.execute(query, (MOST_WAITING,)).fetchall()))
 
 
-def told(connection: sqlite3.Connection) -> tuple[Told, ...]:
+def told(connection: sqlite3.Connection) -> tuple[ToldProblem, ...]:
     """Told problems that are not over."""
     rows = connection.execute(f"SELECT {_TOLD} FROM told ORDER BY first_us, grp").fetchall()
     return tuple(map(_told, rows))
@@ -208,10 +208,10 @@ def _alert(row: tuple[Any, ...]) -> Alert:
     return Alert(*subject, key=key, body=body, at=from_us(at_us), entered_at=from_us(entered_us))
 
 
-def _told(row: tuple[Any, ...]) -> Told:
+def _told(row: tuple[Any, ...]) -> ToldProblem:
     group, source, route, level, title, about, first_us, last_us, newest_us, count, inhibited, is_escalated = row
     subject = (group, source, route, level, title, json.loads(about))
-    return Told(
+    return ToldProblem(
         *subject,
         first_at=from_us(first_us),
         last_at=from_us(last_us),

@@ -7,7 +7,7 @@ import pytest
 
 from storage.cache import Cache
 from storage.cache.turns import Turns
-from storage.records import Run, RunFilter, RunSort, Took
+from storage.records import Run, RunFilter, RunSort, WorkTime
 from storage.values import to_sortable_us, to_us
 from tests.storage.conftest import NOON, connected, make_run
 
@@ -20,7 +20,7 @@ async def seen(cache: Cache, *runs: Run) -> None:
     await cache.store_runs(runs, asked_at=max(run.updated_at for run in runs if run.updated_at))
 
 
-async def took(cache: Cache, run_id: str = "run_0001") -> Took:
+async def took(cache: Cache, run_id: str = "run_0001") -> WorkTime:
     """As its line in the table and its detail agree on."""
     detail = await cache.detail(run_id)
     rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
@@ -32,14 +32,14 @@ async def took(cache: Cache, run_id: str = "run_0001") -> Took:
 async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
     """A run of ten minutes that is continued a day later and ends after five more took fifteen."""
     await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
-    assert await took(cache) == Took(seconds=600)
+    assert await took(cache) == WorkTime(seconds=600)
 
     await seen(cache, make_run(1, "working", updated_at=NOON + DAY))
     going = await took(cache)
     assert going.until(NOON + DAY + 2 * MINUTE) == 12 * 60
 
     await seen(cache, make_run(1, "completed", updated_at=NOON + DAY + 5 * MINUTE))
-    assert await took(cache) == Took(seconds=900)
+    assert await took(cache) == WorkTime(seconds=900)
     detail = await cache.detail("run_0001")
     assert detail is not None
     assert detail.turns == 2
@@ -80,17 +80,17 @@ async def test_a_turn_that_was_not_seen_adds_nothing(cache: Cache) -> None:
     await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
     await seen(cache, make_run(1, "failed", updated_at=NOON + DAY))
 
-    assert await took(cache) == Took(seconds=600)
+    assert await took(cache) == WorkTime(seconds=600)
 
 
 @pytest.mark.parametrize("status", ["working", "completed"])
 async def test_without_readable_times_nothing_is_claimed(cache: Cache, status: str) -> None:
     """Until the service gives one that can be read."""
     await cache.store_runs([make_run(1, status, created_at=None, updated_at=None)], asked_at=NOON)
-    assert await took(cache) == Took()
+    assert await took(cache) == WorkTime()
 
     await cache.store_runs([make_run(1, "completed", updated_at=NOON + MINUTE)], asked_at=NOON)
-    assert await took(cache) == Took(seconds=60)
+    assert await took(cache) == WorkTime(seconds=60)
 
 
 @pytest.mark.parametrize("status", ["working", "completed"])

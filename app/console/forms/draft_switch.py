@@ -35,7 +35,7 @@ def origin_of(draft: Draft, fate: Fate, sent: Action | None, now: datetime) -> t
     return safe_text(f"Your draft from {ago(draft.saved_at, now)}."), "quiet"
 
 
-class Say(Protocol):
+class ShowNote(Protocol):
     """Shows a note about the whole form."""
 
     def __call__(self, text: SafeText, tone: Tone = "quiet") -> None:
@@ -50,7 +50,7 @@ class DraftSwitch:
         engine: Engine,
         draft: FormDraft,
         requests: Callable[[Values], tuple[WriteRequest, ...]],
-        say: Say,
+        say: ShowNote,
         *,
         fresh_wins: bool,
     ) -> None:

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from app.console.runs.split import place
-from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, Took
+from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ArrangedColumns, ColumnChoice, lay_out
 from widgets.runs.facts import RunView, fields
 from widgets.runs.marks import RunMarks
@@ -111,7 +111,7 @@ def view(*moves: tuple[str | None, str, float], created: float) -> RunView:
 
     run = Run("run_1", moves[-1][1], "main", Repository.parse("acme/api"), at(created), NOON, "{}")
     transitions = tuple(StatusTransition("run_1", old, new, at(minutes)) for old, new, minutes in moves)
-    took = Took(seconds=created * 60) if run.status in FINAL_STATUSES else Took(since=at(created))
+    took = WorkTime(seconds=created * 60) if run.status in FINAL_STATUSES else WorkTime(since=at(created))
     return RunView(RunDetail(run, NOON, NOON, "current", transitions, took))
 
 
