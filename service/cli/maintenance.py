@@ -179,7 +179,7 @@ def status(admin: AdminContext) -> None:
     settings = admin.folder.settings().execution
     with admin.database() as database, database.read() as connection:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
-        by_status: dict[str, int] = dict(counted.tuples().all())
+        by_status: dict[str, int] = dict(counted.all())
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
         unsent = invitations.unsent_mails(connection)
         place = database.url.render_as_string(hide_password=True)

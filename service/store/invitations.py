@@ -162,7 +162,7 @@ def due_mails(connection: sa.Connection, now: int) -> list[str]:
 def unsent_mails(connection: sa.Connection) -> dict[str, int]:
     """Return how many mails wait and how many were refused."""
     chosen = sa.select(mails.c.state, sa.func.count()).where(mails.c.state.in_(("waiting", "refused")))
-    found: dict[str, int] = dict(connection.execute(chosen.group_by(mails.c.state)).tuples().all())
+    found: dict[str, int] = dict(connection.execute(chosen.group_by(mails.c.state)).all())
     return {"waiting": 0, "refused": 0} | found
 
 

@@ -178,7 +178,7 @@ def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
 def unposted(connection: sa.Connection) -> dict[str, int]:
     """Return how many wait, and how many were refused."""
     query = sa.select(postings.c.state, sa.func.count()).where(postings.c.state.in_((WAITING, REFUSED)))
-    found: dict[str, int] = dict(connection.execute(query.group_by(postings.c.state)).tuples().all())
+    found: dict[str, int] = dict(connection.execute(query.group_by(postings.c.state)).all())
     return {WAITING: 0, REFUSED: 0} | found
 
 
