@@ -124,8 +124,11 @@ def _what_is_carried(path: Path) -> dict[str, _Rows]:
         carried: dict[str, _Rows] = {}
         for table, columns in CARRIED.items():
             # A layout without this table, or with other columns, has nothing to carry over.
-            with suppress(sqlite3.OperationalError):
+            try:
                 carried[table] = connection.execute(f"SELECT {columns} FROM {table}").fetchall()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                    raise
         return carried
 
 
@@ -136,6 +139,9 @@ def _leave_wal(connection: sqlite3.Connection, path: Path) -> None:
         try:
             connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         except sqlite3.OperationalError as error:
+            # The primary code is in the lowest byte.
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
             if time.monotonic() < deadline:
                 time.sleep(_RETRY_S)
                 continue

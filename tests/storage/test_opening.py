@@ -1,5 +1,7 @@
 """Opening databases: private, made once, and what becomes of damaged ones and of those of another version."""
 
+import resource
+import shutil
 import sqlite3
 import stat
 import threading
@@ -151,6 +153,26 @@ async def test_a_cache_that_another_version_has_open_is_left_alone(
         assert other.execute("SELECT count(*) FROM runs").fetchone() == (1,)
     async with await Cache.open(cache_path) as cache:
         assert cache.set_aside is not None
+
+
+async def test_a_disk_that_fails_is_not_taken_for_another_version(cache_path: Path, tmp_path: Path) -> None:
+    """Ending another Runwarden would not cure it."""
+    await other_version(cache_path)
+    left = tmp_path / "left.sqlite3"
+    with closing(sqlite3.connect(cache_path)) as killed:
+        for statement in ("PRAGMA journal_mode = WAL", "CREATE TABLE bulk AS SELECT randomblob(500000) AS content"):
+            killed.execute(statement).fetchall()
+        killed.commit()
+        for ending in ("", "-wal"):
+            shutil.copy(f"{cache_path}{ending}", f"{left}{ending}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left.stat().st_size + 2**16, hard))
+    try:
+        with pytest.raises(StorageError) as failure:
+            await Cache.open(left)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not isinstance(failure.value, DatabaseBusyError)
 
 
 @pytest.mark.parametrize("content", [JUNK, b"SQLite format 3\x00" + b"\xff" * 4096])
