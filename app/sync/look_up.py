@@ -307,7 +307,7 @@ def _is_plausible(run: Run) -> bool:
 
 
 def _controls(shown: Sequence[Run]) -> Sequence[Run]:
-    """Runs to request, the most telling first: its two times are apart, and it is final, old and not odd."""
+    """Choose the runs to request, the most telling first: final and old ones whose two times are apart."""
 
     def worth(place: int) -> tuple[bool, bool, int]:
         run = plausible[place]

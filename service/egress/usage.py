@@ -24,7 +24,7 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """The sum of all kinds."""
         return self.input + self.cached + self.cache_write + self.output
 
     def most(self, other: Self) -> "Usage":

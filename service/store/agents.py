@@ -43,7 +43,7 @@ class Agent:
         return f"{self.organization_id or ''}/{self.name}"
 
     def restricted(self) -> "Agent":
-        """Return it without secrets, without a way out, and without what outlives the run."""
+        """Return it without secrets, network access and anything that outlives the run."""
         bare = {"readable": (), "cache": None, "egress": None, "model": None, "trust_repository": False}
         return replace(self, network=False, environment=(), options=self.options.model_copy(update=bare))
 

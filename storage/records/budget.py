@@ -55,6 +55,6 @@ class BudgetState:
 
     @property
     def clock_ahead(self) -> timedelta:
-        """The same; zero where the clocks agree to the minute."""
+        """How far the clock is ahead; zero where the clocks agree to the minute."""
         is_noise = abs(self.clock_ahead_s) < CLOCKS_DISAGREE_S
         return timedelta(0) if is_noise else timedelta(seconds=round(self.clock_ahead_s))

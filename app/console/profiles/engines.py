@@ -42,7 +42,7 @@ class ProfileEngines:
         return next(profile for profile in self.profiles if profile.name == name)
 
     def adopt(self, engine: "Engine") -> None:
-        """Adopt an engine that was opened elsewhere; one of ours is ours already."""
+        """Adopt an engine that was opened elsewhere, unless its profile has one here."""
         if engine.profile.name in self._engines:
             return
 
