@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from textual.widgets import Input
 
-from app.console.runs.query_controller import QueryController, problem_texts
-from app.console.runs.query_line import limit_in
+from app.console.runs.query_controller import QueryController
+from app.console.runs.query_line import limit_in, problem_texts
 from app.console.runs.split import WIDE
 from app.console.runs.views import ALL
 from app.console.session.coalesced_task import CoalescedTask

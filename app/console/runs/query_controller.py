@@ -1,7 +1,6 @@
 """The query of the runs table, and all changes to it: the line, the sheets, the views and the order."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -12,9 +11,9 @@ from app.config import ViewSettings
 from app.console.runs.query_line import limit_in, listed, replaced, settled
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery, View, chosen_order, first_query, named, views_of
-from app.query import QueryProblem, Vocabulary, parse, suggestions
+from app.query import Vocabulary, parse, suggestions
 from app.query.terms import KeyName
-from app.text import SafeText, safe_text
+from app.text import safe_text
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.grouping import GROUPINGS, Grouping, RunGroup
 from storage.records.query import SortColumn
@@ -28,10 +27,8 @@ if TYPE_CHECKING:
     from app.console.sheets.mark_picker import Picked
     from app.engine import Engine
 
-KNOWN_STATUSES: Final = ("queued", "working", "completed", "failed")
-"""Suggested even while no run has them."""
-_SENTENCES: Final = re.compile(r"(?<=[.?]) ")
-
+STATUS_ORDER: Final = ("queued", "working", "completed", "failed")
+"""Offered in this order, even while no run has them."""
 GROUPED: Final = "By repository, by branch, not at all; the worst first"
 
 QueryRequest = ViewBar.Picked | SheetRequested | RunTable.GroupToggled | RunTable.SortRequested
@@ -314,8 +311,8 @@ class QueryController:
 
         condition = self.condition
         found = await engine.cache.status_counts(condition)
-        others = sorted({*found, *condition.statuses, *condition.not_statuses} - set(KNOWN_STATUSES))
-        counts = {status: found.get(status, 0) for status in (*KNOWN_STATUSES, *others)}
+        others = sorted({*found, *condition.statuses, *condition.not_statuses} - set(STATUS_ORDER))
+        counts = {status: found.get(status, 0) for status in (*STATUS_ORDER, *others)}
 
         def picked(statuses: "Picked | None") -> None:
             if statuses is not None:
@@ -341,10 +338,3 @@ class QueryController:
                 self.set_terms({key}, listed(key, *values))
 
         self._context.push_screen(ValuePicker(title, names, *before), picked)
-
-
-def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
-    """The problem with the line and its cure, then shorter: the line underlines the mistake."""
-    instead = _SENTENCES.split(problem.cure)[0]
-    for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
-        yield safe_text(f"✗ {text}", limit=200)

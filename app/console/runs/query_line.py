@@ -1,14 +1,17 @@
 """A line of the query language as text; changes keep the rest of it as typed."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from app.query import parse
+from app.query import QueryProblem, parse
 from app.query.parse import KNOWN_STATUSES, given
 from app.query.terms import KeyName, key_name, terms
 from app.query.write import value_text
+from app.text import SafeText, safe_text
 
+_SENTENCES: Final = re.compile(r"(?<=[.?]) ")
 _TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
 
 
@@ -79,3 +82,10 @@ def _meant(key: KeyName, text: str) -> str | None:
     if key in _TIMED:
         return None if parse(f"{key}:{text}", datetime.now(UTC)).problems else text
     return text if "*" in text else f"*{text}*"
+
+
+def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
+    """The problem with the line and its cure, then shorter: the line underlines the mistake."""
+    instead = _SENTENCES.split(problem.cure)[0]
+    for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
+        yield safe_text(f"✗ {text}", limit=200)

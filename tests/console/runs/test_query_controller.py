@@ -10,7 +10,8 @@ from app.config import ViewSettings
 from app.console.runs.filter_display import facets
 from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, limits_of
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
-from app.console.runs.query_controller import QueryController, problem_texts
+from app.console.runs.query_controller import QueryController
+from app.console.runs.query_line import problem_texts
 from app.console.runs.views import TableQuery
 from app.console.runs.views_sheet import ViewPicker, ViewSaver
 from app.console.sheets.mark_picker import MarkPicker
