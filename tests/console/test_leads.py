@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.console.health.loaders import HealthView, read_health
 from app.console.health.rows import Reader, figures
+from app.console.health.screen import HealthView, read_health
 from app.console.leads import of_platform, runs_lead
 from app.health import Uptime
 from app.query import parse

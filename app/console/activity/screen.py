@@ -10,10 +10,9 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.activity.entry_actions import ENTRY_BINDINGS, EntryActions
+from app.console.activity.actions import ENTRY_BINDINGS, QUERY_BINDINGS, EntryActions, QueryActions
 from app.console.activity.loaders import ActivityLoader, with_batches
 from app.console.activity.query import ActivityQuery, filters, nothing, views
-from app.console.activity.query_actions import QUERY_BINDINGS, QueryActions
 from app.console.base.screen import BaseScreen
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session

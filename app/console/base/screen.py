@@ -1,4 +1,4 @@
-"""The base of every screen: header, tabs, banner and keys."""
+"""The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
+from textual.widgets import Static
 from textual.worker import Worker
 
 from app.console.base.key_actions import key_actions, key_hints
-from app.console.base.too_small import TooSmall, is_too_small
 from app.console.messages import UNKNOWN_PLACE, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.tour import TourStrip
@@ -49,6 +50,8 @@ TICK_S = 1.0
 """How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5
 """Behind a sheet, every fifth time only."""
+LEAST: Final = Size(50, 12)
+"""The smallest terminal in which each screen shows a row, and each form a field with its buttons."""
 
 
 class BaseScreen(Screen[None]):
@@ -245,3 +248,41 @@ class BaseScreen(Screen[None]):
     def _show_keys(self, screen: Screen[Any]) -> None:
         if screen is self and self.is_mounted:
             self.query_one(KeyBar).show(() if isinstance(self.app.screen, ModalScreen) else key_hints(self))
+
+
+def is_too_small(size: Size) -> bool:
+    """Whether a terminal of this size is too small for a screen."""
+    return size.width < LEAST.width or size.height < LEAST.height
+
+
+class TooSmall(ModalScreen[None]):
+    """Covers everything until the terminal grows."""
+
+    DEFAULT_CSS = """
+    TooSmall { align: center middle; background: $background; }
+    TooSmall Static { width: auto; max-width: 100%; text-align: center; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "app.quit", "quit", id="small.quit")]
+
+    def compose(self) -> ComposeResult:
+        """Compose the line."""
+        yield Static(self._words(self.app.size), markup=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Show the current size, or close once the terminal is large enough."""
+        if is_too_small(event.size):
+            self.query_one(Static).update(self._words(event.size))
+        else:
+            self._end()
+
+    def on_screen_resume(self) -> None:
+        """Close late, if a sheet was open when the terminal grew."""
+        if not is_too_small(self.app.size):
+            self._end()
+
+    def _end(self) -> None:
+        if self.is_current:
+            self.dismiss()
+
+    def _words(self, size: Size) -> str:
+        return f"{size.width}x{size.height} is too small: {LEAST.width}x{LEAST.height} at least."

@@ -17,10 +17,9 @@ from textual.widgets import Input
 from app.actions import FieldProblem, problems
 from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
-from app.console.forms.draft_switch import DraftSwitch
 from app.console.forms.drafts import Drafts, Values
-from app.console.forms.form_draft import FormDraft
-from app.console.forms.form_fields import FormFields
+from app.console.forms.fields import FormFields
+from app.console.forms.form_draft import DraftSwitch, FormDraft
 from app.console.forms.instructions import EditorError, TemplatePicker, edit, filled_in
 from app.console.session import CURE_S, guarded_dispatch
 from app.console.session.coalesced_task import CoalescedTask

@@ -16,13 +16,12 @@ from app.api.requests import (
     asked_of,
 )
 from app.console.forms.action_form import ActionForm
-from app.console.forms.agent import StartAgentForm
 from app.console.forms.copies import UnfaithfulError
 from app.console.forms.drafts import Values, named
+from app.console.forms.fields import faithful, read_value
 from app.console.forms.onboard import OnboardForm
 from app.console.forms.organization import OrganizationForm
-from app.console.forms.runs import ContinueRunForm, NewRunForm
-from app.console.forms.values import faithful, read_value
+from app.console.forms.runs import ContinueRunForm, NewRunForm, StartAgentForm
 from app.engine import Engine
 from storage.records import Action
 from widgets.forms.inputs import LONGEST_LINE, printable

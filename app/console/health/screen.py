@@ -1,7 +1,7 @@
 """The Health tab: the code hosts now and over time, our link to the service, and the token."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -11,10 +11,12 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from app.console.base.screen import BaseScreen
-from app.console.health.loaders import HealthView, read_health
 from app.console.health.rows import (
     LONGEST_GAP,
+    LONGEST_WINDOW,
     NOTHING_SEEN,
+    Failed,
+    PlatformHistory,
     Reader,
     goes_on,
     host_row,
@@ -23,6 +25,7 @@ from app.console.health.rows import (
     link_row,
     no_hosts,
     no_incidents,
+    recent_incidents,
     summary,
     token_row,
 )
@@ -34,10 +37,13 @@ from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from app.health import Incident
 from app.query import parse
-from storage.records import RunFilter, RunSort
+from storage.cache import Cache
+from storage.records import ACTIVE_STATUSES, LinkState, PlatformHealth, RunFilter, RunSort
+from storage.records.activity import ActivityFilter, PollSpan
 from widgets.frame.notice import NoticePage
-from widgets.health import BLANK, MOST, HostFacts, host_block, incident_blocks, poll_blocks, titled
+from widgets.health import BLANK, MOST, MOST_POLLS, HostFacts, host_block, incident_blocks, poll_blocks, titled
 from widgets.lead_list import Block, LeadList
 
 if TYPE_CHECKING:
@@ -46,6 +52,30 @@ if TYPE_CHECKING:
 DAY: Final = timedelta(days=1)
 HOUR: Final = timedelta(hours=1)
 """How far back the runs of an unhealthy host are shown at least."""
+LINK_POLLS: Final = 2_000
+"""The newest stretches of polls that make up the link's past."""
+SETTLED: Final = timedelta(hours=1)
+"""This long after an incident its failed runs are not counted again."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthView:
+    """The data of the tab, as read at one time."""
+
+    hosts: tuple[PlatformHealth, ...] = ()
+    links: tuple[LinkState, ...] = ()
+    pasts: dict[str, PlatformHistory] = field(default_factory=dict)
+    """By platform."""
+    link_past: PlatformHistory = NOTHING_SEEN
+    under_way: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Active runs by platform and status."""
+    incidents: tuple[Incident, ...] = ()
+    """Most urgent first."""
+    failed: Failed = field(default_factory=dict)
+    polls: tuple[PollSpan, ...] = ()
+    """Newest first."""
+    statuses: tuple[str, ...] = ()
+    """All statuses ever seen."""
 
 
 class HealthScreen(BaseScreen):
@@ -224,3 +254,40 @@ class HealthScreen(BaseScreen):
         # Samples meant to be far apart still cover the time between them.
         gap = max(LONGEST_GAP, timedelta(seconds=3 * session.profile.poll.health_s))
         return Reader(session.healthy_words, hold, gap)
+
+
+async def read_health(cache: Cache, reader: Reader, now: datetime, ahead: timedelta, before: HealthView) -> HealthView:
+    """Read the data; the runs' clock is `ahead` of ours. Figures in `before` of incidents long over are kept.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    since = now - LONGEST_WINDOW
+    # Disconnected hosts come last.
+    hosts = tuple(sorted(await cache.health(), key=lambda host: not host.connected))
+    pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
+    incidents = recent_incidents(pasts, since)
+    failed: dict[tuple[str, datetime], tuple[int, datetime | None]] = {}
+    for one in incidents[:MOST]:
+        key, end = (one.platform, one.start), one.recovered_at or one.until
+        if key in before.failed and one in before.incidents and end < now - SETTLED:
+            failed[key] = before.failed[key]
+        else:
+            failed[key] = await cache.failed_between(of_platform(one.platform), one.start + ahead, end + ahead)
+    polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
+    return HealthView(
+        hosts,
+        await cache.links(),
+        pasts,
+        reader.link_past(polls.newest, now),
+        {host.platform: await _under_way(cache, host.platform) for host in hosts if host.connected},
+        incidents,
+        failed,
+        (await cache.polls(ActivityFilter(), limit=MOST_POLLS)).newest,
+        await cache.known_statuses(),
+    )
+
+
+async def _under_way(cache: Cache, platform: str) -> dict[str, int]:
+    wanted = of_platform(platform)
+    return {status: await cache.count(replace(wanted, statuses=(status,))) for status in reversed(ACTIVE_STATUSES)}

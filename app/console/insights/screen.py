@@ -15,8 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base.screen import BaseScreen
-from app.console.insights.notices import ASKING, busiest, legend, nothing
-from app.console.insights.span import SPANS, read_insights
+from app.console.insights.span import ASKING, SPANS, busiest, legend, nothing, read_insights
 from app.console.leads import runs_lead
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask

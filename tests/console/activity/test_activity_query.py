@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
+from app.console.activity.actions import QueryActions
 from app.console.activity.loaders import ActivityLoader
 from app.console.activity.query import ActivityQuery
-from app.console.activity.query_actions import QueryActions
 
 NONE_WRITTEN = SimpleNamespace(newest=(), tally={}, matching=0)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from app.actions import FieldProblem
-from app.console.forms.values import faithful, read_pairs, read_repository, read_value, reading
+from app.console.forms.fields import faithful, read_pairs, read_repository, read_value, reading
 from storage.records import Repository
 
 
