@@ -4,19 +4,22 @@ import threading
 from typing import Final
 
 import anyio.to_thread
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.api import code_hosts, errors, hooks, metrics, organizations, results, run_list, runs
-from service.api.context import Context
-from service.api.errors import body
+from service.api import errors, hooks, organizations, results, run_list, runs
+from service.api.context import Context, Services
+from service.api.errors import ApiError, body
 from service.store.database import Database
 
 API_VERSION: Final = "1.0.0"
 PREFIX: Final = "/v1"
 _ASKED_AT_ONCE: Final = 8
+_metrics = APIRouter()
+_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="runwarden metrics"'}
 
 
 def build(context: Context) -> FastAPI:
@@ -29,9 +32,9 @@ def build(context: Context) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    routers = [module.router for module in (organizations, run_list, runs, code_hosts, results)]
+    routers = [module.router for module in (organizations, run_list, runs, results)]
     offered = [offer for router in routers for offer in errors.offered_by(router, PREFIX)]
-    beside = (metrics.router, hooks.router)
+    beside = (_metrics, hooks.router)
     errors.install(app, [*offered, *(offer for router in beside for offer in errors.offered_by(router))])
     for router in routers:
         app.include_router(router, prefix=PREFIX)
@@ -52,6 +55,19 @@ def build(context: Context) -> FastAPI:
         return JSONResponse(body("database_unavailable", "the database does not answer"), 503)
 
     return app
+
+
+@_metrics.get("/metrics", include_in_schema=False)
+async def read_metrics(request: Request, context: Services) -> Response:
+    """Answer a scrape."""
+    found = context.exposition
+    if found is None:
+        name = context.settings.metrics.token_env
+        raise ApiError(404, "metrics_off", f"/metrics is not offered: set {name} in the service's environment")
+    if not found.admits(request.headers.get("authorization", "")):
+        message = "send the token for scraping as 'Authorization: Bearer ...'; tokens of organizations do not open this"
+        raise ApiError(401, "invalid_token", message, _CHALLENGE)
+    return Response(await context.scrapes.run(found.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 class Readiness:

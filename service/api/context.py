@@ -1,13 +1,16 @@
-"""The context: what every endpoint may use, given to the application when it is built."""
+"""The context that every endpoint is given, with its threads and the requests that wait for a log to grow."""
 
-from collections.abc import Callable
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
+from weakref import WeakValueDictionary
 
+import anyio.to_thread
 from fastapi import Depends, Request
 
-from service.api.log_watch import LogWatch
-from service.api.threads import Threads
 from service.clock import Clock
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
@@ -19,9 +22,80 @@ from service.store.database import Database
 from service.store.rate_limits import RateLimiter
 from service.store.results import Results
 from service.store.runs import RunCounts
+from service.store.turn_files import Key
 
+T = TypeVar("T")
 CONTEXT: Final = "runwarden.context"
 """Key in the ASGI scope's `state`: a context for this one request."""
+Look = Callable[[Sequence[Key]], Awaitable[Mapping[Key, tuple[int, bool]]]]
+"""Given turns, returns the length of each log and whether the turn has ended; turns that are gone are left out."""
+_PAUSE_S: Final = 0.4
+
+
+class Threads:
+    """At most `size` calls at a time, and of those at most `share` for the same caller; the others wait their turn."""
+
+    def __init__(self, size: int, share: int | None = None) -> None:
+        self._size = size
+        self._share = share or size
+        self._all: anyio.CapacityLimiter | None = None
+        self._callers: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
+
+    async def run(self, call: Callable[[], T], caller: str = "") -> T:
+        """Call in a thread and return what it returns."""
+        if self._all is None:
+            self._all = anyio.CapacityLimiter(self._size)
+        own = self._callers.get(caller)
+        if own is None:
+            own = self._callers[caller] = anyio.CapacityLimiter(self._share)
+        async with own:
+            return await anyio.to_thread.run_sync(call, limiter=self._all)
+
+
+class LogWatch:
+    """Wakes requests that wait for a log, on one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Key, set[tuple[int, asyncio.Future[None]]]] = defaultdict(set)
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def grown(self, look: Look, key: Key, size: int, patience_s: float) -> None:
+        """Wait until a log is longer than a size, or its turn has ended or is gone, or patience is over."""
+        if self._is_closed or patience_s <= 0:
+            return
+        entry = (size, asyncio.get_running_loop().create_future())
+        self._waiting[key].add(entry)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch(look))
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(entry[1], patience_s)
+        finally:
+            self._waiting[key].discard(entry)
+            if not self._waiting[key]:
+                del self._waiting[key]
+
+    def close(self) -> None:
+        """Answer all waiting requests, and accept no more: the service goes down."""
+        self._is_closed = True
+        self._wake({})
+
+    async def _watch(self, look: Look) -> None:
+        while self._waiting:
+            try:
+                found = await look(list(self._waiting))
+            except Exception:  # noqa: BLE001 — the boundary: who waited asks for itself, and answers with the fault
+                found = {}
+            self._wake(found)
+            await asyncio.sleep(_PAUSE_S)
+
+    def _wake(self, found: Mapping[Key, tuple[int, bool]]) -> None:
+        for key, entries in self._waiting.items():
+            length, is_over = found.get(key, (0, True))
+            for size, future in entries:
+                if not future.done() and (is_over or length > size):
+                    future.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,27 @@
 """Making a back-up, while the service runs: the database at one moment, and the logs and diffs of its runs."""
 
+import base64
 import contextlib
 import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.backup import archive, tables
+from service.backup import archive
 from service.backup.archive import ArchiveWriter, Manifest
 from service.clock import Clock
 from service.settings import DataFolder
 from service.store.database import Database
-from service.store.schema import VERSION, runs
+from service.store.schema import VERSION, metadata, rate_limits, runs, workers
+
+_OF_PROCESSES: Final = frozenset({workers.name, rate_limits.name})
+"""Tables that only running processes need."""
+ROWS_AT_ONCE: Final = 1000
+TABLES: Final = tuple(table for table in metadata.sorted_tables if table.name not in _OF_PROCESSES)
+"""In an order in which rows can be inserted."""
 
 
 def back_up(database: Database, folder: DataFolder, target: Path, clock: Clock) -> Manifest:
@@ -30,12 +38,12 @@ def back_up(database: Database, folder: DataFolder, target: Path, clock: Clock) 
     ):
         for dialect in ("sqlite", "postgresql"):
             place = Path(scratch) / f"{dialect}.json"
-            place.write_text(json.dumps(tables.creation(dialect)), "utf-8")
+            place.write_text(json.dumps(_creation(dialect)), "utf-8")
             with place.open("rb") as file:
                 writer.add(f"schema/{dialect}.json", file)
-        for table in tables.TABLES:
+        for table in TABLES:
             place = Path(scratch) / f"{table.name}.jsonl"
-            tables.dump(connection, table, place)
+            dump(connection, table, place)
             with place.open("rb") as file:
                 writer.add(f"tables/{table.name}.jsonl", file)
             place.unlink()
@@ -70,3 +78,27 @@ def _add_files(writer: ArchiveWriter, folder: DataFolder, connection: sa.Connect
             # Pruned while we look: it is gone then.
             with contextlib.suppress(FileNotFoundError), one.open("rb") as file:
                 writer.add(f"runs/{place.name}/{one.name}", file)
+
+
+def _creation(dialect: str) -> list[str]:
+    """Return the statements that make today's tables."""
+    statements: list[str] = []
+
+    def note(statement: Any, *_: object, **__: object) -> None:
+        statements.append(str(statement.compile(dialect=engine.dialect)).strip())
+
+    engine = sa.create_mock_engine(f"{dialect}://", note)
+    metadata.create_all(engine, checkfirst=False)
+    return statements
+
+
+def dump(connection: sa.Connection, table: sa.Table, place: Path) -> None:
+    """Write a table into a file: the names of its columns, then a line for each row."""
+    binary = [index for index, column in enumerate(table.c) if isinstance(column.type, sa.LargeBinary)]
+    with place.open("x", encoding="utf-8") as file:
+        file.write(json.dumps([column.name for column in table.c]) + "\n")
+        for row in connection.execution_options(yield_per=ROWS_AT_ONCE).execute(sa.select(table)):
+            values = list(row)
+            for index in binary:
+                values[index] = base64.b64encode(values[index]).decode()
+            file.write(json.dumps(values, ensure_ascii=False, separators=(",", ":")) + "\n")

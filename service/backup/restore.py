@@ -1,6 +1,9 @@
 """Restoring a back-up: checked first, unpacked beside the old state, then moved in its place."""
 
+import base64
 import contextlib
+import itertools
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,15 +13,18 @@ from typing import IO
 
 import sqlalchemy as sa
 
-from service.backup import archive, tables
+from service.backup import archive
 from service.backup.archive import BackupError, Manifest
+from service.backup.backup import ROWS_AT_ONCE, TABLES
 from service.clock import SECOND_MICROS, Clock, rfc3339
 from service.execution import trees
 from service.settings import DataFolder
 from service.store import audit, workers
+from service.store import runs as run_store
 from service.store.database import Database
+from service.store.dispatch import MADE_UP
 from service.store.migrations import migrate, stamp, version
-from service.store.schema import VERSION, metadata, organizations
+from service.store.schema import VERSION, metadata, organizations, runs, turns
 from service.text import plural
 from service.worker_process import held
 
@@ -149,7 +155,7 @@ class Restore:
             _clear(connection)
             number = self._load_tables(connection, manifest.schema_version)
             migrate(connection)
-            queued = tables.queue_again(connection, self._clock)
+            queued = queue_again(connection, self._clock)
             detail = f"the back-up of {rfc3339(manifest.made_at)}"
             audit.record(connection, self._actor, "restore", self._clock(), detail=detail)
         return number["organizations"], number["runs"], queued
@@ -162,15 +168,15 @@ class Restore:
             kind, _, rest = name.partition("/")
             try:
                 if name == f"schema/{connection.dialect.name}.json":
-                    made = tables.make(connection, file.read())
+                    made = _made_tables(connection, file.read())
                     stamp(connection, made_by)
                 elif kind == "tables":
                     table = made.tables[rest.removesuffix(".jsonl")]
-                    number[table.name] = tables.load(connection, table, file)
+                    number[table.name] = _load_table(connection, table, file)
             except (LookupError, ValueError, TypeError, sa.exc.StatementError) as error:
                 raise BackupError(f"{self._source} does not fit: {name}: {error}; use another back-up") from error
         # Of those that its version had.
-        there = (table.name for table in tables.TABLES if not made.tables or table.name in made.tables)
+        there = (table.name for table in TABLES if not made.tables or table.name in made.tables)
         if missing := [name for name in there if name not in number]:
             raise BackupError(f"{self._source} lacks the table {missing[0]}; use another back-up")
         return number
@@ -208,3 +214,58 @@ def _write(place: Path, file: IO[bytes]) -> None:
     descriptor = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as target:
         shutil.copyfileobj(file, target)
+
+
+def _made_tables(connection: sa.Connection, statements: bytes) -> sa.MetaData:
+    """Make the tables of an earlier version, empty, and return them."""
+    for statement in json.loads(statements):
+        connection.execute(sa.DDL(str(statement).replace("%", "%%")))  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    made = sa.MetaData()
+    made.reflect(connection)
+    return made
+
+
+def _load_table(connection: sa.Connection, table: sa.Table, file: IO[bytes]) -> int:
+    """Insert a table's dump; return the number of rows.
+
+    Raises:
+        BackupError: It is not this table's.
+    """
+    lines = iter(file)
+    names = json.loads(next(lines, b"null"))
+    if names != [column.name for column in table.c]:
+        raise BackupError(f"the back-up's table {table.name} is not that of its schema version; use another back-up")
+    # Named by number: `key` and the like are no names for parameters. None becomes NULL, not JSON's null.
+    kinds = {c.name: sa.JSON(none_as_null=True) if isinstance(c.type, sa.JSON) else c.type for c in table.c}
+    values = {name: sa.bindparam(f"p{index}", type_=kinds[name]) for index, name in enumerate(names)}
+    statement = sa.insert(table).values(values)
+    number = 0
+    while batch := list(itertools.islice(_rows(table, lines), ROWS_AT_ONCE)):
+        connection.execute(statement, batch)
+        number += len(batch)
+    return number
+
+
+def _rows(table: sa.Table, lines: Iterator[bytes]) -> Iterator[dict[str, object]]:
+    binary = [index for index, column in enumerate(table.c) if isinstance(column.type, sa.LargeBinary)]
+    for line in lines:
+        values = json.loads(line)
+        for index in binary:
+            values[index] = base64.b64decode(values[index])
+        yield {f"p{index}": value for index, value in enumerate(values)}
+
+
+def queue_again(connection: sa.Connection, clock: Clock) -> int:
+    """Queue the turns that had not ended: the back-up has no queue. Return their number.
+
+    What one of them pushed after the back-up is found on its branch and not done again: a further attempt looks for it,
+    so none of them may be the first.
+    """
+    still = sa.and_(turns.c.status.notin_(run_store.FINAL), turns.c.executor.is_distinct_from(MADE_UP))
+    attempt = sa.case((turns.c.attempt < 1, 1), else_=turns.c.attempt)
+    again = {"status": "queued", "dispatched_at": None, "executor": None, "attempt": attempt}
+    number = connection.execute(sa.update(turns).where(still).values(again)).rowcount
+    waiting = sa.select(turns.c.run_id).where(turns.c.status == "queued")
+    open_again = (runs.c.id.in_(waiting), runs.c.status != "queued")
+    connection.execute(sa.update(runs).where(*open_again).values(status="queued", updated_at=clock()))
+    return number

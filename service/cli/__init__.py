@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -28,6 +29,78 @@ _COMMANDS: Final = {
     "status": ("service.cli.maintenance", "What is in force: sandbox, workers, queue."),
 }
 
+_PROGRAM: Final = "runwarden service"
+
+EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
+    "": ("apply service.toml", "status", "token create --org acme --scope admin"),
+    "serve": ("serve --data-dir /srv/runwarden --port 8080", "serve --port 0 --lab"),
+    "worker": ("worker --database postgresql://runner@db/runwarden --workers 4",),
+    "migrate": ("migrate --data-dir /srv/runwarden",),
+    "apply": ("apply service.toml", "apply agents.toml --elsewhere"),
+    "org": ("org create 'Acme Inc.' --entitlement ServiceAPI",),
+    "org create": ("org create 'Acme Inc.' --slug acme --entitlement ServiceAPI",),
+    "org list": ("org list -o csv",),
+    "org deactivate": ("org deactivate acme",),
+    "org activate": ("org activate acme",),
+    "org grant": ("org grant acme CreateOrganizations",),
+    "org withdraw": ("org withdraw acme CreateOrganizations",),
+    "org budget": ("org budget acme --day-usd 100 --day-tokens 50000000",),
+    "org accept-invitation": ("org accept-invitation CODE",),
+    "org delete": ("org delete acme",),
+    "invitation": ("invitation list --org acme",),
+    "invitation list": ("invitation list --org acme --json",),
+    "invitation send": ("invitation send ada@example.com --org acme",),
+    "invitation retry": ("invitation retry", "invitation retry inv_01J"),
+    "invitation withdraw": ("invitation withdraw inv_01J",),
+    "token": ("token create --org acme --scope admin --alias ci",),
+    "token create": ("token create --org acme --scope admin --alias ci --duration 90d",),
+    "token list": ("token list --org acme",),
+    "token revoke": ("token revoke tok_01J",),
+    "offer": ("offer add PARTNER-1 --kind partner",),
+    "offer add": ("offer add PARTNER-1 --kind partner",),
+    "offer retire": ("offer retire PARTNER-1",),
+    "offer list": ("offer list",),
+    "host": ("host connect --org acme --platform github --token-env GITHUB_TOKEN",),
+    "host connect": (
+        "host connect --org acme --platform github --token-env GITHUB_TOKEN",
+        "host connect --org acme --platform gitlab --probe git --clone-url '/srv/git/{path}.git'",
+    ),
+    "host check": ("host check --org acme",),
+    "host disconnect": ("host disconnect --org acme --platform gitlab",),
+    "host list": ("host list --org acme",),
+    "repository": ("repository add api --org acme --platform github --path acme/api",),
+    "repository add": (
+        "repository add api --org acme --platform github --path acme/api --protect 'release/*'",
+        "repository add api --org acme --platform github --path acme/api --webhook-secret-env ACME_HOOK_SECRET",
+    ),
+    "repository remove": ("repository remove api --org acme",),
+    "repository list": ("repository list --org acme --json",),
+    "agent": ("agent add claude --preset claude-code", "agent check claude"),
+    "agent add": (
+        "agent add tidy --argv 'my-agent --task={instructions}' --timeout-s 900",
+        'agent add claude --preset claude-code --model \'{ provider = "anthropic", key_env = "ANTHROPIC_API_KEY" }\'',
+    ),
+    "agent list": ("agent list",),
+    "agent check": ("agent check claude",),
+    "agent remove": ("agent remove claude",),
+    "trigger": ("trigger log --org acme", "trigger log --waiting"),
+    "trigger list": ("trigger list --org acme",),
+    "trigger log": ("trigger log --org acme --limit 20", "trigger log --waiting --json"),
+    "trigger approve": ("trigger approve dlv_01J",),
+    "run": ("run run_01J --log", "run cancel run_01J"),
+    "run show": ("run run_01J --diff", "run show run_01J --log --turn 2"),
+    "run cancel": ("run cancel run_01J",),
+    "run delete": ("run delete run_01J",),
+    "usage": ("usage --from 2026-01-01 --by agent", "usage --org acme -o csv"),
+    "prune": ("prune --older-than 90d --dry-run",),
+    "backup": ("backup /backup/runwarden.tar",),
+    "restore": ("restore /backup/runwarden.tar --data-dir /srv/runwarden",),
+    "audit": ("audit list --since 7d",),
+    "audit list": ("audit list --since 7d --action token", "audit list --org acme -o ndjson"),
+    "status": ("status", "status --json"),
+}
+"""By the command's name; as people type them behind `runwarden service`, one a line."""
+
 _AS_JSON: Final = "service.cli.as_json"
 
 
@@ -41,8 +114,6 @@ class _Lazy(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
-        from service.cli.examples import with_examples
-
         return with_examples(command, cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -64,8 +135,6 @@ class _Lazy(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from service.cli.examples import with_examples
-
         with_examples(self)
         super().format_epilog(ctx, formatter)
 
@@ -81,3 +150,13 @@ def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # n
 
         # Every command has the option itself; this is its default.
         os.environ[DATA_DIR_VARIABLE] = data_dir
+
+
+def with_examples(command: click.Command, name: str = "") -> click.Command:
+    """Let the help of a command and its subcommands end with their examples."""
+    if shown := EXAMPLES.get(name):
+        # \b: click leaves the lines as they are.
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {_PROGRAM} {line}" for line in shown)
+    for below, each in getattr(command, "commands", {}).items():
+        with_examples(each, f"{name} {below}")
+    return command

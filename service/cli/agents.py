@@ -2,31 +2,18 @@
 
 import shlex
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from service.cli.output import AdminContext, admin_command, elsewhere_option
+from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option
 from service.clock import now_micros
 from service.settings import DataFolder, Execution
 from service.setup import AgentEntry, SetupError, find_organization, put_agent
 from service.store import agents
 from service.store.agents import Agent
 
-
-class _Inline(click.ParamType[Any]):
-    name = "TOML"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError as error:
-            self.fail(f"{error}; write it as in the document of `apply`", param, ctx)
-
-
-INLINE: Final = _Inline()
 _QUESTION: Final = "This is a check of your installation. Answer with one short sentence, and change no file."
 _SHOWN: Final = 3000
 """Characters of a failed check's log that are shown."""

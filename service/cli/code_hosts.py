@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from service.cli.agents import INLINE
-from service.cli.output import AdminContext, admin_command, organization_option
+from service.cli.output import INLINE, AdminContext, admin_command, organization_option
 from service.clock import now_micros
 from service.hosts.health import HealthProbes
 from service.reference import PLATFORMS, without_login

@@ -6,12 +6,13 @@ import json
 import os
 import pwd
 import socket
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, get_args
 
 import click
 
@@ -29,6 +30,18 @@ DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
+class _Inline(click.ParamType[Any]):
+    name = "TOML"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            self.fail(f"{error}; write it as in the document of `apply`", param, ctx)
+
+
+INLINE: Final = _Inline()
+"""The type of an option whose value is written in TOML, such as a table."""
 organization_option = click.option("--org", "slug", required=True, help="The organization's slug or id.")
 elsewhere_option = click.option(
     "--elsewhere", is_flag=True, help="Agents run on other machines: do not look for their programs and variables here."

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from service.agents.options import Budget, ModelAccess, Price
@@ -45,6 +45,22 @@ class Ledger(Protocol):
     def add(self, model: str, usage: Usage, micro_usd: int) -> None:
         """Store one request's use."""
         ...
+
+
+@dataclass
+class MemoryLedger:
+    """Keeps usage for as long as it lives."""
+
+    used: list[tuple[str, Usage, int]] = field(default_factory=list)
+
+    def spent(self) -> Spent:
+        """Return the sums: its run is its day."""
+        cost = sum(micro_usd for _, _, micro_usd in self.used)
+        return Spent(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
+
+    def add(self, model: str, usage: Usage, micro_usd: int) -> None:
+        """Store one request's use."""
+        self.used.append((model, usage, micro_usd))
 
 
 class BudgetSpentError(Exception):

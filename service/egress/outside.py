@@ -3,36 +3,18 @@
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
 from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.outcome import Failure
-from service.egress.budget import Ledger, Spent
+from service.egress.budget import Ledger
 from service.egress.model import ModelProxy
 from service.egress.proxy import EgressProxy
-from service.egress.usage import Usage
 
 PROXY_DOOR: Final = "proxy.sock"
 MODEL_DOOR: Final = "model.sock"
-
-
-@dataclass
-class MemoryLedger:
-    """Keeps usage for as long as it lives."""
-
-    used: list[tuple[str, Usage, int]] = field(default_factory=list)
-
-    def spent(self) -> Spent:
-        """Return the sums: its run is its day."""
-        cost = sum(micro_usd for _, _, micro_usd in self.used)
-        return Spent(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
-
-    def add(self, model: str, usage: Usage, micro_usd: int) -> None:
-        """Store one request's use."""
-        self.used.append((model, usage, micro_usd))
 
 
 class Outside:

@@ -15,8 +15,8 @@ from service.agents.invocation import Invocation
 from service.agents.layouts import NoProgramError, Program
 from service.agents.outcome import AgentReport, Reason
 from service.agents.placeholders import PlaceholderError
-from service.egress.budget import Ledger
-from service.egress.outside import MemoryLedger, doors_of
+from service.egress.budget import Ledger, MemoryLedger
+from service.egress.outside import doors_of
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, View
 from service.execution.workspace import Workspace
 from service.settings import DataFolder

@@ -11,14 +11,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import Clock
 from service.execution import agent as agent_process
-from service.execution.attempt import Attempt, commit_message, completed, masked, own_commit, task_of
+from service.execution.attempt import Attempt, TurnAtWork, commit_message, completed, masked, own_commit, task_of
 from service.execution.change import Patches, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
-from service.execution.turn_log import TurnAtWork
 from service.execution.workspace import Workspace, Workspaces
 from service.findings.collect import collect, keep
 from service.hosts.http import token_for

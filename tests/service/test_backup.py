@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from service.backup import tables
-from service.backup.backup import back_up
+from service.backup.backup import TABLES, back_up
 from service.backup.restore import Restore
 from service.clock import now_micros
 from service.settings import DataFolder
@@ -114,7 +113,7 @@ def test_a_back_up_of_one_database_restores_into_the_other(tmp_path: Path, postg
     assert {name for name in first if first[name] != last[name]} == changing
     assert len([name for name in first if name.startswith("runs/")]) == 3
     assert folders[2].settings().retention.queue_days == 7
-    assert len(first) == len(tables.TABLES) + 7
+    assert len(first) == len(TABLES) + 7
 
 
 def test_what_is_accepted_during_a_back_up_is_in_it_as_a_whole_or_not_at_all(tmp_path: Path, url: str | None) -> None:
@@ -253,7 +252,9 @@ def test_a_restore_that_was_cut_off_is_done_again(
 def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """0600; one that fails leaves the earlier one, nothing beside it, and is in the audit trail."""
     before = backup.read_bytes()
-    monkeypatch.setattr(tables, "dump", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        "service.backup.backup.dump", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     done = attempt("backup", str(backup), "--data-dir", str(tmp_path / "data"))
     monkeypatch.undo()
 

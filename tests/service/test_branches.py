@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.clock import now_micros
-from service.execution.branches import StaleBranches
+from service.execution.retention import StaleBranches
 from service.settings import DataFolder
 from service.store import organizations, repositories, runs, turns
 from service.store.database import Database

@@ -12,8 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from service.cli import main
-from service.cli.examples import EXAMPLES
+from service.cli import EXAMPLES, main
 from tests.service_process import ROOT, command, demo_setup, git, refused_start
 
 

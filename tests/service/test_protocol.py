@@ -17,8 +17,7 @@ import pytest
 from fastapi import Request
 
 from service.api.bodies import ReadBody, RunStart
-from service.api.context import CONTEXT
-from service.api.threads import Threads
+from service.api.context import CONTEXT, Threads
 from service.settings import Settings
 from tests.fault_server import FaultServer, Hang, Received, Respond
 from tests.service.conftest import Api

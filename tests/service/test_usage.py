@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from service.agents.options import ModelAccess, Price
 from service.cli import main
 from service.clock import DAY_MICROS
-from service.egress.budget import BudgetSpentError, OrganizationDay, SpendingWatch, Spent
-from service.egress.outside import MemoryLedger
+from service.egress.budget import BudgetSpentError, MemoryLedger, OrganizationDay, SpendingWatch, Spent
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder

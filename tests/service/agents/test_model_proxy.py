@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from service.agents.options import ModelAccess, Price
+from service.egress.budget import MemoryLedger
 from service.egress.model import PROVIDERS
-from service.egress.outside import MemoryLedger
 from service.egress.usage import Meter, Usage, price_of
 from service.store import organizations, runs, turns
 from service.store import usage as usage_store
