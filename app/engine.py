@@ -30,8 +30,8 @@ from app.sync.listing import Listing
 from app.sync.polls import OthersPoll
 from app.sync.reread import Rereader
 from app.sync.retention import Retention
-from storage.budget import SharedBudget
 from storage.cache import Cache
+from storage.cache.service_traits import SharedBudget
 from storage.errors import StorageError
 from storage.lazy_dataclass import dataclass
 from storage.lease import Lease

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from storage.lazy_dataclass import dataclass
 from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
 from storage.records.backfill import BackfillProgress
-from storage.records.budget import Wait
+from storage.records.service_traits import Wait
 
 
 @dataclass(frozen=True, slots=True)

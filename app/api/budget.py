@@ -30,7 +30,7 @@ from app.api.errors import (
 from app.api.headers import clock_ahead_s, spent_for_s
 from app.api.pace import Priority
 from storage.lazy_dataclass import dataclass
-from storage.records.budget import BudgetState, Wait
+from storage.records.service_traits import BudgetState, Wait
 
 __all__ = ["Budget", "BudgetStore", "Priority", "Wait"]
 

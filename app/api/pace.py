@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from storage.records.budget import BudgetState, WaitReason
+from storage.records.service_traits import BudgetState, WaitReason
 
 
 class Passed(NamedTuple):

@@ -14,8 +14,8 @@ from app.api.budget import Priority
 from app.engine import Engine
 from storage.errors import StorageError
 from storage.records import LinkState, PlatformHealth, RunFilter
-from storage.records.budget import Wait
 from storage.records.following import StatusChange
+from storage.records.service_traits import Wait
 from storage.state import AT_WORK, OWN, State
 
 if TYPE_CHECKING:

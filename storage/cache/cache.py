@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Self
 from storage.cache import backfill as backfill_queries
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
-from storage.cache import learnt, read_details, read_runs, retention, statuses
 from storage.cache import polls as poll_queries
+from storage.cache import read_runs, retention, service_traits, statuses
 from storage.cache import store_runs as run_writes
 from storage.cache import window as window_queries
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
@@ -133,8 +133,8 @@ class Cache:
     mark_unread = writes(coverage_queries.mark_unread)
     keep_pass = writes(coverage_queries.keep_pass)
     drop_anchor = writes(coverage_queries.drop_anchor)
-    set_traits = writes(learnt.set_traits)
-    note_habit = writes(learnt.note)
+    set_traits = writes(service_traits.set_traits)
+    note_habit = writes(service_traits.note)
     learn_final = writes(statuses.learn_final)
     learn_left = writes(statuses.learn_left)
     pause_backfill = writes(backfill_queries.pause)
@@ -154,9 +154,9 @@ class Cache:
 
     # reads
 
-    active_runs = reads(read_details.active_runs)
-    details = reads(read_details.details)
-    unseen = reads(read_details.unseen)
+    active_runs = reads(read_runs.active_runs)
+    details = reads(read_runs.details)
+    unseen = reads(read_runs.unseen)
     known_statuses = reads(read_runs.known_statuses)
     repositories = reads(read_runs.repositories)
     branches = reads(read_runs.branches)
@@ -168,10 +168,10 @@ class Cache:
     dropped_until = reads(retention.dropped_until)
     is_unread = reads(coverage_queries.is_unread)
     anchored = reads(coverage_queries.anchored)
-    traits = reads(learnt.traits)
-    run_clock = reads(learnt.run_clock)
-    has_habit = reads(learnt.has_habit)
-    run_clock_ahead = reads(learnt.run_clock_ahead)
+    traits = reads(service_traits.traits)
+    run_clock = reads(service_traits.run_clock)
+    has_habit = reads(service_traits.has_habit)
+    run_clock_ahead = reads(service_traits.run_clock_ahead)
     final_statuses = reads(statuses.final_statuses)
     unsettled_statuses = reads(statuses.unsettled_statuses)
     backfill_paused = reads(backfill_queries.is_paused)
@@ -183,7 +183,7 @@ class Cache:
     async def runs(self, condition: RunFilter, limit: int | None, after: Run | None = None) -> tuple[Run, ...]:
         """The newest `limit` runs, or those that come after one of them; no limit: all."""
         await self._prepare(condition)
-        return await self.reader.run(partial(read_details.runs, wanted=condition, limit=limit, after=after))
+        return await self.reader.run(partial(read_runs.runs, wanted=condition, limit=limit, after=after))
 
     async def on_branch(self, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
         """The number of runs on a run's branch, at most `most`, and those around it, newest first."""

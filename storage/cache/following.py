@@ -1,24 +1,21 @@
-"""Following: followed runs, changes since the last look, and which process reports them."""
+"""Following: followed runs, changes of status since the last report, and which process reports them."""
 
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Final
 
+from storage.cache import stuck
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
-from storage.cache.stuck import durations, stuck_runs
 from storage.database import immediate, snapshot
 from storage.records.following import (
-    PastStuck,
     PinnedRun,
     RunDurations,
     StatusChange,
     StatusChanges,
-    StuckRun,
     Watermark,
 )
 from storage.thread import DatabaseThread, reads, writes
@@ -27,21 +24,19 @@ from storage.values import from_us, sqlite_text, to_us
 PIN_KEPT: Final = timedelta(days=1)
 """How long a run stays followed after its end, so that it is still there the next morning."""
 PIN_CAP: Final = 100
-"""Runs followed at a time; the oldest make room."""
+"""How many runs can be followed at a time; the one followed longest makes room for a new one."""
 _REPOSITORY: Final = 7
-"""Its place in a row of `pins`."""
+"""The index of the repository in a row that `_pins` reads."""
 CHANGES_CAP: Final = 1_000
-"""The newest changes of status returned at a time."""
+"""How many changes of status are returned at most, the newest ones."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 CLAIM_KEPT: Final = timedelta(days=90)
-"""How long nothing is reported a second time."""
-STUCK_CAP: Final = 200
-"""Stuck runs returned at a time, those active for longest."""
+"""How long a claim is kept: what was reported is not reported again within this time."""
 
 
 def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
-    """Follow a run to its end; one that is followed already stays so."""
+    """Follow a run until it ends; nothing changes if it is followed already."""
     at_us = to_us(at)
     with immediate(connection):
         # A followed run is shown with the figures of its repository.
@@ -86,7 +81,9 @@ def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
             " LEFT JOIN sightings AS g ON g.id = r.id"
             " ORDER BY p.pinned_us, p.run_id"
         ).fetchall()
-        figures = durations(connection, (values[_REPOSITORY] for values in found if values[_REPOSITORY] is not None))
+        figures = stuck.durations(
+            connection, (values[_REPOSITORY] for values in found if values[_REPOSITORY] is not None)
+        )
     runs = [_pinned(values, figures) for values in found]
     return tuple(sorted(runs, key=lambda pinned: pinned.row is None or pinned.row.is_final))
 
@@ -139,7 +136,7 @@ def _changes(
             " WHERE t.id > ? ORDER BY t.id DESC LIMIT ?",
             (after.transition, limit),
         ).fetchall()
-        # Backfilled history is new to the cache, but no news.
+        # Runs that the backfill fetched are new to the cache, but their changes are old.
         first_seen = connection.execute(
             f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST}, r.first_status IN ({FINAL_SQL})"
             " FROM runs AS r WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
@@ -166,7 +163,7 @@ def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) ->
     """Claim the right to report these; return those that no process had claimed before."""
     at_us = to_us(at)
     won: set[str] = set()
-    # The lock from the start: of two simultaneous processes the second must see the first one's claim.
+    # The write lock is held from the start, so that the second of two processes sees the claim of the first.
     with immediate(connection):
         connection.execute("DELETE FROM claims WHERE at_us < ?", (at_us - CLAIM_KEPT // timedelta(microseconds=1),))
         for key in keys:
@@ -179,7 +176,7 @@ def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) ->
 
 
 def _claimed(connection: sqlite3.Connection, keys: Sequence[str]) -> frozenset[str]:
-    """Those that a process has claimed."""
+    """The keys that any process has claimed."""
     return frozenset(
         key
         for key in keys
@@ -203,13 +200,5 @@ class FollowStore:
     changes = reads(_changes)
     claim = writes(_claim)
     claimed = reads(_claimed)
-
-    async def past_stuck(self, since: datetime) -> tuple[PastStuck, ...]:
-        """Runs that were stuck since then, as of when they were to be flagged."""
-        from storage.cache import past_stuck
-
-        return await self.reader.run(partial(past_stuck.past_stuck, since=since))
-
-    async def stuck_runs(self) -> tuple[StuckRun, ...]:
-        """The runs flagged as stuck, those that have been active for longest first."""
-        return await self.reader.run(partial(stuck_runs, limit=STUCK_CAP))
+    past_stuck = reads(stuck.past_stuck)
+    stuck_runs = reads(stuck.stuck_runs)

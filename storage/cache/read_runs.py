@@ -1,33 +1,42 @@
-"""Counts of runs, values to filter by, and a run's neighbours on its branch."""
+"""Reading runs: their number, values to filter by, rows of a table, and runs in full with their observations."""
 
 import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, cast
 
-from storage.cache.run_sql import Where, order_by, where
+from storage.cache.run_sql import Where, both, order_by, where
 from storage.cache.statuses import final_statuses
-from storage.cache.turns import took
+from storage.cache.work_time import took
 from storage.database import data_version, snapshot
-from storage.records import RunFilter, RunRow, RunSort
-from storage.values import from_us, from_us_or_none
+from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunRow, RunSort, StatusTransition
+from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 REPOSITORIES_CAP: Final = 500
 BRANCHES_CAP: Final = 500
 
 _RECENT: Final = 5_000
-"""Runs whose branches are read: agents make a branch for each run."""
+"""How many of the newest runs the branches are read of: agents make a branch for each run."""
 
 _REMEMBERED: Final = 256
-"""Filters whose counts are kept: each letter of a search makes a new one."""
+"""How many filters' counts are kept: each letter that is typed into a search makes a new filter."""
 
 COLUMNS: Final = (
     "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
     " r.took_us, (SELECT asked_us FROM sightings WHERE sightings.id = r.id)"
 )
+"""The columns that `row_of` makes a row of."""
+
+_CHUNK: Final = 500
+"""How many ids are bound to one statement."""
+_RUN: Final = "r.run_id, r.status, r.branch, b.platform, b.data_json, r.created_us, r.updated_us, b.raw_json"
+_RunValues = tuple[str, str, str, str, str, int, int, str]
 
 
 class Counts:
-    """Numbers of runs, kept until the cache changes; for one connection, on its thread."""
+    """Numbers of runs, kept until the cache changes. One instance serves one connection, on its thread."""
 
     def __init__(self) -> None:
         self._version: int | None = None
@@ -39,7 +48,7 @@ class Counts:
         self._forget_stale(connection)
         rest = replaced_statuses(condition)
         if condition == rest or not rest:
-            # The counts by status are needed as well: one scan gives both.
+            # The counts by status are shown beside the total, and their sum is the total: one scan gives both.
             known, finals = self.by_status(connection, condition), final_statuses(connection)
             return sum(runs for status, runs in known.items() if condition.lets_status_through(status, finals))
         if condition not in self._totals:
@@ -74,7 +83,7 @@ def count(connection: sqlite3.Connection, condition: Where) -> int:
 
 
 def _count_statuses(connection: sqlite3.Connection) -> dict[str, int]:
-    """Of all runs: storing updates these numbers, so that a million runs are not counted after every poll."""
+    """The number of all runs by status: storing keeps them up to date, so a million runs are never counted."""
     return dict(connection.execute("SELECT status, runs FROM statuses WHERE runs > 0").fetchall())
 
 
@@ -137,7 +146,7 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
 
 
 def row_of(values: tuple[Any, ...]) -> RunRow:
-    """A row from its `COLUMNS`."""
+    """A table's row, made of the values of `COLUMNS`."""
     run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, *rest = values
     is_final, took_us, last_seen_us = rest
     return RunRow(
@@ -152,4 +161,99 @@ def row_of(values: tuple[Any, ...]) -> RunRow:
         is_final=bool(is_final),
         took=took(took_us),
         last_seen_at=from_us(last_seen_us),
+    )
+
+
+def runs(
+    connection: sqlite3.Connection, wanted: RunFilter, limit: int | None, after: Run | None = None
+) -> tuple[Run, ...]:
+    """The newest `limit` matching runs, or those that follow `after`; with no limit, all of them."""
+    condition, order = where(wanted), order_by(RunSort())
+    if after is not None:
+        key = (to_sortable_us(after.created_at), sqlite_text(after.run_id))
+        condition = both(condition, Where("(created_us, run_id) < (?, ?)", key))
+    found = connection.execute(
+        f"SELECT {_RUN} FROM (SELECT id AS run FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"
+        f" CROSS JOIN runs AS r ON r.id = w.run CROSS JOIN run_bodies AS b ON b.id = w.run ORDER BY {order}",
+        (*condition.parameters, -1 if limit is None else max(0, limit)),
+    )
+    return tuple(_run(values) for values in found.fetchall())
+
+
+def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
+    """Runs whose status is neither known nor learnt to be final, but for those the service has lost; newest first."""
+    condition = where(RunFilter(active=True))
+    found = connection.execute(
+        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
+        f" WHERE {condition.sql} AND presence <> 'lost' ORDER BY {order_by(RunSort())}",
+        condition.parameters,
+    )
+    return tuple(_run(values) for values in found.fetchall())
+
+
+def unseen(
+    connection: sqlite3.Connection, since: datetime | None, until: datetime | None, seen_before: datetime, limit: int
+) -> tuple[Run, ...]:
+    """Runs created in this time, both ends included, last shown by the service before `seen_before`; newest first."""
+    condition = where(RunFilter(since=since, until=until))
+    found = connection.execute(
+        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
+        f" WHERE {condition.sql} AND presence <> 'lost' AND s.asked_us < ? ORDER BY {order_by(RunSort())} LIMIT ?",
+        (*condition.parameters, to_us(seen_before), limit),
+    )
+    return tuple(_run(values) for values in found.fetchall())
+
+
+def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, RunDetail]:
+    """All data of these runs, by id; unknown ones are left out."""
+    with snapshot(connection):
+        return {
+            detail.run.run_id: detail
+            for start in range(0, len(run_ids), _CHUNK)
+            for detail in _details(connection, run_ids[start : start + _CHUNK])
+        }
+
+
+def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[RunDetail]:
+    marks = ", ".join("?" * len(run_ids))
+    ids = [sqlite_text(run_id) for run_id in run_ids]
+    observed = connection.execute(
+        "SELECT r.run_id, t.old, t.new, t.at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id"
+        f" WHERE r.run_id IN ({marks}) ORDER BY t.id",
+        ids,
+    )
+    later: defaultdict[str, list[StatusTransition]] = defaultdict(list)
+    for run_id, old, new, at_us in observed.fetchall():
+        later[run_id].append(StatusTransition(run_id, old, new, from_us(at_us)))
+    found = connection.execute(
+        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us"
+        " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
+        f" WHERE r.run_id IN ({marks}) ORDER BY r.run_id",
+        ids,
+    )
+    finals = final_statuses(connection)
+    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us in found.fetchall():
+        run = _run(cast("_RunValues", values))
+        first = StatusTransition(run.run_id, None, first_status, from_us(first_at_us))
+        yield RunDetail(
+            run=run,
+            first_seen_at=from_us(first_seen_us),
+            last_seen_at=from_us(last_seen_us),
+            presence=cast("Presence", presence),
+            transitions=(first, *later[run.run_id]),
+            took=took(took_us),
+            final_statuses=finals,
+        )
+
+
+def _run(values: _RunValues) -> Run:
+    run_id, status, branch, platform, data_json, created_us, updated_us, raw_json = values
+    return Run(
+        run_id=run_id,
+        status=status,
+        branch_name=branch,
+        repository=Repository(platform, data_json),
+        created_at=from_us_or_none(created_us),
+        updated_at=from_us_or_none(updated_us),
+        raw_json=raw_json,
     )

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from storage.cache.run_sql import ACTIVE_SQL, severity_sql
-from storage.cache.turns import took_sql
+from storage.cache.work_time import took_sql
 from storage.database import immediate
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES
 from storage.values import NO_TIME_US, sqlite_text, to_us

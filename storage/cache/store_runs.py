@@ -12,7 +12,7 @@ from zlib import adler32, crc32
 
 from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.statuses import final_statuses
-from storage.cache.turns import FIRST_SINCE_SQL, UNKNOWN_US, Turns, took_sql
+from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
 from storage.lazy_dataclass import dataclass
 from storage.records import Presence, Repository, Run, RunChanges, StatusTransition
@@ -94,7 +94,7 @@ class _Held:
     status: str
     created_us: int
     updated_us: int
-    turns: Turns
+    turns: TurnTimes
 
 
 class AnswerQueue:
@@ -294,7 +294,7 @@ class _Merging:
         created_us = held.created_us if created_us == NO_TIME_US else created_us
         updated_us = held.updated_us if updated_us == NO_TIME_US else updated_us
         if held.turns.took_us == UNKNOWN_US:
-            turns = Turns.first(created_us, updated_us, held.turns.active_since_us, is_final=is_final)
+            turns = TurnTimes.first(created_us, updated_us, held.turns.active_since_us, is_final=is_final)
         else:
             turns = held.turns.then(at_us, was_final=was_final, is_final=is_final)
         return status, is_final, branch, repository, created_us, updated_us, *turns, text
@@ -305,7 +305,7 @@ class _Merging:
 
     def _held(self, numbers: Sequence[int]) -> dict[int, _Held]:
         return {
-            number: _Held(status, created_us, updated_us, Turns(*turns))
+            number: _Held(status, created_us, updated_us, TurnTimes(*turns))
             for some in _chunks(numbers)
             for number, status, created_us, updated_us, *turns in self.connection.execute(
                 "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"

@@ -19,9 +19,8 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
-from storage.ledger.opening import DAMAGE_CURE, connect
+from storage.ledger.opening import DAMAGE_CURE, connect, connect_to_read
 from storage.ledger.owner import this_process
-from storage.ledger.salvage import connect_to_read
 from storage.private_file import FilePlace
 from storage.records import Action, ActionError, ActionKind, Author
 from storage.thread import DatabaseThread, reads

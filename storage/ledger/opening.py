@@ -1,13 +1,18 @@
-"""The ledger's file: its table, durable before it is fast, and never rebuilt, since it is the only record."""
+"""The ledger's file: its tables, how it is opened to write, and how to read from one that must not be written.
+
+It is durable before it is fast, and never rebuilt, since it is the only record.
+"""
 
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage import database
 from storage.database import Schema
-from storage.errors import DatabaseDamagedError
+from storage.errors import DatabaseDamagedError, StorageError
+from storage.ledger.queries import COLUMNS
 from storage.private_file import make_private, opening
 
 if TYPE_CHECKING:
@@ -112,9 +117,9 @@ DAMAGE_CURE: Final = (
 )
 
 PRAGMAS: Final[Mapping[str, str | int]] = {
-    # No WAL: its reset has a rare bug in the SQLite versions of most systems.
+    # Not WAL: its reset has a rare bug in the SQLite versions of most systems.
     "journal_mode": "DELETE",
-    # FULL, and the folder too: otherwise a power cut can bring back the journal, and with it the earlier state.
+    # EXTRA syncs the folder too: otherwise a power cut can bring back the journal, and with it the earlier state.
     "synchronous": "EXTRA",
     "cache_size": -2000,
     "mmap_size": 0,
@@ -147,7 +152,64 @@ def connect_precious(path: Path, schema: Schema, damage_cure: str) -> sqlite3.Co
 
 
 def _check(connection: sqlite3.Connection, path: Path, damage_cure: str) -> None:
-    # The full check at each start: quick_check misses damage, and such a file is small.
+    # The full check is made at each start: quick_check misses some damage, and these files are small.
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
         raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_cure}", path=path)
+
+
+def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
+    """A connection to a ledger that must not be written: a newer Runwarden's, or a copy of a damaged one's rows.
+
+    Raises:
+        StorageError: `problem` itself: nothing of the file can be read.
+    """
+    try:
+        return _salvaged(path) if isinstance(problem, DatabaseDamagedError) else _as_it_is(path)
+    except sqlite3.Error as error:
+        raise problem from error
+
+
+def _as_it_is(path: Path) -> sqlite3.Connection:
+    connection = _read_only(path)
+    try:
+        # A newer program may have dropped columns that this one reads.
+        connection.execute(f"SELECT {COLUMNS} FROM actions LIMIT 0")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=database.BUSY_WAIT_S, isolation_level=None
+    )
+
+
+def _salvaged(path: Path) -> sqlite3.Connection:
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        database.migrate(copy, SCHEMA, path)
+        with closing(_read_only(path)) as damaged:
+            for table in ("actions", "audit"):
+                _salvage(damaged, copy, table)
+        if copy.execute("SELECT 1 FROM actions").fetchone() is None:
+            raise sqlite3.DatabaseError("nothing is left")
+    except sqlite3.Error:
+        copy.close()
+        raise
+    return copy
+
+
+def _salvage(damaged: sqlite3.Connection, copy: sqlite3.Connection, table: str) -> None:
+    known = [name for _, name, *_ in copy.execute(f"PRAGMA table_info({table})").fetchall()]
+    there = {name for _, name, *_ in damaged.execute(f"PRAGMA table_info({table})").fetchall()}
+    names = [name for name in known if name in there]
+    insert = f"INSERT OR IGNORE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    # Reading from both ends saves the most: each walk stops at the first page that cannot be read.
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error):
+            for row in damaged.execute(f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY seq {order}"):
+                with suppress(sqlite3.IntegrityError):
+                    copy.execute(insert, row)

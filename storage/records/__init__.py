@@ -25,6 +25,7 @@ from storage.records.run import (
 
 if TYPE_CHECKING:
     from storage.records.action import (
+        INVITATION_LIFETIME,
         OPEN_STATES,
         UNUSED_STATES,
         Action,
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
         ActionState,
         AuditEntry,
         Author,
+        Execution,
+        Organization,
+        Project,
         Resolution,
         Surface,
     )
-    from storage.records.created import INVITATION_LIFETIME, Execution, Organization, Project
-    from storage.records.traits import DateFilter, Habit, RunClock, ServiceTraits
+    from storage.records.service_traits import DateFilter, Habit, RunClock, ServiceTraits
 
 __all__ = [
     "ACTIVE_STATUSES",
@@ -88,7 +91,7 @@ __all__ = [
     "WorkTime",
 ]
 
-_LATER: Final = ("action", "created", "traits")
+_LATER: Final = ("action", "service_traits")
 """Modules imported at first use: the first screen needs none of them."""
 
 if not TYPE_CHECKING:

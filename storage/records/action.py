@@ -1,7 +1,7 @@
-"""Actions: every write ever intended, and its outcome."""
+"""Actions: every write ever intended, its outcome, and what it created."""
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from storage.lazy_dataclass import dataclass
@@ -19,6 +19,9 @@ Surface = Literal["console", "command", "automation"]
 
 OPEN_STATES: Final[frozenset[ActionState]] = frozenset({"prepared", "sending", "unknown"})
 """States that block a second action with the same subject."""
+
+INVITATION_LIFETIME: Final = timedelta(days=30)
+"""How long the administrator's invitation to a new organization holds (spec 3)."""
 
 UNUSED_STATES: Final[frozenset[ActionState]] = frozenset({"not_sent", "rejected", "not_created"})
 """States that certainly had no effect: they leave their key free for another attempt."""
@@ -122,3 +125,43 @@ class AuditEntry:
     detail: str | None
     """Its result or cause: an id, or an error's kind."""
     author: Author
+
+
+@dataclass(frozen=True, slots=True)
+class Organization:
+    """A child organization."""
+
+    organization_id: str
+    organization_name: str
+    organization_slug: str
+    parent_organization_id: str
+    raw_json: str
+    """As received."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The service's answer about the project."""
+
+    project_path: str
+    status: str
+    """As received: onboarded, already_connected or failed are known."""
+    success: bool
+    webhook_configured: bool | None
+    """None: the service did not say."""
+    project_id: int | None
+    error: str | None
+    raw_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A named agent's execution, accepted (spec 2.6); no endpoint reads it back."""
+
+    agent_name: str
+    execution_id: str
+    repository: str
+    status: str
+    created_at: str
+    """As received."""
+    raw_json: str

@@ -33,10 +33,8 @@ SLOW = {
     "storage.cache.store_runs",
     "storage.thread",
     "storage.records.action",
-    "storage.records.budget",
-    "storage.records.created",
+    "storage.records.service_traits",
     "storage.records.following",
-    "storage.records.traits",
 }
 
 

@@ -8,7 +8,7 @@ from app.console.health.rows import NOTHING_SEEN, link_row
 from app.times import clock_time
 from storage.records import LinkState
 from storage.records.activity import PollOutcome
-from storage.records.budget import Wait
+from storage.records.service_traits import Wait
 from tests.console.conftest import Scene, Staged
 from tests.console.quiet import strips
 from tests.run_board import Board

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from app.console.session.coalesced_task import CoalescedTask
 from app.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, StatusTransition
-from storage.records.budget import Wait, WaitReason
+from storage.records.service_traits import Wait, WaitReason
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
 from widgets.frame.freshness import PollTiming, freshness

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from storage import budget
-from storage.budget import SharedBudget
-from storage.cache import Cache
-from storage.records.budget import BudgetState
+from storage.cache import Cache, service_traits
+from storage.cache.service_traits import SharedBudget
+from storage.records.service_traits import BudgetState
 
 COUNT = """
 from dataclasses import replace
-from storage.budget import SharedBudget
+from storage.cache.service_traits import SharedBudget
 async with await Cache.open(Path(path)) as cache:
     await start()
     for _ in range(20):
@@ -34,7 +33,7 @@ async def test_a_process_that_runs_on_hears_of_it_within_a_moment(
     cache: Cache, cache_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read counts for half a second, and no longer."""
-    monkeypatch.setattr(budget, "FRESH_S", 0.05)
+    monkeypatch.setattr(service_traits, "FRESH_S", 0.05)
     shared = SharedBudget(cache)
     assert (await shared.current()).rate == 0
     async with await Cache.open(cache_path) as other:

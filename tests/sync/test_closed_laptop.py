@@ -98,7 +98,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
         "app.sync.backfill_report",
         "app.sync.fill",
         "app.sync.reread",
-        "storage.budget",
+        "storage.cache.service_traits",
     ):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr(Transport, "_lane", lane)

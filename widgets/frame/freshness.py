@@ -10,7 +10,7 @@ from storage.records import LinkState
 from widgets.badges import Badge
 
 if TYPE_CHECKING:
-    from storage.records.budget import Wait, WaitReason
+    from storage.records.service_traits import Wait, WaitReason
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0

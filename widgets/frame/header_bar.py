@@ -21,7 +21,7 @@ from widgets.cells import shorten
 from widgets.frame.freshness import PollTiming, freshness
 
 if TYPE_CHECKING:
-    from storage.records.budget import Wait
+    from storage.records.service_traits import Wait
 
 PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")

@@ -13,7 +13,7 @@ from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span
 from storage.records import HealthSpan, LinkState, PlatformHealth
 from storage.records.activity import PollSpan
-from storage.records.budget import Wait
+from storage.records.service_traits import Wait
 from widgets.badges import Badge, health_badge, run_badge
 from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.health import Figure, HostFacts, IncidentFacts

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from storage.cache import Cache
-from storage.cache.turns import Turns
+from storage.cache.work_time import TurnTimes
 from storage.records import Run, RunFilter, RunSort, WorkTime
 from storage.values import to_sortable_us, to_us
 from tests.storage.conftest import NOON, connected, make_run
@@ -105,4 +105,4 @@ def test_a_first_turn_is_the_same_in_sql(
     with connected(tmp_path, [run]) as (writer, _):
         held = writer.execute("SELECT active_since_us, worked_us, took_us FROM runs").fetchone()
 
-    assert held == Turns.first(created_us, updated_us, to_us(NOON), is_final=status == "completed")
+    assert held == TurnTimes.first(created_us, updated_us, to_us(NOON), is_final=status == "completed")
