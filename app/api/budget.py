@@ -9,13 +9,13 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from app.api import pace
 from app.api.errors import (
@@ -34,7 +34,6 @@ from storage.records.service_traits import BudgetState, Wait
 
 __all__ = ["Budget", "BudgetStore", "Priority", "Wait"]
 
-T = TypeVar("T")
 BudgetChange = Callable[[BudgetState], BudgetState]
 
 PATIENCE_S: Final = {
@@ -118,25 +117,6 @@ class Budget:
         await self.settle()
         self._state = await self.store.current()
 
-    async def ask(self, priority: Priority, request: Callable[[], Awaitable[T]]) -> T:
-        """Send a read in its turn. After a 429 it is sent once more, if the wait is short for its priority.
-
-        Raises:
-            RateLimitedError: The wait is longer; nothing more is sent.
-            UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
-            ApiError: As `request` does.
-        """
-        until_s = self.now_s() + PATIENCE_S[priority]
-        try:
-            async with self.turn(priority, until_s):
-                return await request()
-        except RateLimitedError as error:
-            if (again_s := await self._again_s(priority, error)) > until_s:
-                raise
-            await asyncio.sleep(again_s - self.now_s())
-        async with self.turn(priority, until_s):
-            return await request()
-
     @asynccontextmanager
     async def turn(self, priority: Priority, until_s: float = 0.0) -> AsyncIterator[None]:
         """Wait for the turn of one request, until `until_s` at most, and note its outcome.
@@ -159,6 +139,16 @@ class Budget:
             raise
         else:
             self._note(priority, None, sent_s)
+
+    async def retry_s(self, priority: Priority, error: RateLimitedError) -> float:
+        """When a refused read may be sent again, in seconds since 1970."""
+        wait = await self.wait(priority, 1)
+        free_s = self.now_s() if wait is None else wait.until.timestamp()
+        if priority is Priority.ASKED:
+            return free_s if error.retry_after_s is not None else math.inf
+        # Others of the organization wait for the same moment.
+        longest_s = min(1 / max(self._state.rate, pace.SLOWEST), pace.LONGEST_PAUSE_S)
+        return free_s + (pace.ASIDE + self.draw()) * longest_s
 
     def hear(self, headers: Mapping[str, str], sent_s: float) -> None:
         """Learn from an answer's headers: a limit that is spent, and the service's clock."""
@@ -187,16 +177,6 @@ class Budget:
         """Wait until all notes are in the shared state."""
         while self._changes:
             await asyncio.gather(*self._changes)
-
-    async def _again_s(self, priority: Priority, error: RateLimitedError) -> float:
-        """When a refused request may be sent again."""
-        wait = await self.wait(priority, 1)
-        free_s = self.now_s() if wait is None else wait.until.timestamp()
-        if priority is Priority.ASKED:
-            return free_s if error.retry_after_s is not None else math.inf
-        # Others of the organization wait for the same moment.
-        longest_s = min(1 / max(self._state.rate, pace.SLOWEST), pace.LONGEST_PAUSE_S)
-        return free_s + (pace.ASIDE + self.draw()) * longest_s
 
     async def _admit(self, priority: Priority, until_s: float) -> bool:
         """Wait for the turn; return whether this request is the probe."""

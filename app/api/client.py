@@ -1,5 +1,6 @@
 """The service's API: records in, records out, every failure an `ApiError`."""
 
+import asyncio
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
@@ -10,8 +11,8 @@ from itertools import islice
 from typing import Final, Self, TypeVar
 
 from app.api import results, wire
-from app.api.budget import Budget, Priority
-from app.api.errors import EndlessListError, NotFoundError, NotSendableError
+from app.api.budget import PATIENCE_S, Budget, Priority
+from app.api.errors import EndlessListError, NotFoundError, NotSendableError, RateLimitedError
 from app.api.requests import (
     Answer,
     CancelRun,
@@ -144,6 +145,26 @@ def _put(hashes: "array[int]", value: int) -> bool:
     return is_new
 
 
+async def in_turn(budget: Budget, priority: Priority, read: Callable[[], Awaitable[Answered]]) -> Answered:
+    """Send a read in its turn. After a 429 it is sent once more, if the wait is short for its priority.
+
+    Raises:
+        RateLimitedError: The wait is longer; nothing more is sent.
+        UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
+        ApiError: As `read` does.
+    """
+    until_s = budget.now_s() + PATIENCE_S[priority]
+    try:
+        async with budget.turn(priority, until_s):
+            return await read()
+    except RateLimitedError as error:
+        if (retry_s := await budget.retry_s(priority, error)) > until_s:
+            raise
+        await asyncio.sleep(retry_s - budget.now_s())
+    async with budget.turn(priority, until_s):
+        return await read()
+
+
 _DONE: Final = frozenset({200, 201, 202})
 """The spec leaves most of the success statuses open (4.6)."""
 
@@ -222,7 +243,7 @@ class Client:
             "date_to": None if date_to is None else rfc3339(date_to),
         }
         query = tuple((name, value) for name, value in given.items() if value is not None)
-        return await self.budget.ask(self.priority, lambda: self._read("/external/runs", wire.run_page, query))
+        return await in_turn(self.budget, self.priority, lambda: self._read("/external/runs", wire.run_page, query))
 
     async def health(self) -> HealthReport:
         """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5).
@@ -232,7 +253,7 @@ class Client:
         """
         try:
             path = "/external/installation/health"
-            return await self.budget.ask(self.priority, lambda: self._read(path, wire.health_report))
+            return await in_turn(self.budget, self.priority, lambda: self._read(path, wire.health_report))
         except NotFoundError:
             return HealthReport(())
 
@@ -283,7 +304,7 @@ class Client:
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         with results.offered():
-            return await self.budget.ask(self.priority, lambda: self._transport.exchange(call))
+            return await in_turn(self.budget, self.priority, lambda: self._transport.exchange(call))
 
     async def _read(self, path: str, parse: Callable[[bytes], Answered], query: QueryParameters = ()) -> Answered:
         return parse((await self._transport.exchange(Call("GET", path, query))).body)

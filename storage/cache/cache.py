@@ -4,11 +4,10 @@ import asyncio
 import os
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from storage.cache import backfill as backfill_queries
 from storage.cache import coverage as coverage_queries
@@ -16,23 +15,17 @@ from storage.cache import health as health_queries
 from storage.cache import polls as poll_queries
 from storage.cache import read_runs, retention, service_traits, statuses
 from storage.cache import store_runs as run_writes
-from storage.cache import window as window_queries
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
-from storage.cache.run_sql import orders_used
-from storage.cache.schema import ORDER_INDEXES, make_index
+from storage.cache.window import WindowReader
 from storage.database import data_version
-from storage.errors import StorageError
 from storage.private_file import file_identity
-from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records import Run, RunDetail, RunFilter, RunRow
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
     from storage.cache.following import FollowStore
-    from storage.cache.groups import Groups
     from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
-
-_DEFAULT_SORT: Final = RunSort()
 
 
 class Cache:
@@ -60,11 +53,10 @@ class Cache:
     def _begin(self) -> None:
         self.opened += 1
         self._file = file_identity(self.writer.path)
-        self._counts = read_runs.Counts()
-        self._landmarks = window_queries.Landmarks()
-        self._groups: Groups | None = None
-        self._indexed: set[str] = set()
-        """Orders whose index is known to exist."""
+        # What is known of places and counts is worthless in another file.
+        windows = self._windows = WindowReader(self.writer, self.reader)
+        self.window, self.rows, self.first_rows = windows.window, windows.rows, windows.first_rows
+        self.index_of, self.count, self.status_counts = windows.index_of, windows.count, windows.status_counts
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -182,58 +174,13 @@ class Cache:
 
     async def runs(self, condition: RunFilter, limit: int | None, after: Run | None = None) -> tuple[Run, ...]:
         """The newest `limit` runs, or those that come after one of them; no limit: all."""
-        await self._prepare(condition)
+        await self._windows.prepare(condition)
         return await self.reader.run(partial(read_runs.runs, wanted=condition, limit=limit, after=after))
 
     async def on_branch(self, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
         """The number of runs on a run's branch, at most `most`, and those around it, newest first."""
-        await self._index("branch")
+        await self._windows.index("branch")
         return await self.reader.run(partial(read_runs.on_branch, run_id=run_id, each_way=each_way, most=most))
-
-    async def first_rows(
-        self, condition: RunFilter, sort: RunSort, limit: int, patience_s: float
-    ) -> tuple[RunRow, ...]:
-        """The first `limit` runs of the order, or those found within `patience_s`."""
-        await self._prepare(condition, sort)
-        find = partial(window_queries.first_rows, wanted=condition, sort=sort, limit=limit, patience_s=patience_s)
-        return await self.reader.run(find)
-
-    async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
-        """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
-        await self._prepare(condition, sort)
-        return await self.reader.run(partial(window_queries.index_of, run_id=run_id, wanted=condition, sort=sort))
-
-    async def rows(self, condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:
-        """The window of at most `limit` runs that starts `offset` runs into the order."""
-        await self._prepare(condition, sort)
-        return await self.reader.run(
-            lambda reader: window_queries.rows(reader, condition, sort, offset, limit, self._counts, self._landmarks)
-        )
-
-    async def window(self, request: WindowRequest) -> RunWindow:
-        """The rows around a place, and the current places of its anchor and cursor."""
-        await self._prepare(request.condition, request.sort)
-        find = partial(window_queries.window, request=request, counts=self._counts, landmarks=self._landmarks)
-        if request.grouping is not None:
-            from storage.cache import groups
-
-            with suppress(StorageError):
-                await self._index(request.grouping.by)
-            self._groups = self._groups or groups.Groups()
-            find = partial(
-                groups.window, request=request, counts=self._counts, landmarks=self._landmarks, groups=self._groups
-            )
-        return await self.reader.run(find)
-
-    async def count(self, condition: RunFilter) -> int:
-        """The number of matching runs."""
-        await self._prepare(condition)
-        return await self.reader.run(partial(self._counts.total, condition=condition))
-
-    async def status_counts(self, condition: RunFilter) -> dict[str, int]:
-        """The number of runs by status, regardless of the filter's own statuses."""
-        await self._prepare(condition)
-        return await self.reader.run(partial(self._counts.by_status, condition=condition))
 
     async def detail(self, run_id: str) -> RunDetail | None:
         """Everything held about one run; None: it is not held."""
@@ -255,35 +202,24 @@ class Cache:
         """The average number of runs under way between each edge and the next; the last edge is now."""
         from storage.cache import insights
 
-        await self._index("updated")
+        await self._windows.index("updated")
         return await self.reader.run(partial(insights.concurrency, edges=edges))
 
     async def repository_figures(self, since: datetime) -> "tuple[RepositoryFigures, ...]":
         """The figures of each repository's runs created since then; the one with the most runs first, 500 at most."""
         from storage.cache import insights
 
-        await self._index("repository")
+        await self._windows.index("repository")
         return await self.reader.run(partial(insights.repositories, since=since))
 
     async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> tuple[int, datetime | None]:
         """The number of these runs that failed between two times, and when the oldest of them was created."""
         from storage.cache import insights
 
-        await self._index("updated")
+        await self._windows.index("updated")
         return await self.reader.run(partial(insights.failed_between, wanted=wanted, start=start, end=end))
 
     async def data_version(self) -> int:
         """A number that changes when another process writes to the cache; our own writes do not change it."""
         # Asked of the writer: on the reader's connection our own writes would count as foreign.
         return await self.writer.run(data_version)
-
-    async def _prepare(self, condition: RunFilter, sort: RunSort = _DEFAULT_SORT) -> None:
-        """Make the indexes that serve this filter and order."""
-        # Without them the answer is the same, only slower.
-        with suppress(StorageError):
-            await self._index(*orders_used(condition, sort))
-
-    async def _index(self, *orders: str) -> None:
-        for order in (ORDER_INDEXES.keys() & orders) - self._indexed:
-            await self.writer.run(partial(make_index, order=order))
-            self._indexed.add(order)

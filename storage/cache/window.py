@@ -3,17 +3,25 @@
 import sqlite3
 import time
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Counts, count, row_of
-from storage.cache.run_sql import Where, before, both, key_columns, onwards, order_by, where
+from storage.cache.run_sql import Where, before, both, key_columns, onwards, order_by, orders_used, where
+from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.database import data_version, snapshot
+from storage.errors import StorageError
 from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.values import from_us, to_us
+
+if TYPE_CHECKING:
+    from storage.cache.groups import Groups
+    from storage.thread import DatabaseThread
 
 GAPS: Final = 9
 """Gaps between runs that are shown as rows: each costs a count."""
@@ -25,6 +33,8 @@ _STEPS: Final = 20_000
 
 _KEPT: Final = 64
 """Kept for one filter and order: enough for a minute of paging."""
+
+_NEWEST_FIRST: Final = RunSort()
 
 Key = tuple[str | int, ...]
 """The values that determine a run's place in the order."""
@@ -71,6 +81,81 @@ class Landmarks:
         if version != self._version:
             self._known.clear()
             self._version = version
+
+
+class WindowReader:
+    """Reads windows, counts and places of runs from one open cache file; makes the index that an order needs."""
+
+    def __init__(self, writer: "DatabaseThread", reader: "DatabaseThread") -> None:
+        self._writer = writer
+        self._reader = reader
+        self._counts = Counts()
+        self._landmarks = Landmarks()
+        self._groups: Groups | None = None
+        self._indexed: set[str] = set()
+        """Orders whose index is known to exist."""
+
+    async def window(self, request: WindowRequest) -> RunWindow:
+        """The rows around a place, and the current places of its anchor and cursor."""
+        await self.prepare(request.condition, request.sort)
+        find = partial(window, request=request, counts=self._counts, landmarks=self._landmarks)
+        if request.grouping is not None:
+            # Imported at first use: the first screen needs no groups.
+            from storage.cache import groups
+
+            with suppress(StorageError):
+                await self.index(request.grouping.by)
+            self._groups = self._groups or groups.Groups()
+            find = partial(
+                groups.window, request=request, counts=self._counts, landmarks=self._landmarks, groups=self._groups
+            )
+        return await self._reader.run(find)
+
+    async def rows(self, condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:
+        """The window of at most `limit` runs that starts `offset` runs into the order."""
+        await self.prepare(condition, sort)
+        return await self._reader.run(
+            lambda connection: rows(connection, condition, sort, offset, limit, self._counts, self._landmarks)
+        )
+
+    async def first_rows(
+        self, condition: RunFilter, sort: RunSort, limit: int, patience_s: float
+    ) -> tuple[RunRow, ...]:
+        """The first `limit` runs of the order, or those found within `patience_s`."""
+        await self.prepare(condition, sort)
+        find = partial(first_rows, wanted=condition, sort=sort, limit=limit, patience_s=patience_s)
+        return await self._reader.run(find)
+
+    async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
+        """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
+        await self.prepare(condition, sort)
+        return await self._reader.run(partial(index_of, run_id=run_id, wanted=condition, sort=sort))
+
+    async def count(self, condition: RunFilter) -> int:
+        """The number of matching runs."""
+        await self.prepare(condition)
+        return await self._reader.run(partial(self._counts.total, condition=condition))
+
+    async def status_counts(self, condition: RunFilter) -> dict[str, int]:
+        """The number of runs by status, regardless of the filter's own statuses."""
+        await self.prepare(condition)
+        return await self._reader.run(partial(self._counts.by_status, condition=condition))
+
+    async def prepare(self, condition: RunFilter, sort: RunSort = _NEWEST_FIRST) -> None:
+        """Make the indexes that serve this filter and order."""
+        # Without them the answer is the same, only slower.
+        with suppress(StorageError):
+            await self.index(*orders_used(condition, sort))
+
+    async def index(self, *orders: str) -> None:
+        """Make the indexes of these orders.
+
+        Raises:
+            StorageError: The cache cannot be written.
+        """
+        for order in (ORDER_INDEXES.keys() & orders) - self._indexed:
+            await self._writer.run(partial(make_index, order=order))
+            self._indexed.add(order)
 
 
 def window(connection: sqlite3.Connection, request: WindowRequest, counts: Counts, landmarks: Landmarks) -> RunWindow:

@@ -268,17 +268,6 @@ async def test_what_is_asked_during_a_failing_round_is_done_all_the_same() -> No
     assert work.rounds == 2
 
 
-async def test_work_that_is_asked_for_differently_is_given_up() -> None:
-    """What was begun is cancelled at once, and what is asked for now is done."""
-    work = Work()
-    await work.begin()
-    work.task.restart()
-    work.gate.set()
-    await asyncio.gather(*work.tasks)
-
-    assert (work.rounds, work.done, len(work.tasks)) == (2, 1, 1)
-
-
 async def test_work_cancelled_from_outside_does_not_go_on() -> None:
     """The screen is gone: nothing is begun again, and the next request gets a new round."""
     work = Work()

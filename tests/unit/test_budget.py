@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from app.api.budget import Budget, MemoryStore, Priority
+from app.api.client import in_turn
 from app.api.errors import (
     ApiError,
     NotFoundError,
@@ -46,7 +47,7 @@ class Service:
 
     async def ask(self, budget: Budget, priority: Priority = Priority.ASKED) -> str:
         try:
-            return await budget.ask(priority, self.answer)
+            return await in_turn(budget, priority, self.answer)
         finally:
             await budget.settle()
 
@@ -170,7 +171,7 @@ async def test_the_limit_is_found_and_nearly_used_up() -> None:
         while True:
             try:
                 for _ in range(requests):
-                    await budget.ask(priority, answer)
+                    await in_turn(budget, priority, answer)
             except RateLimitedError as error:
                 await asyncio.sleep(error.retry_after_s or 1)
             else:

@@ -46,7 +46,11 @@ class TableLoader:
         """Runs came in the background that are read with the next tick."""
         self._phase: BackfillPhase = "idle"
         self.figures = FiguresLoader(context, table)
-        self._latest = CoalescedTask(self._read, context.start)
+        self._start = context.start
+        self._is_asked = False
+        """The rows are to be read once more after the current reading."""
+        self._reading: asyncio.Task[None] | None = None
+        self._is_busy = self._is_given_up = False
         self._latest_extent = CoalescedTask(self._read_extent, context.start)
 
     def show_first(self, first: "FirstPaint") -> None:
@@ -64,12 +68,12 @@ class TableLoader:
 
     def look(self) -> None:
         """Read the rows around the reader, who moved."""
-        self._latest.ask()
+        self._ask()
 
     def runs_changed(self) -> None:
         """Read the rows again, and where they stand now."""
         self._is_stale = True
-        self._latest.ask()
+        self._ask()
 
     def engine_changed(self, event: "Event") -> None:
         """Read again what changed; runs that merely came in the background with the next tick: they come often."""
@@ -109,7 +113,8 @@ class TableLoader:
             # After sorting the ends of the table matter, after filtering the same run among others.
             self._table.start_over(follow=after.sort == before.sort)
             self._is_new = True
-            self._latest.restart()
+            self._give_up()
+            self._ask()
         elif after.grouping != before.grouping:
             # Where groups are folded or unfolded, the others stay where they are.
             self.runs_changed()
@@ -118,6 +123,40 @@ class TableLoader:
         engine, changes = self._session.engine, event.changes
         is_filling = engine is not None and engine.backfill.progress.phase == "running"
         return is_filling and not (changes.transitions or changes.updated)
+
+    def _ask(self) -> None:
+        """Read the rows now, or once more after the current reading."""
+        self._is_asked = True
+        if not self._is_busy:
+            self._is_busy = True
+            self._start(self._read_all)
+
+    def _give_up(self) -> None:
+        """Cancel the current reading."""
+        if self._reading is not None:
+            self._is_given_up = True
+            self._reading.cancel()
+
+    async def _read_all(self) -> None:
+        """Read until no reading is asked for."""
+        has_failed = False
+        try:
+            while self._is_asked:
+                self._is_asked = self._is_given_up = False
+                self._reading = asyncio.ensure_future(self._read())
+                try:
+                    await self._reading
+                except asyncio.CancelledError:
+                    if not self._is_given_up:
+                        raise
+        except Exception:
+            has_failed = True
+            raise
+        finally:
+            self._reading, self._is_busy = None, False
+            # The error is reported at once; what was asked for before it is read by another task.
+            if has_failed and self._is_asked:
+                self._ask()
 
     async def _read(self) -> None:
         engine = self._session.engine

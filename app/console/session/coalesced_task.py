@@ -1,6 +1,5 @@
 """Work that is requested more often than it can be done: one run at a time, then one more for all later requests."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 
 Start = Callable[[Callable[[], Coroutine[None, None, None]]], object]
@@ -15,9 +14,6 @@ class CoalescedTask:
         self._start = start
         self._wanted = False
         self._busy = False
-        self._round: asyncio.Task[None] | None = None
-        """The current run."""
-        self._is_given_up = False
 
     def ask(self) -> None:
         """Run the work now, or once more after the current run."""
@@ -26,26 +22,12 @@ class CoalescedTask:
             self._busy = True
             self._start(self._drain)
 
-    def restart(self) -> None:
-        """Cancel the current run and start again."""
-        if self._round is not None:
-            self._is_given_up = True
-            self._round.cancel()
-        self.ask()
-
     async def _drain(self) -> None:
         has_failed = False
         try:
             while self._wanted:
-                self._wanted = self._is_given_up = False
-                self._round = asyncio.ensure_future(self._work())
-                try:
-                    await self._round
-                except asyncio.CancelledError:
-                    if not self._is_given_up:
-                        raise
-                finally:
-                    self._round = None
+                self._wanted = False
+                await self._work()
         except Exception:
             has_failed = True
             raise

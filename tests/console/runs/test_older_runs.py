@@ -3,15 +3,13 @@
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from app.api.errors import RateLimitedError
 from app.events import BackfillMoved, RunsChanged
-from storage.cache import Cache
-from storage.records import RunChanges
+from storage.records import RunChanges, RunWindow, WindowRequest
 from storage.records.backfill import BackfillProgress
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.quiet import strips
@@ -198,13 +196,13 @@ async def test_what_fills_in_the_background_is_read_once_a_second(
     async with begun() as scene:
         await scene.ring(moved(scene, RUNNING))
         read: list[int] = []
-        window = Cache.window
+        cache, window = scene.engine.cache, scene.engine.cache.window
 
-        async def counted(cache: Cache, *arguments: Any) -> Any:
+        async def counted(request: WindowRequest) -> RunWindow:
             read.append(1)
-            return await window(cache, *arguments)
+            return await window(request)
 
-        monkeypatch.setattr(Cache, "window", counted)
+        monkeypatch.setattr(cache, "window", counted)
         for number in range(10):
             await scene.ring(moved(scene, replace(RUNNING, done_runs=3_000 + 100 * number)))
             await scene.ring(RunsChanged(RunChanges(new=(f"run_{number}",))))
