@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from app.cli.context import Invocation
-from app.cli.options import global_options, near, output_options, refuse_format, write_examples
+from app.cli.options import closest_word, global_options, output_options, refuse_format, write_examples
 from app.version import VERSION_LINE, __version__
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ COMMANDS: Final = {
     "notify": ("app.cli.notify:notify", "Try the routes of notifications, acknowledge what they told, and silence it."),
     "backup": ("app.cli.backup:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.cli.config:config", "Show, check, create, edit or change the configuration file."),
-    "completion": ("app.cli.manual.completion:completion", "Complete commands, options and runs in your shell."),
-    "man": ("app.cli.manual.pages:man", "Print a manual page, or install them all."),
-    "profiles": ("app.cli.config.profiles:profiles", "List the configured services."),
-    "token": ("app.cli.config.profiles:token", "Check the API token."),
+    "completion": ("app.cli.completion:completion", "Complete commands, options and runs in your shell."),
+    "man": ("app.cli.manual:man", "Print a manual page, or install them all."),
+    "profiles": ("app.cli.profiles:profiles", "List the configured services."),
+    "token": ("app.cli.profiles:token", "Check the API token."),
 }
 """The module of each command, and its line in the help; only the called one is imported."""
 
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         if ctx.resilient_parsing:
-            from app.cli.manual.completion import suggest
+            from app.cli.completion import suggest
 
             suggest(cmd_name, command)
         return command
@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is refused with a suggestion."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing and (meant := near(args[0], COMMANDS)):
+        if args[0] not in COMMANDS and not ctx.resilient_parsing and (meant := closest_word(args[0], COMMANDS)):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
         return super().resolve_command(ctx, args)
 

@@ -56,7 +56,7 @@ class _ProfileName(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem[str]]":
-        from app.cli.manual.completion import PROFILE
+        from app.cli.completion import PROFILE
 
         return PROFILE.shell_complete(ctx, param, incomplete)
 
@@ -127,7 +127,7 @@ def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callab
 
 def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """End a command's help with its examples, as they are typed."""
-    from app.cli.manual.examples import examples  # for help only
+    from app.cli.examples import examples  # for help only
 
     if shown := examples(ctx.command_path):
         with formatter.section("Examples"):
@@ -195,7 +195,7 @@ def refuse_format(ctx: click.Context) -> None:
         raise click.UsageError(f"{option} has no meaning here: it belongs to commands that print facts.", ctx)
 
 
-def near(word: str, known: Iterable[str]) -> str | None:
+def closest_word(word: str, known: Iterable[str]) -> str | None:
     """The known word that a misspelled one may mean."""
     from difflib import get_close_matches  # for mistakes only
 

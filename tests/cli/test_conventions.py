@@ -8,7 +8,7 @@ import click
 import pytest
 
 from app.cli import COMMANDS, root
-from app.cli.manual.examples import EXAMPLES
+from app.cli.examples import EXAMPLES
 from app.version import __version__
 from tests.cli.conftest import CommandLine
 from tests.cli.test_docs import ALL

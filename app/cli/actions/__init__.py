@@ -1,18 +1,19 @@
 """`runwarden actions`: the ledger of writes, and a person's decision on unknown outcomes."""
 
 import json
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.cli.actions.listing import export, list_actions, subject
-from app.cli.actions.resolve import named, resolve
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format
-from app.cli.output.documents import action_document, state_text
-from app.cli.writes import advice
+from app.cli.output.documents import action_document, state_text, write_document
+from app.cli.writes import advice, resend, tell
+from app.cli.writes.command import DRY_RUN_OPTION, tell_request
 from app.run_document import as_received
 from app.text import safe_block, safe_text
 from app.times import rfc3339
@@ -21,6 +22,7 @@ from storage.records import Action
 if TYPE_CHECKING:
     from app.engine import Engine
     from app.reconcile.candidates import Proposal
+    from storage.ledger import Ledger
 
 
 @click.group(cls=CommandGroup)
@@ -39,7 +41,7 @@ actions.add_command(export)
 async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
     """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
     async with invocation.engine(needs_token=candidates) as engine:
-        action = await named(engine.ledger, action_id)
+        action = await _named(engine.ledger, action_id)
         found = await _proposal(engine, action, asks=candidates)
     proposed = () if found is None else found.candidates
     document: dict[str, object] = {"action": action_document(action)}
@@ -58,9 +60,6 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         for each in proposed:
             output.text(safe_text(f"candidate  {each.line}", limit=300))
     return Exit.DONE
-
-
-actions.add_command(resolve)
 
 
 async def _proposal(engine: "Engine", action: Action, *, asks: bool) -> "Proposal | None":
@@ -95,3 +94,113 @@ def _pairs(action: Action) -> list[tuple[str, str]]:
         ("sent again as", action.superseded_by),
     ]
     return [(label, value) for label, value in pairs if value]
+
+
+@actions.command("resolve", cls=FactCommand)
+@click.argument("action_id")
+@click.option("--created", metavar="ID", help="It took effect and created this run, execution or organization.")
+@click.option("--not-created", is_flag=True, help="It had no effect.")
+@click.option("--send-again", is_flag=True, help="Send it again, although it may then be done twice.")
+@click.option("--undo", is_flag=True, help="It was resolved by mistake: its outcome is unknown again.")
+@click.option("--force", is_flag=True, help="With --created: record an id that does not look right.")
+@click.option("--confirm", metavar="TEXT", help="With --send-again, without a terminal: the text to confirm with.")
+@DRY_RUN_OPTION
+@click.pass_obj
+def resolve(
+    invocation: Invocation, /, *, action_id: str, force: bool, confirm: str | None, dry_run: bool, **decision: Any
+) -> int:
+    """Record the outcome of a write whose outcome is unknown."""
+    if [given not in {None, False} for given in decision.values()].count(True) != 1:
+        raise click.UsageError("Give one of --created ID, --not-created, --send-again or --undo")
+    if dry_run and not decision["send_again"]:
+        raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
+    if dry_run:
+        return invocation.run(lambda: _rehearse(invocation, action_id))
+    if decision["send_again"]:
+        # Prompt outside the event loop, where Ctrl-C still ends it.
+        action = invocation.run(lambda: _unresolved(invocation, action_id))
+        _confirm(action, confirm)
+        return invocation.run(lambda: _send_again(invocation, action.action_id))
+    if decision["undo"]:
+        return invocation.run(lambda: _undo(invocation, action_id))
+    return invocation.run(lambda: _settle(invocation, action_id, decision["created"], forced=force))
+
+
+async def _settle(invocation: Invocation, action_id: str, created: str | None, *, forced: bool) -> int:
+    from app.reconcile.result_ids import check_result_id
+
+    if created is not None and not created.strip():
+        raise failed("usage", "--created needs the id of what was created.")
+    async with invocation.engine(needs_token=False) as engine:
+        action = await _named(engine.ledger, action_id)
+        if created is None:
+            action = await engine.actions.resolve_not_created(action.action_id)
+        else:
+            if action.state == "unknown" and not forced:
+                await check_result_id(action, created.strip(), engine.reconciliation)
+            action = await engine.actions.resolve_created(action.action_id, created.strip())
+    # Resolved: the reason for the unknown outcome no longer matters.
+    document = {name: value for name, value in write_document(action).items() if name != "error"}
+    return tell(invocation, action, document, code=Exit.DONE)
+
+
+async def _undo(invocation: Invocation, action_id: str) -> int:
+    async with invocation.engine(needs_token=False) as engine:
+        action = await engine.actions.undo_resolution((await _named(engine.ledger, action_id)).action_id)
+    return tell(invocation, action, code=Exit.DONE)
+
+
+async def _rehearse(invocation: Invocation, action_id: str) -> int:
+    from app.api.requests import request_of
+
+    async with invocation.writer(dry_run=True) as engine:
+        action = _refuse_resolved(await _named(engine.ledger, action_id))
+        engine.actions.check(request_of(action))
+    return tell_request(invocation.output, engine.client.base_url, request_of(action))
+
+
+async def _unresolved(invocation: Invocation, action_id: str) -> Action:
+    async with invocation.ledger() as ledger:
+        return _refuse_resolved(await _named(ledger, action_id))
+
+
+def _refuse_resolved(action: Action) -> Action:
+    if action.state != "unknown" or action.resolution is not None:
+        raise failed(
+            "wrong_state",
+            f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again.",
+        )
+    return action
+
+
+async def _send_again(invocation: Invocation, action_id: str) -> int:
+    async with invocation.writer() as engine:
+        successor = await resend(engine, action_id)
+    return tell(invocation, successor)
+
+
+def _confirm(action: Action, confirm: str | None) -> None:
+    text = safe_text(action.subject or action.action_id)
+    if confirm is None and sys.stdin.isatty():
+        confirm = click.prompt(f"It may then be done twice. Type {text} to send it again", err=True)
+    elif confirm is None:
+        confirm = sys.stdin.readline()
+    if confirm.strip() != text:
+        raise failed(
+            "not_confirmed", f"Not confirmed, nothing was sent: give --confirm {text} with --send-again.", expected=text
+        )
+
+
+async def _named(ledger: "Ledger", action_id: str) -> Action:
+    """The action that a person names by its id, or the beginning of it.
+
+    Raises:
+        CommandFailedError: There is none.
+        AmbiguousActionError: There are several.
+    """
+    if not action_id.strip():
+        raise failed("usage", "Name an action by its id or the beginning of it. See: runwarden actions list")
+    action = await ledger.action(action_id)
+    if action is None:
+        raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)
+    return action

@@ -22,7 +22,7 @@ class ServiceCommand(click.Command):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """What that program completes."""
-        from app.cli.manual.completion import completed_by_service
+        from app.cli.completion import completed_by_service
 
         before = ["serve"] if self.name == "serve" else []
         return completed_by_service([*before, *ctx.params["arguments"]], incomplete)

@@ -13,7 +13,7 @@ import click
 from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
-from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, near
+from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, closest_word
 from app.cli.output import Format, Rows
 from app.cli.output.documents import CHUNK, COLUMNS, RunDocument, continued_from, views
 from app.cli.output.progress import Bar
@@ -220,7 +220,7 @@ class _RunList:
             raise failed("usage", "is:stuck is known to the cache only: add --cached.")
         known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
         for status in self.condition.not_statuses:
-            if status not in known and near(status, known):
+            if status not in known and closest_word(status, known):
                 raise _unknown_status(status, known)
         self.asked_at = self.engine.clock()
         # The count at the first row: other processes go on filling the cache.

@@ -8,8 +8,8 @@ from typing import cast
 import click
 
 from app.cli.context import Invocation
+from app.cli.examples import examples
 from app.cli.exits import EXIT_BY_KIND, Exit, failed
-from app.cli.manual.examples import examples
 from app.cli.options import ScreenCommand
 from app.version import __version__
 

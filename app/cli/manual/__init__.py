@@ -1,1 +1,0 @@
-"""Explanations of the commands: examples, manual pages and completion."""
