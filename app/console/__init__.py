@@ -1,5 +1,72 @@
-"""The console: it shows the engine's facts on a terminal and passes the user's requests to the engine."""
+"""The console: it shows the engine's facts on a terminal and passes the user's requests to the engine.
 
-from app.console.start import run_console
+`run_console` reads and paints cached rows before anything slow is imported.
+"""
 
-__all__ = ["run_console"]
+import asyncio
+import gc
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from app.config import Profile, Settings
+from app.console.terminal.process import follow_window
+
+if TYPE_CHECKING:
+    from app.console.app import RunwardenApp
+    from app.console.terminal.terminal import KeepFrame
+    from app.engine import Engine
+
+
+def run_console(
+    settings: Settings,
+    profile: Profile,
+    *,
+    open_engine: Callable[[], Awaitable["Engine"]] | None = None,
+    modes_before: list[Any] | None = None,
+    keep_frame: "KeepFrame | None" = None,
+) -> int:
+    """Show the console until it is left; return the exit code: 0, 1 after a crash, 128 + n after signal n.
+
+    `open_engine` defaults to the profile's own. `modes_before` are the terminal's modes from before the first frame, if
+    there was one; without `keep_frame` no frame is kept for the next start.
+    """
+    follow_window()
+    gc.disable()  # A start makes hardly any garbage: collecting it would take a tenth of the time to the first frame.
+    from app.console.profiles.engines import ProfileEngines
+    from app.console.runs.views import first_picture
+    from app.console.terminal.process import ending_with_terminal
+
+    first = first_picture(settings, profile, datetime.now(UTC))
+    profile_engines = ProfileEngines(settings, profile, os.environ, lambda: datetime.now(UTC))
+    with ending_with_terminal():
+        from app.console.app import RunwardenApp
+
+        async def opening() -> "Engine":
+            # These imports take longer than the first frame did; keys must not wait for them.
+            await asyncio.to_thread(import_module, "app.engine")
+            _collect_garbage_again()
+            return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
+
+        app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines)
+        app.terminal.modes_before, app.terminal.keep_frame = modes_before, keep_frame
+        asyncio.run(_show(app))
+    return app.return_code or 0
+
+
+async def _show(app: "RunwardenApp") -> None:
+    try:
+        await app.run_async(mouse=app.settings.console.mouse)
+    finally:
+        sys.stdout.write(app.terminal.farewell)
+        sys.stdout.flush()
+        await app.close_engine()
+
+
+def _collect_garbage_again() -> None:
+    # What is imported by now stays to the end: checking it at every collection would only delay keys.
+    gc.freeze()
+    gc.enable()

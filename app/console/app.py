@@ -84,7 +84,7 @@ class RunwardenApp(BaseApp[None]):
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._open_engine = open_engine
-        self.hold_keys()  # Those that need the engine would be refused, and the others answered.
+        self.hold_keys()  # Some keys need the engine; all are answered in their order once it is open.
         self.session = Session(
             self.settings,
             profile,
@@ -187,7 +187,7 @@ class RunwardenApp(BaseApp[None]):
         super().action_suspend_process()
 
     def exit(self, *arguments: Any, **options: Any) -> None:
-        """End; the next start begins with the screen as it is now."""
+        """End the app; the next start begins with a picture of the current screen."""
         try:
             self.terminal.keep_frame_now()
         finally:
@@ -218,7 +218,7 @@ class RunwardenApp(BaseApp[None]):
     def _leave(self) -> None:
         self.following = None
         self.navigation.forget()
-        self.session.vitals.changed.unsubscribe(self)  # What is still being read says nothing of the next one.
+        self.session.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
         self.session.leave()
 
     def _take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
@@ -235,5 +235,5 @@ class RunwardenApp(BaseApp[None]):
         return super().check_action(action, parameters)
 
     def get_default_screen(self) -> Screen[Any]:
-        """The Runs screen; a mode before it is mounted, it would have Textual parse every style sheet three times."""
+        """Return the Runs screen: as a mode added before mounting, Textual parses every style sheet thrice."""
         return self._tab_screens["runs"]()

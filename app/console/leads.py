@@ -27,7 +27,7 @@ def _terms(wanted: RunFilter, since: datetime | None, before: datetime | None) -
     if since is not None:
         yield f"since:{_time(since)}"
     if before is not None:
-        # No run is created in between, and `until` would include the limit itself.
+        # `until` would include the limit itself.
         yield f"-since:{_time(before, up=True)}"
 
 

@@ -12,7 +12,7 @@ from textual.dom import DOMNode
 from app.api.errors import UnreachableError
 from app.console.profiles.switching import BETWEEN, ProfileSwitching
 from app.console.session import STILL_OPENING, Session
-from app.console.session.vitals_feed import VitalsFeed
+from app.console.session.feeds import VitalsFeed
 from app.console.terminal.terminal import GIVE_TITLE_BACK, KEEP_TITLE, Terminal
 from storage.errors import DiskFailedError
 from tests.console.scenes import SceneClock, settings_for

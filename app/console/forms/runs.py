@@ -21,7 +21,7 @@ from app.console.forms.fields import (
     repository_field,
 )
 from app.console.forms.form_screen import Built
-from app.console.turns import instructions_of, turn_of
+from app.console.ledger_turns import instructions_of, turn_of
 from app.engine import Engine
 from app.text import safe_text
 from storage.records import FINAL_STATUSES, Repository, Run

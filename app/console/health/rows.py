@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from math import floor
 from typing import Final
 
-from app.console.session.vitals_feed import link_of
+from app.console.session.feeds import link_of
 from app.health import HealthLevel, Incident, Uptime, flips, incidents, slices, uptime
 from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span

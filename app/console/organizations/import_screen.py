@@ -19,8 +19,7 @@ from app.console.base.screen import BaseScreen
 from app.console.forms.drafts import Drafts
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
-from app.console.organizations.import_rows import line
-from app.console.organizations.sending import Sending
+from app.console.organizations.import_state import Sending, line
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets.export import typed_path
@@ -61,7 +60,7 @@ class OrganizationImportScreen(BaseScreen):
     OrganizationImportScreen.-tall ImportBar { padding-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Before the field's own keys, which have no hint below that could be clicked.
+        # With priority over the field's own keys, which have no hint in the footer to click.
         Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
         Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
         Binding("X", "stop", "stop", tooltip="After the row that is on its way", id="import.stop"),
@@ -242,7 +241,7 @@ class OrganizationImportScreen(BaseScreen):
     async def _plan(self) -> None:
         if self._sending.is_under_way:
             return
-        self._sending.rows.stand(await self._engine.ledger.organizations())
+        self._sending.rows.update(await self._engine.ledger.organizations())
         self._show()
         self._say_remark()
         self.refresh_bindings()

@@ -137,7 +137,7 @@ class OrganizationsScreen(BaseScreen):
         return Notice("?", f"{what} no known outcome", ("Its address is blocked; v resolves it.",), "warn")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Show keys without effect as such."""
+        """Dim or hide the keys that have no effect now."""
         selected = self._selected
         if action in {"new_organization", "onboard"} and self._engine.actions.read_only:
             return None
@@ -283,7 +283,7 @@ class OrganizationsScreen(BaseScreen):
         self._show()
 
     def _show(self) -> None:
-        """Show the matching attempts in order; if the cursor's attempt is gone, it stays near."""
+        """Show the matching attempts in order; a cursor whose attempt is gone moves to a neighbour."""
         attempts, words, order = self._attempts or (), self._words, SORTS[self._sort]
         shown = [attempt for attempt in attempts if attempt.matches(words)]
         if order is not None:
@@ -305,7 +305,7 @@ class OrganizationsScreen(BaseScreen):
         return tuple(self.query_one(ListSearch).value.casefold().split())
 
     def _attempt(self, action: Action) -> Attempt:
-        """Parse the action's request and answer, once."""
+        """Parse the action's request and answer, unless the attempt is known and unchanged."""
         known = self._known.get(action.action_id)
         if known is not None and known.action == action:
             return known

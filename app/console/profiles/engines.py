@@ -32,7 +32,7 @@ class ProfileEngines:
         self._settings = settings
         self._current = current.name
         self._clock = clock
-        self._variables = _taken(self.profiles, env)
+        self._variables = _tokens_removed(self.profiles, env)
         self._tokens: dict[str, Token] = {}
         """Tokens read so far, by profile."""
         self._engines: dict[str, asyncio.Task[Engine]] = {}
@@ -42,7 +42,7 @@ class ProfileEngines:
         return next(profile for profile in self.profiles if profile.name == name)
 
     def adopt(self, engine: "Engine") -> None:
-        """Adopt an engine that was opened elsewhere, unless its profile has one here."""
+        """Keep an engine that the caller opened, to close it with the others, unless its profile has one already."""
         if engine.profile.name in self._engines:
             return
 
@@ -131,12 +131,13 @@ def _profiles(settings: Settings, current: Profile) -> tuple[Profile, ...]:
     )
 
 
-def _taken(profiles: tuple[Profile, ...], env: MutableMapping[str, str]) -> Mapping[str, Token]:
-    taken: dict[str, Token] = {}
+def _tokens_removed(profiles: tuple[Profile, ...], env: MutableMapping[str, str]) -> Mapping[str, Token]:
+    """Remove the tokens from the environment and return them by variable."""
+    tokens: dict[str, Token] = {}
     for variable in {profile.token.variable for profile in profiles if isinstance(profile.token, EnvToken)}:
         try:
-            taken[variable] = Token(env.get(variable, "").strip())
+            tokens[variable] = Token(env.get(variable, "").strip())
         except TokenError:
             continue  # The variable stays: the engine reports what is wrong with it.
         del env[variable]
-    return taken
+    return tokens

@@ -25,7 +25,7 @@ from widgets.profiles import Criteria, ProfileFacts, ProfileList
 
 
 class ProfileSwitcher(PickerScreen[str]):
-    """Closes with a profile's name; None: it stays the one on show."""
+    """Closes with the name of the profile to show; None: no change."""
 
     TITLE_TEXT = "Switch profile"
     HINT = "enter opens · 0 in any tab compares them all"

@@ -36,11 +36,11 @@ TakeUp = Callable[[Profile, "FirstPaint | None", OpenEngine], None]
 
 
 class Modes(Protocol):
-    """The app's modes, a screen each, and its workers."""
+    """The app's modes and workers, as far as switching needs them."""
 
     @property
     def workers(self) -> Iterable[Worker[Any]]:
-        """What is under way."""
+        """All workers of the app."""
 
     def run_worker(self, work: Callable[[], Awaitable[None]], *, group: str) -> object:
         """Run a coroutine function in the background."""
@@ -94,7 +94,7 @@ class ProfileSwitching:
         return self.engines is not None and len(self.engines.profiles) > 1
 
     def adopt(self, engine: "Engine") -> None:
-        """Take in the engine that the console was started with."""
+        """Keep the engine that the console was started with."""
         if self.engines is not None:
             self.engines.adopt(engine)
 

@@ -10,8 +10,8 @@ from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
 
-from app.console.run.subject import RunPart, failure_told, unavailable
-from app.console.run.takeover import apply_sheet, checkout_sheet, look_at
+from app.console.run.subject import RunPart, showing_failure, unavailable
+from app.console.run.takeover import apply_sheet, checkout_sheet, show_in_program
 from app.console.session import CURE_S
 from app.results.diff import Patch
 from app.results.git import GitError
@@ -62,7 +62,7 @@ class FileItem:
         )
 
     def cells(self, now: datetime) -> TableLine:
-        """Its name, its counts and a bar."""
+        """Return the name, the counts and the bar."""
         del now
         return self._cells
 
@@ -154,7 +154,7 @@ class ChangesPart(RunPart):
 
     def look(self) -> None:
         """Read the change, unless the one on show is current."""
-        # A change that is being read is read on.
+        # A change that is shown in part so far is read to its end without another start.
         if self._wanted != self._shown:
             self.start(self._read, exclusive=True, group="change")
         else:
@@ -178,7 +178,7 @@ class ChangesPart(RunPart):
         if wanted[:2] != self._shown[:2]:
             self._clear()
             self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
-        with failure_told(self.view.say):
+        with showing_failure(self.view.say):
             change = await self.results().change(detail, subject.turn)
         self._clear()
         self._shown = wanted
@@ -222,7 +222,7 @@ class ChangesPart(RunPart):
         return name, *counts, LineColumn("", 3, BAR, gap=0), LineColumn("", 4, BAR)
 
     def _about(self, change: Change) -> tuple[str, ...]:
-        """The origin of the change, what matters most first."""
+        """The facts about the change, the most important first."""
         added = sum(file.additions or 0 for file in change.files)
         removed = sum(file.deletions or 0 for file in change.files)
         whole = "whole run" if self.subject.turn is None else f"turn {self.subject.turn}"
@@ -258,7 +258,7 @@ class ChangesPart(RunPart):
         text = await self.results().blob(detail, blob)
         if isinstance(text, Unavailable):
             self.session.notify(text.reason, severity="warning")
-        elif problem := look_at(self.app, text, file.path, in_pager=in_pager):
+        elif problem := show_in_program(self.app, text, file.path, in_pager=in_pager):
             self.session.notify(problem, severity="warning")
 
     def _apply(self) -> None:

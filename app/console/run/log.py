@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 
 from app.console.run.log_spool import LogSpool
-from app.console.run.subject import RunPart, failure_told, unavailable
+from app.console.run.subject import RunPart, showing_failure, unavailable
 from app.text import plural, safe_text
 from app.times import span
 from storage.records.results import LogChunk, Unavailable
@@ -29,9 +29,9 @@ PIECE: Final = 256 * 1024
 WAIT_S: Final = 20.0
 """How long the service may delay an answer until there is more output."""
 PAUSE_S: Final = 5.0
-"""After a failed request."""
+"""The pause after a failed request."""
 REST_S: Final = 1.0
-"""After an answer without new output."""
+"""The pause after an answer without new output."""
 QUIET_FROM: Final = timedelta(seconds=3)
 """After this time without output, the log is reported as waiting."""
 
@@ -130,22 +130,22 @@ class LogPart(RunPart):
         self.session.notify(message.text)
 
     async def _stop(self) -> None:
-        """End the task that follows."""
+        """Do nothing: starting this exclusive work cancels the work that follows the log."""
 
     async def _follow(self) -> None:
         spool = self._spool
         while not (self._has_ended and spool.end >= self._whole) and spool.end >= self._whole - PIECE:
-            # From the end of the log; again after it was replaced.
+            # A log that is new or was replaced is read from its end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
             if not await self._take(offset, WAIT_S if offset >= 0 and not self._has_ended else 0.0):
                 return
 
     async def _take(self, offset: int, wait_s: float = 0.0) -> bool:
-        """Request a piece and show it; whether there is a log."""
+        """Request a piece and show it; return whether there is a log."""
         shown = self._shown
         if shown is None:
             return False
-        with failure_told(self._view.say):
+        with showing_failure(self._view.say):
             chunk = await self.results().log(*shown, offset=offset, wait_s=wait_s)
         if self._shown != shown:
             return False
@@ -179,7 +179,7 @@ class LogPart(RunPart):
             self._grown_at = self.session.clock()
         detail, is_last = self.subject.detail, self._shown == (self.subject.run_id, self.subject.last_turn)
         if chunk.ended and not self._has_ended and is_last and detail is not None and not detail.is_final:
-            self.session.poll_soon()  # The list comes later than the log.
+            self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._whole, self._has_ended = chunk.size, chunk.ended
         had_none, before = not spool.count, spool.put(chunk)
         if had_none:
@@ -192,7 +192,7 @@ class LogPart(RunPart):
         return before
 
     async def _more(self, step: int) -> int | None:
-        """Read what comes before or after the shown lines; return the new lines, or None."""
+        """Read what comes before or after the shown lines; return how many lines are new, or None."""
         async with self._is_reading:
             spool, held = self._spool, self._spool.count
             shown = self._shown

@@ -49,7 +49,7 @@ class LogSpool:
         """Whether the last line is incomplete."""
         self._is_closed = False
         self._lock = threading.Lock()
-        """For the counts: a search counts in a thread."""
+        """Guards the line ends, which a search reads in a thread."""
 
     def close(self) -> None:
         """Delete the file."""
@@ -73,7 +73,7 @@ class LogSpool:
         return self._before[-1] + self._is_open
 
     def clear(self) -> None:
-        """Hold nothing."""
+        """Drop all lines."""
         if self._file is not None and not self._is_closed:
             self._file.truncate(0)
         self._blocks, self._is_open = [], False

@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
 
-from app.console.run.subject import RunPart, failure_told, unavailable
+from app.console.run.subject import RunPart, showing_failure, unavailable
 from app.text import safe_text
 from storage.records.results import Finding, Review, Unavailable
 from widgets.after_refresh import after_refresh
@@ -106,7 +106,7 @@ class ReviewPart(RunPart):
             return
         if wanted[:2] != self._shown[:2]:
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
-        with failure_told(self._view.say):
+        with showing_failure(self._view.say):
             reviews = await self.results().reviews(detail, subject.turn)
         if isinstance(reviews, Unavailable):
             self._show_none("There is no review to show.", reviews.reason)

@@ -65,7 +65,7 @@ class RawPart(RunPart):
 
 
 class RunScreen(BaseScreen):
-    """One run, part by part."""
+    """One run: its conversation, review, changes, log and JSON."""
 
     TAB = "runs"
     CSS = "#run-raw { height: 1fr; padding: 0 1; }"
@@ -314,7 +314,7 @@ class RunScreen(BaseScreen):
         subject.turns = found if isinstance(found, RunTurns) else None
         subject.lacking = "" if isinstance(found, RunTurns) else found.reason
         if self._is_active and subject.has_ended:
-            self.session.poll_soon()  # The list comes later than the turns.
+            self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._show_place()
         self._conversation.paint()
         self.refresh_bindings()

@@ -31,11 +31,11 @@ class RunSubject:
     """None: not read yet, or not in the cache."""
     turns: RunTurns | None = None
     lacking: str = ""
-    """Why its turns are unknown."""
+    """Why the turns cannot be read; empty: they were read, or not asked for yet."""
     turn: int | None = None
     """The selected turn; None: the whole run."""
     figures: "RepositoryFigures | None" = None
-    """Those of its repository."""
+    """The figures of the run's repository."""
 
     @property
     def detail(self) -> "RunDetail | None":
@@ -95,8 +95,8 @@ class RunPart(Container):
 
 
 @contextmanager
-def failure_told(say: "Callable[[Notice], object]") -> "Iterator[None]":
-    """Report a failure in the part itself instead of "reading"; the screen's notice has the details."""
+def showing_failure(say: "Callable[[Notice], object]") -> "Iterator[None]":
+    """Replace "reading" in the part by the failure, and raise it again for the screen's notice."""
     try:
         yield
     except Exception as error:

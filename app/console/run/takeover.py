@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,12 +22,51 @@ from app.text import plural, safe_text
 from widgets.badges import STYLES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.results.repository import RunRepositories
     from app.results.source import Results
     from storage.records import Repository, RunDetail
     from storage.records.results import Change
 
 MOST_REMARKS: Final = 6
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A change that is to be applied to a checkout of its repository."""
+
+    change: "Change"
+    repository: "Repository"
+    repositories: "RunRepositories"
+
+    async def remark(self, folder: Path) -> str:
+        """Compare the checkout's remotes with the repository's address; return what is unusual about them.
+
+        Raises:
+            AnotherRepositoryError: It is a checkout of another repository.
+            GitError: It is no checkout.
+        """
+        return await check_remotes(folder, self.repository, self.repositories.address(self.repository))
+
+    async def apply(self, folder: Path) -> str:
+        """Apply the change, unless the checkout is another repository's; return a confirmation.
+
+        Raises:
+            NotSureError: The checkout is another repository's, and the user has to confirm it.
+            GitError: The change cannot be applied.
+        """
+        try:
+            await self.remark(folder)
+        except AnotherRepositoryError as error:
+            raise NotSureError(f"{error} ctrl+s applies it all the same.") from error
+        return await self.apply_anyway(folder)
+
+    async def apply_anyway(self, folder: Path) -> str:
+        """Apply the change whatever the remotes; return a confirmation. Raises GitError as `apply`."""
+        done = await apply(self.change, folder)
+        return f"Applied {_files(done.files)} in {done.folder}. Look at it with git status."
 
 
 async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change") -> ConfirmSheet:
@@ -37,40 +77,29 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     """
     patch = Patch(change.patch)
     await asyncio.to_thread(patch.read)
-    remarks = check(change, patch)
+    remarks = check(change, patch)[:MOST_REMARKS]
+    application = Application(change, detail.run.repository, results.repositories)
+    nearest = nearest_checkout(results, detail.run.repository)
+    offered: Path | str = ""
+    try:
+        remotes = await application.remark(nearest)
+        offered = nearest
+    except GitError as error:
+        remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
+    facts = _apply_facts(change, (*remarks, remotes) if remotes else remarks)
+    return ConfirmSheet("Apply to a checkout", facts, offered, application.apply, application.apply_anyway)
+
+
+def _apply_facts(change: "Change", remarks: "Sequence[str]") -> list[Content]:
     added = sum(file.additions or 0 for file in change.files)
     removed = sum(file.deletions or 0 for file in change.files)
-    facts = [
+    return [
         Content(f"{_files(len(change.files))}, +{added:,} -{removed:,}, since {safe_text(change.base_name)}."),
         Content(
             "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
         ),
-        *(Content.styled(safe_text(remark), STYLES["warn"]) for remark in remarks[:MOST_REMARKS]),
+        *(Content.styled(safe_text(remark), STYLES["warn"]) for remark in remarks),
     ]
-
-    repository = detail.run.repository
-    nearest = near(results, repository)
-    offered: Path | str = ""
-    try:
-        remark = await check_remotes(nearest, repository, results.repositories.address(repository))
-        offered = nearest
-    except GitError as error:
-        remark = str(error) if isinstance(error, AnotherRepositoryError) else ""
-    if remark:
-        facts.append(Content.styled(safe_text(remark), STYLES["warn"]))
-
-    async def anyway(folder: Path) -> str:
-        done = await apply(change, folder)
-        return f"Applied {_files(done.files)} in {done.folder}. Look at it with git status."
-
-    async def do(folder: Path) -> str:
-        try:
-            await check_remotes(folder, repository, results.repositories.address(repository))
-        except AnotherRepositoryError as error:
-            raise NotSureError(f"{error} ctrl+s applies it all the same.") from error
-        return await anyway(folder)
-
-    return ConfirmSheet("Apply to a checkout", facts, offered, do, anyway)
 
 
 def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
@@ -86,10 +115,10 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
         shares = f" It needs {done.shares} to stay." if done.shares else ""
         return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
 
-    return ConfirmSheet("Check the branch out", facts, near(results, run.repository), do)
+    return ConfirmSheet("Check the branch out", facts, nearest_checkout(results, run.repository), do)
 
 
-def near(results: "Results", repository: "Repository") -> Path:
+def nearest_checkout(results: "Results", repository: "Repository") -> Path:
     """The configured checkout of a repository, else the working folder."""
     try:
         place = Path(results.repositories.mirror(repository).address).expanduser()
@@ -104,12 +133,11 @@ def near(results: "Results", repository: "Repository") -> Path:
         return Path(tempfile.gettempdir())
 
 
-def _files(count: int) -> str:
-    return plural(count, "file")
+def show_in_program(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:
+    """Show a copy of a file in the user's pager or editor; return "" or the failure.
 
-
-def look_at(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:
-    """Show a copy of a file in the user's pager or editor, which gets the terminal; return "" or the failure."""
+    This blocks the event loop until the program ends: it has the terminal, on which the console must not draw.
+    """
     try:
         command = shlex.split(os.environ.get("PAGER") or "less") if in_pager else editor_command(os.environ)
         with tempfile.TemporaryDirectory(prefix="runwarden-") as folder:
@@ -124,3 +152,7 @@ def look_at(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:
     except (OSError, ValueError, EditorError) as error:
         return f"The program could not be started: {error}"
     return ""
+
+
+def _files(count: int) -> str:
+    return plural(count, "file")

@@ -41,7 +41,7 @@ class Sent:
 
     @property
     def may_be_tried_again(self) -> bool:
-        """Whether it failed for a reason that is not its own."""
+        """Whether it failed for a reason that has nothing to do with this run."""
         if self.action is None:
             return False
         return self.action.state == "not_sent" or (self.action.state == "rejected" and self._is_hopeless)
@@ -66,15 +66,15 @@ class RunBatch:
     task: ManyTask
     begun_at: datetime
     sent: Mapping[str, Sent] = field(default_factory=dict)
-    """By the run that it was for."""
+    """By the id of the run that the request was for."""
     is_sending: bool = False
 
     def settled(self, sent: Sent) -> Self:
-        """With the outcome of one run's request."""
+        """The batch with the outcome of one run's request."""
         return replace(self, sent={**self.sent, sent.run.run_id: sent})
 
     def resolved(self, action: Action) -> Self:
-        """With the resolution of an unknown outcome."""
+        """The batch with the resolution of an unknown outcome."""
         old = next(sent for sent in self.sent.values() if sent.action and sent.action.action_id == action.action_id)
         return self.settled(replace(old, action=action))
 
@@ -144,7 +144,7 @@ def _where(run: Run) -> SafeText:
 async def send_each(
     actions: Actions, task: ManyTask, runs: Sequence[Run], words: str, *, is_wanted: Callable[[], bool]
 ) -> AsyncIterator[Sent]:
-    """Send for one run after the other, until an answer stops the rest or `is_wanted` returns False.
+    """Send the request of one run after the other, until an answer stops the rest or `is_wanted` returns False.
 
     Raises:
         StorageError: The ledger cannot be written; nothing more is sent.

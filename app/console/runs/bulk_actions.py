@@ -168,7 +168,7 @@ async def show_many(
     ids: "Sequence[str]",
     sent: "Callable[[tuple[str, ...]], None]",
 ) -> None:
-    """Show the form that retries, continues or starts alike these runs; `sent` is called with those it was done for."""
+    """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
     from app.console.runs.many import continued, retried, started_like
     from app.console.runs.many_form import ManyForm
 

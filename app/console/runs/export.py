@@ -25,7 +25,7 @@ CHUNK: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Which runs."""
+    """The runs to export."""
 
     engine: "Engine"
     condition: RunFilter

@@ -1,4 +1,4 @@
-"""The lines above the runs table: the views with their counts, the query, and what is missing."""
+"""The lines around the runs table: the views with their counts, the query, and which runs are missing."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,6 +10,7 @@ from app.console.runs.query_line import limit_in, problem_texts
 from app.console.runs.split import WIDE
 from app.console.runs.views import ALL
 from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE
 from app.query import QueryProblem, parse, unknown_status
 from app.query.parse import KNOWN_STATUSES
 from app.query.terms import near
@@ -20,8 +21,12 @@ from widgets.filter.search import SearchInput
 from widgets.runs.row_cells import SearchHighlight
 
 if TYPE_CHECKING:
+    from textual.containers import Container
+
     from app.console.runs.bulk_actions import BulkActions
+    from app.console.runs.older_runs import OlderRuns
     from app.console.runs.screen_context import ScreenContext
+    from app.console.session import Session
     from widgets.filter.bar import FilterBar
     from widgets.filter.extent import Extent
     from widgets.runs.table import RunTable
@@ -207,3 +212,50 @@ def _brief(values: Sequence[str]) -> str:
     if not values:
         return ANY
     return values[0] if len(values) == 1 else f"{values[0]} +{len(values) - 1}"
+
+
+class ExtentDisplay:
+    """Keeps the texts about missing runs in step with the cache."""
+
+    def __init__(
+        self,
+        session: "Session",
+        bar: "FilterBar",
+        body: "Container",
+        table: "RunTable",
+        older_runs: "OlderRuns",
+        filter_display: "FilterDisplay",
+        changed: Callable[[], None],
+    ) -> None:
+        """Prepare; `body` holds the table, and `changed` is called each time that the lines are brought up to date."""
+        self._session = session
+        self._bar = bar
+        self._body = body
+        self._table = table
+        self._older_runs = older_runs
+        self._filter_display = filter_display
+        self._changed = changed
+
+    def take(self, extent: "Extent") -> None:
+        """Show what the cache holds now."""
+        self._older_runs.extent = extent
+        self._filter_display.counts.take(extent)
+        self._filter_display.show_views()
+        self.show()
+
+    def show(self) -> None:
+        """Bring the lines up to date: the fetching goes on, and time passes."""
+        if (line := self._older_runs.line(has_counts=self._filter_display.has_count)) is not None:
+            self._bar.show(line)
+            self._table.end_with(self._older_runs.tail())
+            self._changed()
+            self.explain()
+
+    def explain(self) -> None:
+        """Say why there are no rows, while there are none."""
+        # Only once the extent is known: the pane would come later, and push the table aside.
+        extent = self._older_runs.extent
+        has_none = extent is not None and not extent.held
+        self._body.set_class(has_none and not self._table.count, "-empty")
+        unreadable = self._session.vitals.storage_trouble is not None
+        self._table.say(UNREADABLE if unreadable else self._older_runs.nothing_here())

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from app.console.ledger_turns import indented, turn_of
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.turns import indented, turn_of
 from app.text import safe_text
 from storage.lazy_dataclass import dataclass
 from widgets.runs.facts import Branch, RunView
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from textual.timer import Timer
 
-    from app.console.runs.figures_loader import FiguresLoader
     from app.console.runs.screen_context import ScreenContext
+    from app.console.runs.table_loader import FiguresLoader
     from app.engine import Engine
     from app.events import Event
     from storage.ledger import Ledger
@@ -78,7 +78,7 @@ class PaneLoader:
         else:
             stuck = self._table.is_stuck(row.run_id)
             view = await read_run(engine, row.run_id, stuck=stuck)
-            if view is not None and self._figures.told.holds(view.detail.run):
+            if view is not None and self._figures.service_turns.holds(view.detail.run):
                 view = self._with_what_was_told(view)
             elif view is not None and view.detail.is_final:
                 self._rest(partial(self._ask, engine, view))
@@ -96,7 +96,7 @@ class PaneLoader:
 
         # A failing service is reported in the header; the next visit asks again.
         with suppress(ApiError):
-            await self._figures.told.ask(engine.extension, view.detail.run)
+            await self._figures.service_turns.ask(engine.extension, view.detail.run)
             row = self._table.row
             if row is not None and row.run_id == view.detail.run.run_id:
                 self._pane.show(self._with_what_was_told(view))
@@ -104,7 +104,7 @@ class PaneLoader:
     def _with_what_was_told(self, view: RunView) -> RunView:
         from app.results.told import reason
 
-        told = self._figures.told.known(view.detail.run)
+        told = self._figures.service_turns.known(view.detail.run)
         count = told.turns[-1].number if told is not None and told.turns else None
         return replace(view, reason=safe_text(reason(told)) or None, turn_count=count)
 
@@ -119,7 +119,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     detail, ahead = await cache.detail(run_id), await cache.run_clock_ahead()
     if detail is None:
         return None
-    # All times of a run by the service's clock.
+    # By the service's clock, as all other times of a run.
     seen = replace(detail, first_seen_at=detail.first_seen_at + ahead, last_seen_at=detail.last_seen_at + ahead)
     actions = await ledger.for_run(run_id)
     earlier = (a.subject for a in actions if a.kind == "run.continue" and run_id == a.result_id != a.subject)

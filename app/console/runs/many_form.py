@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LISTED: Final = 200
 """Characters of a run's line."""
 _NUMBER, _STATUS, _PADDING = 6, 14, 5
-"""Cells before a run's line in the preview and in the outcome, and beside it."""
+"""Cells of a run's number in the preview, of its status in the outcome, and of the padding beside both."""
 
 
 class ManyForm(ActionForm):
@@ -85,11 +85,11 @@ class ManyForm(ActionForm):
         return first
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
-        """One for each run."""
+        """Return a request for each run."""
         return tuple(self._many.request(run, values["instructions"]) for run in self._many.runs)
 
     def placeholders(self) -> dict[str, str]:
-        """None: placeholders are filled in for each run."""
+        """Leave the placeholders as typed: they are filled in for each run when it is sent."""
         return {name: f"{{{name}}}" for name in NAMES}
 
     def consequence(self, request: WriteRequest) -> str:
@@ -180,7 +180,7 @@ class ManyForm(ActionForm):
         self._changed_batch(batch)
 
     def _resolved(self, action: Action | None) -> None:
-        """Replace the outcome in its place; the next batch may be sent."""
+        """Put the resolved outcome into the batch, after which the next runs can be sent."""
         if action is None or self._open is None:
             return
         open_id, all_sent = self._open.action_id, self._batch.sent.values()
@@ -201,7 +201,7 @@ class ManyForm(ActionForm):
         self._looking.ask()
 
     def _tick(self) -> None:
-        """Show no time: the count says more."""
+        """Show the count of requests alone, and not the time that other forms show while sending."""
 
     def _say_progress(self, batch: Sequence[Run], count: int) -> None:
         run = batch[min(count, len(batch) - 1)]
@@ -239,7 +239,7 @@ class ManyForm(ActionForm):
 
 
 def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
-    """The outcomes so far."""
+    """Describe the outcomes so far."""
     view, rest = batch.view({}), len(batch.rest)
     facts = tuple(
         (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))

@@ -59,12 +59,12 @@ class OlderRuns:
         """The gap being fetched, as it was at first."""
         self._is_stopped = False
         self._began = 0
-        """The number of fetched runs at the beginning."""
+        """The number of fetched runs when the user asked."""
         self._waits_until: datetime | None = None
         self._filtered: tuple[TableQuery, CoverageGap | None, AsyncGenerator[int, None]] | None = None
         """The query that the service was asked with, page by page; the next key continues there."""
         self._came = 0
-        """Runs fetched that way since the beginning."""
+        """Runs fetched with that query since the user asked."""
         self._exhausted: TableQuery | None = None
         """The query for which the service has no more runs."""
         self._actions: dict[str, Callable[[], object]] = {
@@ -75,12 +75,12 @@ class OlderRuns:
 
     @property
     def progress(self) -> BackfillProgress:
-        """The progress of the fetching, in whichever process."""
-        engine, told = self._session.engine, None if self.extent is None else self.extent.progress
+        """The progress of the fetching, in this process or in the one that polls."""
+        engine, stored = self._session.engine, None if self.extent is None else self.extent.progress
         if engine is None:
             return IDLE
         is_ours = engine.polling.is_poller or self.is_fetching
-        return engine.backfill.progress if is_ours or told is None else told
+        return engine.backfill.progress if is_ours or stored is None else stored
 
     @property
     def is_fetching(self) -> bool:
@@ -190,7 +190,7 @@ class OlderRuns:
     async def _walk_until_found(self, engine: "Engine") -> None:
         cache, condition = engine.cache, self._query().condition(self._session.run_now())
         found, before = await cache.count(condition), None
-        # Nothing new, and no gap became smaller: the service has no more.
+        # The service has no more once a round brings no run and makes no gap smaller.
         while before != (before := (await cache.coverage(), await cache.count(RunFilter()))):
             try:
                 await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
@@ -239,7 +239,7 @@ class OlderRuns:
             return None
         is_limited = not self.extent.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
-        # While the link fails, even young rows are old.
+        # While the link fails, no row counts as fresh.
         fresh_from = now if session.vitals.as_of else now - timedelta(seconds=session.vitals.timing.late_after_s)
         history = timedelta(days=session.settings.history.days)
         return ExtentLine(self.extent, now, fresh_from, self.progress, history, is_limited, has_counts)

@@ -52,7 +52,7 @@ Limits = tuple[str, str]
 
 
 def limits_of(day: date) -> Limits:
-    """A day of the local calendar; in UTC that is a date of the query language."""
+    """Return the limits of a day of the local calendar: its date, if the day begins at midnight UTC."""
     begin, end = (datetime.combine(each, time.min).astimezone() for each in (day, day + timedelta(days=1)))
     if begin.astimezone(UTC).time() == time.min and end.astimezone(UTC).time() == time.min:
         name = f"{begin.astimezone(UTC):%Y-%m-%d}"
@@ -153,7 +153,7 @@ class ValuePicker(PickerScreen[Picked]):
         is_pattern = "*" in text
         if is_pattern:
             yield PickItem(text, "pattern")
-        # A pattern is not found by letters: a star is none.
+        # The star of a pattern is not among the letters to search for.
         letters = text.replace("*", "")
         matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
         for (_, found), name in sorted(matches, key=lambda pair: -pair[0][0])[:MOST]:

@@ -38,7 +38,7 @@ class Preferences:
     """The last view. Empty, or the name of a deleted view: the first one."""
     sort: RunSort = field(default_factory=RunSort)
     group: str = ""
-    """Empty: none."""
+    """The grouping as written; empty: no groups."""
     columns: ColumnChoice = field(default_factory=ColumnChoice)
     detail: bool = True
     """Whether the run under the cursor is shown beside or below the table."""
@@ -146,13 +146,13 @@ class PreferencesWriter:
     async def _write(self) -> None:
         pending, self._pending, saved, self._saved = self._pending, [], self._saved, []
 
-        def all_of_them(preferences: Preferences) -> Preferences:
+        def apply_all(preferences: Preferences) -> Preferences:
             for change in pending:
                 preferences = change(preferences)
             return preferences
 
         try:
-            await asyncio.to_thread(self._file.change, all_of_them)
+            await asyncio.to_thread(self._file.change, apply_all)
         except PreferencesError as error:
             # The next change saves these too: the file may be writable by then.
             self._pending = pending + self._pending

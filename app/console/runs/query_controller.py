@@ -233,7 +233,7 @@ class QueryController:
         if view is not None:
             self.show_view(view)
         else:
-            self.show(TableQuery(line=line, sort=self.now.sort))  # Its runs, not their groups.
+            self.show(TableQuery(line=line, sort=self.now.sort))  # Without groups: the link is about single runs.
 
     @property
     def view_index(self) -> int:
@@ -269,7 +269,7 @@ class QueryController:
             self.show(replace(self.now, sort=sort))
 
     def _ask_views(self) -> None:
-        from app.console.runs.views_sheet import ViewPicker
+        from app.console.runs.table_sheets import ViewPicker
 
         def picked(name: str | None) -> None:
             if name is not None:
@@ -293,7 +293,7 @@ class QueryController:
         return self.views
 
     def _ask_name(self) -> None:
-        from app.console.runs.views_sheet import ViewSaver
+        from app.console.runs.table_sheets import ViewSaver
 
         if problems := self.now.query(self._session.run_now()).problems:
             self._session.notify(f"Not saved: {problems[0]}", severity="warning")

@@ -14,8 +14,7 @@ from textual.widgets import Input
 from app.console.base.screen import BaseScreen
 from app.console.messages import OpenRun
 from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
-from app.console.runs.extent_display import ExtentDisplay
-from app.console.runs.filter_display import FilterDisplay, LineChange
+from app.console.runs.filter_display import ExtentDisplay, FilterDisplay, LineChange
 from app.console.runs.loaders import PaneLoader
 from app.console.runs.older_runs import OLDER_BINDINGS, OlderRuns
 from app.console.runs.preferences import PreferencesWriter
@@ -128,7 +127,7 @@ class RunsScreen(BaseScreen):
         self.table.tick(now, self.as_of)
         self.table_loader.tick()
         self.extent_display.show()
-        # A frame of its own: in one with the header's age everything between the two lines would be painted.
+        # In a frame of its own: with the header's age in one, everything between the two lines would be painted.
         if not self.pane.rests(now, self.as_of):
             after_refresh(self, self.pane.tick, now, self.as_of)
 
@@ -217,7 +216,7 @@ class RunsScreen(BaseScreen):
 
     def action_columns(self) -> None:
         """Choose the columns."""
-        from app.console.runs.columns_sheet import ColumnPicker
+        from app.console.runs.table_sheets import ColumnPicker
 
         def picked(choice: ColumnChoice | None) -> None:
             if choice is not None:
@@ -254,7 +253,7 @@ class RunsScreen(BaseScreen):
         self._offer(self._offered[0])
 
     def _offer(self, older: frozenset[str]) -> None:
-        # Every key is looked up for the line of keys: not each second for nothing.
+        # Only after a change: a refresh looks every key up.
         if (offered := (older, bool(self.table.count or self.table.marks))) != self._offered:
             self._offered = offered
             self.refresh_bindings()

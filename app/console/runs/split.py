@@ -25,11 +25,11 @@ SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
 WIDE: Final = 120
 """From this width on the pane may be beside the table."""
 TALL: Final = 32
-"""From this height on it has room below."""
+"""From this height on there is room for the pane below the table."""
 LEAST: Final = 40
 """The fewest cells of a pane beside the table."""
 MOST: Final = 76
-"""The most, unless the user chose more."""
+"""The most cells of a pane beside the table, unless the user chose more."""
 SHARE: Final = 0.35
 BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
 """Lines of a pane below the table."""

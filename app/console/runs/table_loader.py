@@ -1,30 +1,36 @@
-"""Reading the rows of the runs table: the window on show, again whenever runs or the query changed."""
+"""Reading the runs table: the rows on show, again after each change, and the figures that only the service has."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from app.console.runs.figures_loader import FiguresLoader
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
 from app.console.session.coalesced_task import CoalescedTask
 from storage.errors import StorageError
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.filter.extent import Extent
+from widgets.runs.columns import FIGURES
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.events import Event, RunsChanged
+    from app.results.told import ToldTurns
     from storage.cache import Cache
     from storage.cache.first_paint import FirstPaint
+    from storage.records import RunDetail
     from storage.records.backfill import BackfillPhase
+    from storage.records.run import RunFigures
 
 LOOKS_S: Final = (0.015, 0.06)
-"""How long a search may look for its first page before what was found is shown; then once more, from the beginning."""
+"""How long each try to find the first page may take before what it found is shown; each starts at the beginning."""
 
 
 class TableLoader:
-    """Keeps one table true; it reads one window at a time, and gives up a search for the next one."""
+    """Keeps one table current; it reads one window at a time, and cancels a search when the next one is asked for."""
 
     def __init__(
         self,
@@ -67,25 +73,25 @@ class TableLoader:
         self.runs_changed()
 
     def look(self) -> None:
-        """Read the rows around the reader, who moved."""
+        """Read the rows around the cursor, which moved."""
         self._ask()
 
     def runs_changed(self) -> None:
-        """Read the rows again, and where they stand now."""
+        """Read the rows again, and their places in the order."""
         self._is_stale = True
         self._ask()
 
     def engine_changed(self, event: "Event") -> None:
-        """Read again what changed; runs that merely came in the background with the next tick: they come often."""
+        """Read again what changed; runs fetched in the background wait for the next tick, as they come often."""
         from app.events import BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
 
         if isinstance(event, LinkChanged) and not self._table.shows_unconfirmed:
-            # Only once the poll has ended is it known up to when, and how far back, nothing is missing.
+            # The end of a poll changes the coverage: up to when, and how far back, nothing is missing.
             self._latest_extent.ask()
         elif isinstance(event, RunsChanged) and self._only_fills(event):
             self._is_behind = True
         elif isinstance(event, BackfillMoved):
-            # How far it came is shown with the next tick.
+            # The progress is shown with the next tick.
             before, self._phase = self._phase, event.progress.phase
             if self._phase != before:
                 self.runs_changed()
@@ -93,7 +99,7 @@ class TableLoader:
             self.runs_changed()
 
     def tick(self) -> None:
-        """Read what came in the background, and what columns that were added show."""
+        """Read what came in the background, and the figures for columns that were added."""
         self.figures.look()
         if self._is_behind:
             self._is_behind = False
@@ -167,7 +173,7 @@ class TableLoader:
         try:
             await self._read_owed(engine.cache, is_new=is_new, is_stale=is_stale)
         except (StorageError, asyncio.CancelledError):
-            # The next reading owes it too.
+            # The next reading has to make up for it.
             self._is_new, self._is_stale = self._is_new or is_new, self._is_stale or is_stale
             raise
 
@@ -227,7 +233,7 @@ def first_window(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:
 
 
 async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is_counted: bool = True) -> Extent:
-    """How much of how much is on show.
+    """Read how many runs match, how many the cache holds, and what is missing.
 
     Raises:
         StorageError: The cache cannot be read.
@@ -243,3 +249,64 @@ async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is
         is_paused=await cache.backfill_paused(),
         progress=await cache.backfill_progress(cache.clock()),
     )
+
+
+PAUSE: Final = timedelta(seconds=30)
+"""The pause after a failed request."""
+
+
+class FiguresLoader:
+    """Reads figures from the cache, then from the service, run by run and behind all other requests."""
+
+    def __init__(self, context: "ScreenContext", table: "RunTable") -> None:
+        self._session = context.session
+        self.table = table
+        self._task = CoalescedTask(self._read, context.start)
+        self._figures: dict[str, RunFigures] = {}
+        self._states: dict[str, object] = {}
+        """The state for which each run's figures are complete."""
+        self._not_before: datetime | None = None
+
+    @cached_property
+    def service_turns(self) -> "ToldTurns":
+        """The service's turns of the runs that it was asked about."""
+        from app.results.told import ToldTurns  # keeps the first frame quick
+
+        return ToldTurns()
+
+    def look(self) -> None:
+        """Read the missing figures of the runs in view."""
+        is_paused = self._not_before is not None and self._session.clock() < self._not_before
+        if not is_paused and FIGURES & set(self.table.choice.shown) and self._lacking():
+            self._task.ask()
+
+    def _lacking(self) -> list[str]:
+        rows = self.table.rows_on_show
+        return [row.run_id for row in rows if self._states.get(row.run_id) != (row.status, row.updated_at)]
+
+    async def _read(self) -> None:
+        from app.api.budget import Priority
+        from app.api.errors import ApiError
+
+        engine = self._session.engine
+        if engine is None:
+            return
+        details = list((await engine.cache.details(self._lacking())).values())
+        self._show(details)
+        extension = replace(engine.extension, client=engine.client.at(Priority.BACKFILL))
+        for detail in details:
+            if detail.run.run_id not in self._lacking():
+                continue  # It has left the view.
+            try:
+                await self.service_turns.ask(extension, detail.run)
+            except ApiError:
+                self._not_before = self._session.clock() + PAUSE
+                return
+            self._states[detail.run.run_id] = detail.run.status, detail.run.updated_at
+            self._show([detail])
+
+    def _show(self, details: "list[RunDetail]") -> None:
+        from app.results.told import figures
+
+        self._figures |= {each.run.run_id: figures(each, self.service_turns.known(each.run)) for each in details}
+        self.table.show_figures(dict(self._figures))

@@ -36,7 +36,7 @@ STEPS: Final = (
 
 
 class Tour:
-    """The progress of the tour, remembered also after it was left."""
+    """The progress of the tour, kept in the user's preferences."""
 
     def __init__(self, settings: Settings, run_worker: Start, changed: "Signal[None]") -> None:
         self._settings = settings

@@ -92,7 +92,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
         self.app.run_worker(cast("Any", work), name, group)
 
     def done(self, said: "ChoiceT") -> None:
-        """Close with the result of the work; left by then, say it in a toast."""
+        """Close with the result of the work; if the sheet was left before, show it in a toast."""
         if self.is_current:
             self.dismiss(said)
         else:

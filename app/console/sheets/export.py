@@ -78,7 +78,7 @@ def typed_path(text: str) -> Path:
     try:
         return path.expanduser()
     except RuntimeError:
-        # No user has that name: then it is a folder's, which is missing like any other.
+        # No user has that name: the path is kept as typed, and reported as any missing folder.
         return path
 
 

@@ -35,9 +35,10 @@ def _end(app: "App[Any]", number: signal.Signals) -> None:
 
 
 def _go_on(driver: Any) -> None:
-    """Take the terminal up again; Textual would begin a second time after a SIGSTOP, which it did not hear of.
+    """Take the terminal up again after a stop.
 
-    Two threads would read the keys, and the console's modes would be given back as those from before it.
+    A process gets no notice of a SIGSTOP, so Textual would begin a second time: two threads would read the keys, and
+    the console's modes would be restored at the end as those from before it.
     """
     if driver._auto_restart:  # noqa: SLF001 — whether the terminal is ours, or an editor's
         if not driver._must_signal_resume:  # noqa: SLF001 — whether Textual stopped it
@@ -47,7 +48,7 @@ def _go_on(driver: Any) -> None:
 
 
 def is_on_terminal() -> bool:
-    """Whether stdout is a terminal; in a browser it is not."""
+    """Whether the console runs on a terminal, and not in a browser."""
     return sys.stdin.isatty() and sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ
 
 
@@ -61,7 +62,7 @@ def follow_window() -> None:
 SIGNAL_STATUS: Final = 128
 """Shells add a signal's number to this."""
 _PATIENCE_MS: Final = 5_000
-"""To end in order; an app that cannot draw any more may not end by itself."""
+"""The time to end in order before the process is ended by force: an app without a terminal may hang."""
 
 
 @contextmanager
@@ -98,7 +99,7 @@ def _watch(terminal: int, over: int) -> None:
 
 
 def _let_go(terminal: int) -> None:
-    """Redirect what still writes to the terminal to nowhere, instead of an error at each attempt."""
+    """Redirect the streams that use the terminal to the null device, so that no later write fails."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     place = os.fstat(terminal).st_rdev
     for descriptor in (0, 1, 2):

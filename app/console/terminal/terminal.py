@@ -1,18 +1,21 @@
-"""The terminal: its title, its mouse, and its state before the console."""
+"""The terminal: its title, its mouse, its state before the console, and the last frame for the next start."""
 
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import App
 from textual.binding import Binding
+from textual.strip import Strip
 
 from app.text import safe_text
+from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from textual.app import App
     from textual.driver import Driver
 
-    from app.console.terminal.last_frame import KeepFrame
     from widgets.frame.header_bar import Vitals
 
 KEEP_TITLE: Final = "\x1b[22;2t"
@@ -66,8 +69,6 @@ class Terminal:
         if self.driver is not None and self.modes_before is not None:
             self.driver.attrs_before = self.modes_before  # type: ignore[attr-defined]  # a Linux terminal's
         if self.keep_frame is not None:
-            from app.console.terminal.last_frame import keep_frames
-
             self.keep_frame_now = keep_frames(app, self.keep_frame, profile)
 
     def write(self, sequence: str) -> None:
@@ -76,7 +77,7 @@ class Terminal:
             self.driver.write(sequence)
 
     def show_vitals(self, vitals: "Vitals") -> None:
-        """Say in the title what is to be seen while another window is in front."""
+        """Show in the title what matters while another window is in front."""
         self.say_title(title_of(vitals))
 
     def say_title(self, title: str) -> None:
@@ -121,3 +122,45 @@ def _lend_mouse(driver: "Driver", *, to_console: bool) -> None:
     driver.flush()
     # After a suspension the driver switches on again what it believes to be on.
     driver._mouse = to_console  # noqa: SLF001 — it has no other way to be told
+
+
+KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
+"""Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
+LOOK_S: Final = 2.0
+EVERY_S: Final = 30.0
+"""Seconds between two frames; rendering one takes about as long as answering a key."""
+_DIM: Final = Style(dim=True)
+
+
+def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
+    """Keep a frame every half minute, so that a killed console leaves one too; return a function that keeps one now.
+
+    Only runs of the current profile are kept: the next start begins with it.
+    """
+    first, due_s = profile(), 0.0
+
+    def keep_now() -> None:
+        nonlocal due_s
+        if profile() == first and _shows_runs(app) and (strips := app.screen._compositor.render_strips()):  # noqa: SLF001 — the only way
+            due_s = monotonic() + EVERY_S
+            keep(app.size, *_dimmed(app, strips, f" runwarden  {safe_text(first, limit=28)}   ◌ "))
+
+    def look() -> None:
+        if monotonic() > due_s:
+            keep_now()
+
+    app.set_interval(LOOK_S, look)
+    return keep_now
+
+
+def _shows_runs(app: App[Any]) -> bool:
+    # At the very start there is no table yet, and an empty one is not worth keeping.
+    on_runs = app.is_running and app.current_mode == "runs" and len(app.screen_stack) == 1
+    return on_runs and any(table.count for table in app.screen.query(RunTable))
+
+
+def _dimmed(app: App[Any], strips: Sequence[Strip], title: str) -> tuple[str, list[str]]:
+    style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
+    # No closing code: the time is appended in the same colours.
+    first = Strip([Segment(title, style + _DIM)]).render(app.console).removesuffix("\x1b[0m")
+    return first, ["", *(strip.apply_style(_DIM).render(app.console) for strip in strips[1:])]

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from app.actions.imports import Import, ImportRow
-from app.console.organizations.sending import Sending
+from app.console.organizations.import_state import Sending
 
 
 def at_work(most: int | None = None, sent: int = 0) -> Import:
@@ -19,7 +19,7 @@ def sending() -> Sending:
     sending = Sending()
     sending.read("partners.csv")
     sending.rows.load([ImportRow(line, f"p{line}@example.com") for line in (2, 3, 4)])
-    sending.rows.stand([])
+    sending.rows.update([])
     return sending
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.console.run.takeover import near
+from app.console.run.takeover import nearest_checkout
 from app.results.repository import CommitHistory, RunRepositories
 from storage.records import Repository, RunDetail
 from tests.console.run.conftest import OnShow, ScriptedResults
@@ -94,7 +94,7 @@ def test_a_working_folder_that_is_gone_is_no_reason_to_fail(tmp_path: Path, monk
     gone.rmdir()
     results: Any = ScriptedResults()
 
-    assert near(results, RUN.run.repository).is_dir()
+    assert nearest_checkout(results, RUN.run.repository).is_dir()
 
 
 async def test_a_branch_is_checked_out_beside_a_checkout(

@@ -1,24 +1,32 @@
-"""The header's figures of one profile, its troubles, and the clock of its runs."""
+"""What a session reads again after events: the header's figures with the runs' clock, and the items of the inbox."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.session.troubles import link_notice, storage_notice
 from app.times import clocks_apart
+from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
 from storage.records.activity import ActivityFilter
 from widgets.frame.header_bar import Vitals
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.signal import Signal
 
+    from app.automations.inbox import Inbox
     from app.config import Profile
     from app.engine import Engine
     from app.events import Event
+    from app.rules.rule import Rule
     from storage.cache.first_paint import FirstPaint
+    from storage.records.inbox import InboxItem
     from widgets.frame.freshness import PollTiming
     from widgets.frame.notice import Notice
 
@@ -54,12 +62,12 @@ class VitalsFeed:
         self._unknown_reader = CoalescedTask(self._read_unknown, start)
         self._storage_trouble: str | None = None
         self._run_clock_ahead = timedelta(0)
-        self._told_of_clock = timedelta(0)  # The difference that was reported last.
+        self._reported_ahead = timedelta(0)  # The difference that was reported last.
         self._has_polled = False
         """Whether a poll ended since the last reading."""
 
     def ask(self) -> None:
-        """Read all of it again."""
+        """Read all figures again."""
         self._reader.ask()
         self._unknown_reader.ask()
 
@@ -116,7 +124,7 @@ class VitalsFeed:
             return
         trouble, has_polled, self._has_polled = self._storage_trouble, self._has_polled, False
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
-        self._tell_of_clock(engine.client.budget.clock_ahead)
+        self._report_clock(engine.client.budget.clock_ahead)
         vitals = await read_vitals(engine, self.now, self._clock())
         if vitals.failed != self.now.failed:
             self._moved()
@@ -127,17 +135,17 @@ class VitalsFeed:
         self._show(replace(vitals, unknown=self.now.unknown, inbox=self.now.inbox))
 
     async def _read_unknown(self) -> None:
-        # Apart from the rest: a poll does not change this, and the ledger may fail where the cache does not.
+        # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
         if (engine := self._engine()) is None:
             return
         unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
         if unknown != self.now.unknown:
             self._show(replace(self.now, unknown=unknown))
 
-    def _tell_of_clock(self, ahead: timedelta) -> None:
-        if abs(ahead - self._told_of_clock) < timedelta(minutes=1):
+    def _report_clock(self, ahead: timedelta) -> None:
+        if abs(ahead - self._reported_ahead) < timedelta(minutes=1):
             return
-        self._told_of_clock = ahead
+        self._reported_ahead = ahead
         if ahead:
             self._warn(f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock.")
 
@@ -176,3 +184,85 @@ def first_vitals(profile: "Profile", first: "FirstPaint | None", *, can_switch: 
     """The header's figures before anything is read of the service."""
     vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
     return vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
+
+
+AT_MOST_EVERY: Final = timedelta(seconds=2)
+AT_LEAST_EVERY: Final = timedelta(minutes=1)
+"""The end of a snooze and a silent bot cause no event."""
+
+
+class InboxFeed:
+    """The inbox of one session."""
+
+    def __init__(
+        self,
+        engine: "Callable[[], Engine | None]",
+        automations: "Sequence[Rule]",
+        start: Start,
+        changed: "Signal[tuple[InboxItem, ...]]",
+        count: "Callable[[int], None]",
+    ) -> None:
+        """Start empty; after each reading `count` is given the number of items, then `changed` is published."""
+        self.changed = changed
+        self._automations = automations
+        self.items: tuple[InboxItem, ...] | None = None
+        """None: not read yet."""
+        self.can_undo = False
+        """Whether `undo` has something to bring back."""
+        self.inbox: Inbox | None = None
+        """None: the engine is not open yet."""
+        self._engine = engine
+        self._count = count
+        self._read_at: datetime | None = None
+        self._is_stale = False
+        """Whether something changed since the last reading."""
+        self._reader = CoalescedTask(self._read, start)
+
+    @property
+    def trouble(self) -> str:
+        """Why items cannot be put away; empty: they can."""
+        engine = self._engine()
+        return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
+
+    def ask(self) -> None:
+        """Read the items again."""
+        self._reader.ask()
+
+    def take_automations(self, automations: "Sequence[Rule]") -> None:
+        """Use these rules from now on: they were just written into the configuration."""
+        self._automations = tuple(automations)
+        self.ask()
+
+    def engine_changed(self, event: "Event") -> None:
+        """Read the items again if this event may have changed them; new failed runs come by `ask_soon`."""
+        from app.events import ActionChanged, CacheChangedElsewhere, HealthChanged, RunsChanged, StateChangedElsewhere
+
+        has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
+        elsewhere = CacheChangedElsewhere | StateChangedElsewhere
+        if has_moved or isinstance(event, ActionChanged | HealthChanged | elsewhere):
+            self.ask()
+
+    def ask_soon(self, now: datetime) -> None:
+        """Read the items again after a moment: while history is fetched, failed runs arrive all the time."""
+        self._is_stale = True
+        self.tick(now)
+
+    def tick(self, now: datetime) -> None:
+        """Read the items again if the last reading is old."""
+        if self._read_at is not None and now - self._read_at >= (AT_MOST_EVERY if self._is_stale else AT_LEAST_EVERY):
+            self.ask()
+
+    async def _read(self) -> None:
+        if (engine := self._engine()) is None:
+            return
+        if self.inbox is None or self.inbox.engine is not engine:
+            # In a thread: this imports the automations.
+            await asyncio.to_thread(import_module, "app.automations.inbox")
+            from app.automations.inbox import Inbox
+
+            self.inbox = Inbox.of(engine, lambda: self._automations)
+        self._read_at, self._is_stale = engine.clock(), False
+        self.can_undo = await self.inbox.can_undo()
+        self.items = await self.inbox.items()
+        self._count(len(self.items))
+        self.changed.publish(self.items)

@@ -1,15 +1,115 @@
-"""The sending of an import: confirmed by a second press, sent row by row, with the reason for its end."""
+"""The state of an import: its rows in the file and in the ledger, and their sending after a second press."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
-from app.actions.imports import Import, Imported, ImportRow
+from app.actions.imports import Import, Imported, ImportRow, standing
 from app.console.forms.action_form import SecondPress
-from app.console.organizations.import_rows import ImportList, why_stopped
-from app.text import plural
+from app.text import plural, safe_text
+from storage.records import Action
 from widgets.badges import Tone
+from widgets.organizations.imports import ImportLine, ImportRowState
 
-Phase = Literal["idle", "asked", "sending", "stopping"]
+
+def lines(rows: Sequence[ImportRow], attempts: Sequence[Action]) -> tuple[ImportLine, ...]:
+    """Return each row with its state by the attempts so far, which are given newest first."""
+    by_subject: defaultdict[str, list[Action]] = defaultdict(list)
+    for action in attempts:
+        by_subject[action.subject].append(action)
+    return tuple(line(standing(row, by_subject[row.subject])) for row in rows)
+
+
+def line(result: Imported) -> ImportLine:
+    """Describe a row by its result."""
+    row = result.row
+    problem = " ".join(each.message for each in row.problems)
+    return ImportLine(
+        row.line,
+        safe_text(row.email, limit=254),
+        safe_text(row.offer_code or "", limit=100),
+        _state(result),
+        safe_text(problem),
+        result.action,
+    )
+
+
+class ImportList:
+    """The rows of a file and their states; a created or rejected row stays so until its action changes."""
+
+    def __init__(self) -> None:
+        """Start without a file."""
+        self._rows: tuple[ImportRow, ...] = ()
+        self._lines: dict[int, ImportLine] = {}
+
+    @property
+    def shown(self) -> tuple[ImportLine, ...]:
+        """All rows, in the file's order."""
+        return tuple(self._lines.values())
+
+    @property
+    def to_send(self) -> tuple[ImportRow, ...]:
+        """The rows that can be sent."""
+        ready = {each.line for each in self._lines.values() if each.state == "to_create"}
+        return tuple(row for row in self._rows if row.line in ready)
+
+    def load(self, rows: Sequence[ImportRow]) -> None:
+        """Replace the rows by a file's; `update` gives them their states."""
+        self._rows, self._lines = tuple(rows), {}
+
+    def update(self, attempts: Sequence[Action]) -> None:
+        """Update the rows from the ledger."""
+        self._lines = {each.line: self._kept(each) for each in lines(self._rows, attempts)}
+
+    def put(self, changed: ImportLine) -> None:
+        """Replace one row's state."""
+        self._lines[changed.line] = changed
+
+    def begin(self, row: ImportRow) -> None:
+        """Mark a row as being sent."""
+        self.put(replace(self._lines[row.line], state="sending"))
+
+    def _kept(self, found: ImportLine) -> ImportLine:
+        before = self._lines.get(found.line)
+        if before is None or before.action != found.action:
+            return found
+        return before if before.state in {"created", "rejected"} else found
+
+
+def _state(result: Imported) -> ImportRowState:
+    if result.row.is_twice:
+        return "twice"
+    if result.row.problems:
+        return "invalid"
+    match result.outcome:
+        case "to_create" | "not_tried" | "not_sent":
+            return "to_create"
+        case "rejected":
+            # A row refused for a reason other than its own can be sent again.
+            return "to_create" if result.ends_the_import else "rejected"
+        case "blocked":
+            return "unknown" if result.action is not None and result.action.state == "unknown" else "blocked"
+        case outcome:
+            return outcome
+
+
+def why_stopped(result: Imported) -> str:
+    """Explain why nothing more is sent after this row, and which key helps."""
+    error = result.action.error if result.action is not None else None
+    kind = error.kind if error is not None else ""
+    if result.outcome in {"unknown", "blocked"}:
+        return f"Line {result.row.line}'s outcome is unknown: v resolves it; ^s goes on with the others."
+    if kind == "rate_limited":
+        return "The organization's rate limit is spent (429): wait a little; ^s goes on where it stopped."
+    if kind in {"not_authorized", "forbidden", "not_found"}:
+        message = error.message if error is not None else ""
+        return f"Refused, as every other row would be: {message} Nothing more was sent."
+    message = error.message if error is not None else ""
+    return f"Line {result.row.line} could not be sent: {message} ^s goes on where it stopped."
+
+
+SendingPhase = Literal["idle", "asked", "sending", "stopping"]
 _UNDER_WAY: Final = frozenset({"sending", "stopping"})
 
 
@@ -22,7 +122,7 @@ class Sending:
         self.file = ""
         """The file's name when it was read last."""
         self.second_press = SecondPress()
-        self._phase: Phase = "idle"
+        self._phase: SendingPhase = "idle"
         self._stopped_by: Imported | None = None
         """The row that ended the last sending, or None."""
         self._paused = ""
@@ -95,7 +195,7 @@ class Sending:
             self._paused = f"{work.sent:,} were sent, as many as may be at once. ^s goes on with the next."
 
     def remark(self, most: int, *, read_only: bool) -> tuple[str, Tone]:
-        """The question, the reason of the last end, or the effect of the key; at most `most` are sent at once."""
+        """Return the question, or why the last sending ended, or what the key does; `most` rows are sent at once."""
         if self.is_asked:
             return self._question(most), "warn"
         if not self.rows.shown:
