@@ -26,6 +26,7 @@ from app.console.forms.instructions import EditorError, edit
 from app.console.inbox.sheets import ChoiceSheet
 from app.console.session import CURE_S, guarded_dispatch
 from app.console.session.coalesced_task import CoalescedTask, Start
+from app.console.sheets import OVER_CSS
 from app.engine import Engine
 from app.rules.rule import Rule
 from app.rules.sentence import sentence
@@ -61,6 +62,7 @@ def recipes(settings: Settings) -> tuple[str, ...]:
 class AutomationForm(ModalScreen[str | None]):
     """Closes with the rule's name once it is written."""
 
+    CSS_PATH = OVER_CSS
     CSS = """
     AutomationForm { align: center middle; background: $background 60%; }
     AutomationForm FormDialog { width: 96%; max-width: 140; height: 100%; max-height: 36; }

@@ -23,6 +23,7 @@ from app.console.forms.form_draft import DraftSwitch, FormDraft
 from app.console.forms.instructions import EditorError, TemplatePicker, edit, filled_in
 from app.console.session import CURE_S, guarded_dispatch
 from app.console.session.coalesced_task import CoalescedTask
+from app.console.sheets import OVER_CSS
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, safe_block, safe_text
@@ -66,6 +67,7 @@ def forget_closed_theme_watchers(app: App[Any]) -> None:
 class FormScreen(ModalScreen[Action | None]):
     """A form up to sending."""
 
+    CSS_PATH = OVER_CSS
     # Not the default style sheet: the console's own styles screens, and forms lie over one.
     CSS = """
     FormScreen { align: center middle; background: $background 60%; }

@@ -14,6 +14,7 @@ from app.actions import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError
 from app.api.requests import StartRun
 from app.console.session import guarded_dispatch
+from app.console.sheets import OVER_CSS
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.reconcile.candidates import FINDABLE, Candidate, Proposal, request_sent
@@ -61,6 +62,7 @@ _ID_HINTS: Final[dict[ActionKind, str]] = {
 class ResolveForm(ModalScreen[Action | None]):
     """Closes with the resolved action, or with the one sent in its place; None: nothing was decided."""
 
+    CSS_PATH = OVER_CSS
     # Not the default style sheet: the console's own styles screens, and forms lie over one.
     CSS = """
     ResolveForm {

@@ -82,6 +82,10 @@ class HealthScreen(BaseScreen):
     """A row for each code host, for our link and for the token, then the incidents and the polls."""
 
     TAB = "health"
+    CSS = """
+    #health-nothing, HealthScreen.-unreadable #health { display: none; }
+    HealthScreen.-unreadable #health-nothing { display: block; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("T", "retry", "retry failed", tooltip="The failed runs of this row", id="health.retry"),
         Binding(

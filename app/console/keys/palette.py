@@ -22,6 +22,7 @@ from app.console.runs.query_line import listed
 from app.console.runs.views import views_of
 from app.console.session import Session
 from app.console.session.user_preferences import UserPreferences, keep, read
+from app.console.sheets import OVER_CSS
 from app.text import safe_text
 from storage.records import RunFilter, RunRow, RunSort
 from widgets.badges import STYLES
@@ -57,6 +58,8 @@ class PaletteCommand:
 
 class ConsolePalette(CommandPalette):
     """Textual's palette; a second enter in the same moment would close it twice, and the command's sheet with it."""
+
+    CSS_PATH = OVER_CSS
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Close once; a command chosen while it closes is not run."""

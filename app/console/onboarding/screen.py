@@ -47,7 +47,7 @@ _HINTS: Final[dict[TokenOrigin, tuple[str, str]]] = {
 class OnboardingScreen(Screen[str | None]):
     """Returns the new profile's name; None: left without one."""
 
-    CSS_PATH = "onboarding.tcss"
+    CSS_PATH = ["../sheets/over.tcss", "onboarding.tcss"]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = _HEIGHTS
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [

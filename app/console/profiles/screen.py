@@ -136,6 +136,10 @@ class ProfilesScreen(BaseScreen):
     """Lists every profile with its state."""
 
     TAB = OVERVIEW
+    CSS = """
+    #profiles-title { height: 1; padding: 0 2; margin: 0 0 1 0; }
+    ProfileList { height: 1fr; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.tab('runs')", "back", key_display="esc", id="profiles.back"),
         Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),

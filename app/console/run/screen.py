@@ -68,7 +68,13 @@ class RunScreen(BaseScreen):
     """One run: its conversation, review, changes, log and JSON."""
 
     TAB = "runs"
-    CSS = "#run-raw { height: 1fr; padding: 0 1; }"
+    CSS = """
+    #run-raw { height: 1fr; padding: 0 1; }
+    RunScreen RunPane, RunScreen RunPane:focus {
+        width: 1fr; max-width: 160; height: 1fr; border: none; padding: 0 2;
+    }
+    RunScreen.-short RunPane { padding: 1 2; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(tab.key.lower(), f"show('{tab.name}')", tab.title, show=False, id=f"run.{tab.name}")

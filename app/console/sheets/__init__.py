@@ -1,7 +1,8 @@
 """Sheets: boxes over a screen, closed by escape or a click beside them, often with a choice."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, ClassVar, TypeVar, cast
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -18,6 +19,8 @@ from widgets.badges import STYLES, Tone
 
 AnswerT = TypeVar("AnswerT")
 ChoiceT = TypeVar("ChoiceT")
+OVER_CSS: Final = Path(__file__).with_name("over.tcss")
+"""The styles of what opens over a screen; a start does not read them."""
 
 
 def clicked(words: Content, action: str) -> Content:
@@ -28,6 +31,7 @@ def clicked(words: Content, action: str) -> Content:
 class Sheet(ModalScreen[AnswerT]):
     """A box over the screen. Forms are not sheets: they have buttons and keep what was typed."""
 
+    CSS_PATH = OVER_CSS
     LEAVE: ClassVar[str] = "leave"
     """The action of escape."""
 
