@@ -1,12 +1,13 @@
 """The lease: one process of a data folder at a time does the work that must be done once, such as polling."""
 
 import sqlite3
+from datetime import datetime
 from functools import partial
 from typing import Protocol
 
 from storage.database import immediate
 from storage.thread import DatabaseThread
-from storage.values import Clock, to_us
+from storage.values import Clock, from_us, to_us
 
 _SECOND_US = 1_000_000
 
@@ -20,7 +21,7 @@ class Leasing(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The time it goes by."""
+        """The clock that leases expire by."""
 
 
 class Lease:
@@ -54,7 +55,7 @@ class Lease:
 
 def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock, ttl_us: int) -> bool:
     with immediate(connection):
-        # Read under the lock: a time from before the wait could be earlier than the holder's.
+        # The clock is read under the lock: before the wait for it, the time could be earlier than the holder's.
         now_us = to_us(clock())
         taken = connection.execute(
             "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
@@ -65,7 +66,7 @@ def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock
                 "owner": owner,
                 "until": now_us + ttl_us,
                 "now": now_us,
-                # Further ahead than any term: the clock was set back, and the lease would never expire.
+                # No lease ends this late: the clock was set back, and the lease would outlast its holder.
                 "unbelievable": now_us + 2 * ttl_us,
             },
         )
@@ -80,3 +81,16 @@ def _is_held_by_another(connection: sqlite3.Connection, name: str, owner: str, n
 def _release(connection: sqlite3.Connection, name: str, owner: str) -> None:
     with immediate(connection):
         connection.execute("DELETE FROM leases WHERE name = ? AND owner = ?", (name, owner))
+
+
+def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
+    """Until when a lease is held; None: it is not held."""
+    row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
+    return None if row is None else from_us(row[0])
+
+
+def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str | None:
+    """The name of the process that holds a lease now, or None."""
+    query = "SELECT owner FROM leases WHERE name = ? AND until_us > ?"
+    row = connection.execute(query, (name, to_us(now))).fetchone()
+    return None if row is None else str(row[0])

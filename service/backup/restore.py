@@ -22,9 +22,9 @@ from service.settings import DataFolder
 from service.store import audit, workers
 from service.store import runs as run_store
 from service.store.database import Database
-from service.store.dispatch import MADE_UP
 from service.store.migrations import migrate, stamp, version
 from service.store.schema import VERSION, metadata, organizations, runs, turns
+from service.store.turns import MADE_UP
 from service.text import plural
 from service.worker_process import held
 

@@ -1,4 +1,4 @@
-"""The findings of a turn: read from the checkout after the agent ended, which may have written anything there."""
+"""The findings of a turn, read from the checkout after the agent has ended: it may have written anything there."""
 
 import contextlib
 import errno
@@ -35,7 +35,7 @@ FILES: Final = (f"{FOLDER}/findings.json", f"{FOLDER}/findings.sarif")
 _LARGEST: Final = {FILES[0]: 1 << 20, FILES[1]: 4 << 20}
 _LARGEST_SOURCE: Final = 4 << 20
 _MOST_READ: Final = 10_000
-"""Findings of a file that are looked at: a rule's text counts again for each of SARIF's results."""
+"""How many findings of a file are looked at. A SARIF file of the allowed size may hold far more."""
 _CONTEXT_LINES: Final = 5
 _LARGEST_KEPT: Final = 256 << 10
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -53,42 +53,47 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The stored part of a turn."""
+class StoredFindings:
+    """The findings of a turn as they are stored."""
 
     base: str | None
     """The commit that the agent looked at; None: the repository was empty."""
     findings: tuple[IdentifiedFinding, ...]
 
 
-_KEPT: Final = TypeAdapter(Kept)
+_STORED: Final = TypeAdapter(StoredFindings)
 
 
-def packed(kept: Kept) -> bytes:
-    """Return findings as they are kept."""
-    return _KEPT.dump_json(kept)
+def packed(stored: StoredFindings) -> bytes:
+    """Encode findings for the database."""
+    return _STORED.dump_json(stored)
 
 
-def unpacked(data: bytes) -> Kept:
-    """Return the findings that were kept."""
-    return _KEPT.validate_json(data)
+def unpacked(data: bytes) -> StoredFindings:
+    """Decode findings from the database."""
+    return _STORED.validate_json(data)
 
 
 def keep(database: Database, turn: Turn, base: str | None, collected: Collected, say: Callable[[str], None]) -> None:
     """Store the findings of a turn's agent, unless another attempt has the turn, and report problems with them.
 
-    `base`: the commit that it read.
+    `base`: the commit that the agent looked at.
     """
     for remark in collected.remarks:
         say(remark)
     if collected.findings is not None:
         with database.write() as connection:
             key = (turn.run_id, turn.number)
-            turn_files.put(connection, key, turn.attempt, turn_files.FINDINGS, packed(Kept(base, collected.findings)))
+            turn_files.put(
+                connection, key, turn.attempt, turn_files.FINDINGS, packed(StoredFindings(base, collected.findings))
+            )
 
 
 def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
-    """Read the agent's findings; nothing in them can fail the turn. `root`: the agent's path of the checkout."""
+    """Read the agent's findings; nothing in them can fail the turn.
+
+    `root`: the path under which the agent saw the checkout.
+    """
     remarks: list[str] = []
     found: list[Finding] = []
     usable = 0
@@ -117,18 +122,18 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
 
 
 def clear(tree: Path) -> None:
-    """Remove such files of the repository's own from a checkout: they are not this agent's findings."""
+    """Remove files of findings that the repository itself holds from a checkout: they are not this agent's."""
     for path in FILES:
         with contextlib.suppress(OSError), _folder_of(tree, path) as folder:
             os.unlink(path.rpartition("/")[2], dir_fd=folder)
 
 
 def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:
-    """Give each finding its id, made of its rule, its path and the words of its lines; equal ones are counted.
+    """Give each finding its id, a digest of its rule, its path and the words of its lines.
 
-    A line that the file does not have is dropped.
+    Findings equal in these are told apart by their order. A line number beyond the end of the file is dropped.
     """
-    # One file at a time: those of a hostile agent would not fit into memory together.
+    # One file is held at a time: all that a hostile agent names would not fit into memory.
     path, lines = "", list[str]()
     seen: Counter[tuple[str, str, str]] = Counter()
     for one in found:
@@ -146,12 +151,12 @@ def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFindi
 
 
 def _words(lines: list[str]) -> str:
-    """The text of some lines; moving or re-indenting them does not change it."""
+    """The words of some lines, which stay the same when the lines are moved or indented."""
     return " ".join(" ".join(lines).split())
 
 
 def _within_limits(found: list[Finding], tree: Path) -> tuple[IdentifiedFinding, ...]:
-    """Identify as many as are kept; where these are not all, the heaviest."""
+    """Identify the findings that can be stored: if they are too many, the heaviest."""
     if len(found) > MOST:
         found = sorted(found, key=lambda one: SEVERITIES.index(one.severity))[:MOST]
     known = list(identified(found, tree))
@@ -166,13 +171,13 @@ def _masked(draft: Any, mask: Callable[[str], str]) -> Any:
 
 
 def _without_secrets(text: str, mask: Callable[[str], str]) -> str:
-    # A lone surrogate is no text: JSON can hold one.
+    # JSON can hold a lone surrogate, which is not valid text.
     return mask(text.encode("utf-8", "replace").decode())
 
 
 @contextlib.contextmanager
 def _folder_of(tree: Path, path: str) -> Iterator[int]:
-    """Hold the folder of a path open, no link on the way followed."""
+    """Open the folder of a path without following a link on the way."""
     folder = os.open(tree, _DIRECTORY)
     try:
         for part in path.split("/")[:-1]:

@@ -6,20 +6,20 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from service import ids
 from service.clock import SECOND_MICROS
-from service.lab.rhythm import Moment, moments
 from service.reference import default_branch
 from service.store import organizations, repositories
 from service.store.agents import DEFAULT_NAME
 from service.store.database import Database
-from service.store.dispatch import MADE_UP
 from service.store.repositories import Repository
 from service.store.schema import runs, turns
+from service.store.turns import MADE_UP
 
 _BATCH: Final = 10_000
 _FAILED_SHARE: Final = 0.12
@@ -42,6 +42,27 @@ _BRANCHES: Final = (
 )
 _REQUESTERS: Final = ("ada", "grace", "linus", "margaret", "nightly")
 
+# A team: office hours, quiet weekends, a bad night, and an incident of a code host.
+_HOUR: Final = 3600 * SECOND_MICROS
+_DAY: Final = 24 * _HOUR
+_BAD_NIGHT_AGO: Final = 6 * _DAY
+"""How long before the last midnight of the history the bad night begins, which lasts from midnight to four."""
+_TUESDAY: Final = 1
+_SATURDAY: Final = 5
+_TEAM_FAILED_SHARE: Final = 0.06
+_BAD_NIGHT_SHARE: Final = 0.8
+_NIGHT_HOURS: Final = range(4)
+_INCIDENT_HOURS: Final = range(13, 15)
+_REASONS: Final = (
+    "the tests failed: 2 of 41",
+    "no output for 300 s: ended as idle",
+    "the branch moved while the agent worked",
+    "the agent ended with status 1",
+)
+_NIGHT_REASON: Final = "the model answered 529: overloaded, after 5 tries"
+_INCIDENT_REASON: Final = "the repository could not be cloned: the requested URL returned error: 503"
+_INCIDENT_PLATFORM: Final = "gitlab"
+
 Row = tuple[dict[str, Any], list[dict[str, object]]]
 """A run and its turns."""
 
@@ -51,7 +72,7 @@ class UnknownOrganizationError(Exception):
 
 
 class HistoryExistsError(Exception):
-    """This very history is there."""
+    """The same history was generated before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +80,7 @@ class HistorySpec:
     """The history to generate."""
 
     organization: str
-    """Slug or id."""
+    """Its slug or id."""
     runs: int
     seed: int
     span_micros: int
@@ -71,7 +92,7 @@ class HistorySpec:
     agents: tuple[str, ...] = (DEFAULT_NAME,)
     """The names of the runs' agents."""
     team: bool = False
-    """A team's days, with its nights, weekends and troubles, instead of one run after another."""
+    """Whether the runs follow a team's days, nights and weekends instead of coming evenly."""
 
 
 def make(database: Database, spec: HistorySpec) -> dict[str, object]:
@@ -141,17 +162,56 @@ def _rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[R
         yield _row(owner, place, run_id, task, status, created_at, lasted)
 
 
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """When a run of a team begins, and whether that is in its bad night or in the incident."""
+
+    at: int
+    """In microseconds since 1970."""
+    is_bad_night: bool
+    is_incident: bool
+
+    def failure(self, platform: str, rng: random.Random) -> str | None:
+        """Why a run that begins then fails; None: it does not."""
+        if self.is_incident and platform == _INCIDENT_PLATFORM:
+            return f"{_INCIDENT_REASON} (seeded by the lab)"
+        share = _BAD_NIGHT_SHARE if self.is_bad_night else _TEAM_FAILED_SHARE
+        if rng.random() >= share:
+            return None
+        return f"{_NIGHT_REASON if self.is_bad_night else rng.choice(_REASONS)} (seeded by the lab)"
+
+
+def _moments(rng: random.Random, since: int, until: int, count: int) -> Iterator[_Moment]:
+    """Yield when `count` runs begin, oldest first."""
+    hours = [_moment_of_hour(at, until) for at in range(since, until - _HOUR + 1, _HOUR)]
+    picked = rng.choices(hours, [weight for _, weight in hours], k=count)
+    for at, moment in sorted((moment.at + rng.randrange(_HOUR), moment) for moment, _ in picked):
+        yield _Moment(at, moment.is_bad_night, moment.is_incident)
+
+
+def _moment_of_hour(at: int, until: int) -> tuple[_Moment, float]:
+    """The moment that an hour begins, and how many runs begin in it compared with other hours."""
+    begins = datetime.fromtimestamp(at // SECOND_MICROS, UTC)
+    hour, weekday = begins.hour, begins.weekday()
+    midnight = until - until % _DAY
+    night = hour in _NIGHT_HOURS and midnight - _BAD_NIGHT_AGO <= at < midnight - _BAD_NIGHT_AGO + _DAY
+    incident = weekday == _TUESDAY and hour in _INCIDENT_HOURS and until - 8 * _DAY <= at < until - _DAY
+    weight = 1.0 if hour in range(8, 18) else 0.25 if hour in range(6, 22) else 0.08
+    weight *= 0.15 if weekday >= _SATURDAY else 1
+    return _Moment(at, night, incident), 1.6 if night else 3.0 if incident else weight
+
+
 def _team_rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[Row]:
     rng = random.Random(spec.seed)
-    for moment in moments(rng, spec.until - spec.span_micros, spec.until, spec.runs):
+    for moment in _moments(rng, spec.until - spec.span_micros, spec.until, spec.runs):
         place = rng.choices(places, [1 / (1 + rank) for rank in range(len(places))])[0]
         yield _team_row(spec, owner, place, moment, rng)
 
 
-def _team_row(spec: HistorySpec, owner: str, place: Repository, moment: Moment, rng: random.Random) -> Row:
+def _team_row(spec: HistorySpec, owner: str, place: Repository, moment: _Moment, rng: random.Random) -> Row:
     failure = moment.failure(place.platform, rng)
     lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
-    lasted = min(lasted, max(SECOND_MICROS, spec.until - moment.at))  # All of it is over by then.
+    lasted = min(lasted, max(SECOND_MICROS, spec.until - moment.at))  # Every run of a team ends within the history.
     run_id = f"run_{ids.ulid(moment.at, rng.getrandbits)}"
     task, status = rng.choice(_TASKS), "completed" if failure is None else "failed"
     run, taken = _row(owner, place, run_id, f"{task}.", status, moment.at, lasted)

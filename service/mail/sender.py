@@ -1,23 +1,190 @@
-"""The mail sender: retries every pending mail until it is sent, refused, or its invitation expires."""
+"""Sending mail: into a folder or to a mail server, retried until it is sent, refused, or its invitation expires."""
 
+import contextlib
 import logging
+import os
+import secrets
+import smtplib
+import socket
+import ssl
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
-from service.mail.mailers import Outbox, SmtpRelay
-from service.mail.message import Mailer, MailError, invitation_message
-from service.settings import DataFolder, Mail
+from service.deadline import cut_off
+from service.mail.message import Mailer, MailError, MailMessage, invitation_message
+from service.settings import DataFolder, Mail, SettingsError, Smtp
 from service.store import invitations
 from service.store.database import Database
 from service.store.invitations import Invitation, PendingMail
 
 _logger = logging.getLogger(__name__)
 CLAIM_MICROS: Final = 600 * SECOND_MICROS
-"""A claimed mail is due again after this: its claimer must have died."""
+"""How long a claim on a mail holds: one that is older is from a process that died."""
 _LONGEST_WAIT_S: Final = 3600
 _ROUND_S: Final = 15.0
+_READY: Final = 220
+"""The code with which a mail server greets (RFC 5321 4.2.3)."""
+_USUAL_PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
+_PERMANENT: Final = range(500, 600)
+_LONGEST_REPLY: Final = 300
+
+
+class Outbox:
+    """Writes messages into a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def send(self, message: MailMessage) -> None:
+        """Write the message; it appears in the folder only when it is complete.
+
+        Raises:
+            MailError: The folder cannot be written.
+        """
+        draft = self._folder / f".{secrets.token_hex(8)}.part"
+        try:
+            with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+                file.write(message.content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.rename(self._place(message))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise MailError(
+                f"the outbox {self._folder} cannot be written ({error}); make it a folder that the service may write"
+            ) from error
+
+    def _place(self, message: MailMessage) -> Path:
+        first = self._folder / f"{message.organization_id}.eml"
+        # A further invitation must not overwrite one that is still undelivered.
+        return self._folder / f"{message.organization_id}.{message.invitation_id}.eml" if first.exists() else first
+
+
+class SmtpRelay:
+    """Hands messages to a mail server."""
+
+    def __init__(self, settings: Smtp, environment: Mapping[str, str]) -> None:
+        """Take the password from the environment.
+
+        Raises:
+            SettingsError: A login is configured, and its password is not there.
+        """
+        self._settings = settings
+        self._port = settings.port or _USUAL_PORTS[settings.security]
+        self._password = environment.get(settings.password_env, "")
+        if settings.username is not None and not self._password:
+            raise SettingsError(
+                f"mail.smtp.username is set, but the environment variable {settings.password_env} holds no password; "
+                "set it where the service starts, or remove mail.smtp.username"
+            )
+
+    def send(self, message: MailMessage) -> None:
+        """Deliver one message.
+
+        Raises:
+            MailError: The server did not take it, cannot be reached, cannot be trusted, or took too long.
+        """
+        started = time.monotonic()
+        try:
+            with self._session() as session:
+                _hand_over(session, message)
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
+            raise (self._late() if late else self._explained(error)) from error
+
+    @property
+    def _name(self) -> str:
+        return f"the mail server {self._settings.host}:{self._port}"
+
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[smtplib.SMTP]:
+        session = self._new_session()
+        with cut_off(self._settings.timeout_s, lambda: session.sock):
+            try:
+                code, reply = session.connect(self._settings.host, self._port)
+                if code != _READY:
+                    raise smtplib.SMTPConnectError(code, reply)
+                if self._settings.security == "starttls":
+                    session.starttls(context=ssl.create_default_context())
+                if self._settings.username is not None:
+                    session.login(self._settings.username, self._password)
+                yield session
+                # The server has taken the message: a failing QUIT changes nothing.
+                with contextlib.suppress(smtplib.SMTPException, OSError):
+                    session.quit()
+            finally:
+                session.close()
+
+    def _new_session(self) -> smtplib.SMTP:
+        # With a name given, smtplib does not ask the DNS for ours.
+        name, timeout_s = socket.gethostname() or "localhost", self._settings.timeout_s
+        if self._settings.security == "tls":
+            session: smtplib.SMTP = smtplib.SMTP_SSL(
+                local_hostname=name, timeout=timeout_s, context=ssl.create_default_context()
+            )
+        else:
+            session = smtplib.SMTP(local_hostname=name, timeout=timeout_s)
+        # Certificates are checked against this name, which the constructor takes only if it may connect at once,
+        # before it could be cut off.
+        session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
+        return session
+
+    def _late(self) -> MailError:
+        return MailError(f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)")
+
+    def _explained(self, error: Exception) -> MailError:
+        match error:
+            case smtplib.SMTPRecipientsRefused():
+                code, reply = next(iter(error.recipients.values()))
+                return MailError(
+                    f"{self._name} refused the recipient: {_reply(code, reply)}", refused=code in _PERMANENT
+                )
+            case smtplib.SMTPDataError():
+                said = _reply(error.smtp_code, error.smtp_error)
+                return MailError(f"{self._name} refused the message: {said}", refused=error.smtp_code in _PERMANENT)
+            case smtplib.SMTPAuthenticationError():
+                said = _reply(error.smtp_code, error.smtp_error)
+                cure = f"check mail.smtp.username and the variable {self._settings.password_env}"
+                return MailError(f"{self._name} refused the login ({said}); {cure}")
+            case smtplib.SMTPSenderRefused():
+                said = _reply(error.smtp_code, error.smtp_error)
+                return MailError(f"{self._name} refused the sender {error.sender} ({said}); check mail.sender")
+            case smtplib.SMTPResponseException():
+                return MailError(f"{self._name} answered {_reply(error.smtp_code, error.smtp_error)}")
+            case _:
+                return MailError(f"{self._name} cannot be used: {self._reason(error)}")
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, smtplib.SMTPNotSupportedError):
+            return f"{error} Check mail.smtp.security, which is {self._settings.security!r}"
+        if isinstance(error, ssl.SSLError):
+            return f"its TLS cannot be trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
+        return f"{type(error).__name__} {error}"
+
+
+def _hand_over(session: smtplib.SMTP, message: MailMessage) -> None:
+    options: list[str] = []
+    if not message.recipient.isascii():
+        session.ehlo_or_helo_if_needed()
+        if not session.has_extn("smtputf8"):
+            raise MailError(
+                f"the mail server cannot write to {message.recipient}: it lacks SMTPUTF8; invite an ASCII address",
+                refused=True,
+            )
+        options = ["SMTPUTF8", "BODY=8BITMIME"]
+    session.sendmail(message.sender, [message.recipient], message.content, mail_options=options)
+
+
+def _reply(code: int, reply: bytes | str) -> str:
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
+    # A server's message ends up in a log and on a terminal.
+    plain = "".join(mark if mark.isprintable() else " " for mark in text)
+    return f"{code} {plain}"[:_LONGEST_REPLY]
 
 
 class MailSender:
@@ -102,7 +269,7 @@ class MailThread:
 
 
 def mailer_of(folder: DataFolder, settings: Mail, environment: Mapping[str, str]) -> Mailer:
-    """Return the configured way out: the mail server, else the outbox.
+    """Return the configured mailer: the mail server, else the outbox.
 
     Raises:
         SettingsError: The mail server needs a password that is not there.

@@ -26,9 +26,9 @@ from service import DISTRIBUTION
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
 from service.settings import Metrics, SettingsError
-from service.store import invitations, postings, statistics, usage, workers
-from service.store.database import Database
-from service.store.statistics import Share
+from service.store import dispatch, invitations, postings, turns, usage, workers
+from service.store.database import Database, round_trip_s
+from service.store.dispatch import Share
 from service.store.turns import CANCELLED
 from service.store.usage import MICROS_PER_USD, Figures
 from service.text import one_line
@@ -161,8 +161,8 @@ class _DatabaseCollector(Collector):
 
     def _ask(self) -> list[Metric]:
         with self._database.read() as connection:
-            round_trip_s = statistics.round_trip_s(connection)
-            lines = _capped(statistics.shares(connection))
+            database_s = round_trip_s(connection)
+            lines = _capped(dispatch.shares(connection))
             living = workers.heard_within(connection, self._ttl_micros, self._clock)
             owed = invitations.unsent_mails(connection)
             unposted = postings.unposted(connection)
@@ -171,7 +171,7 @@ class _DatabaseCollector(Collector):
             now = self._clock()
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
         return [
-            _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", round_trip_s),
+            _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", database_s),
             _gauges("runwarden_queue_turns", "Turns that wait for a place.", lines, lambda line: line.waiting),
             _gauges(
                 *("runwarden_queue_oldest_seconds", "How long the oldest of them has waited.", lines),
@@ -221,7 +221,7 @@ class _EndedTurns(Collector):
         now = self._clock()
         # Read recent ones twice: they may have been committed late, or by a machine whose clock is behind.
         earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _LONGEST_GAP_MICROS)
-        for turn in statistics.ended_since(connection, earliest):
+        for turn in turns.ended_since(connection, earliest):
             if (turn.run_id, turn.number) in self._seen:
                 continue
             self._seen[turn.run_id, turn.number] = turn.finished_at

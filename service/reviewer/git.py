@@ -63,7 +63,7 @@ class GitFiles:
         """Run one git command and return its standard output.
 
         Raises:
-            GitError: git is missing, took too long, or said no.
+            GitReadError: git is missing, took too long, or said no.
         """
         try:
             argv, where = self._argv(arguments), self._checkout
@@ -97,7 +97,7 @@ class GitFiles:
         """All paths of a commit, and whether there were more than the limit.
 
         Raises:
-            GitError: the commit cannot be read.
+            GitReadError: the commit cannot be read.
         """
         entries: dict[str, TreeEntry] = {}
         for record in self.ask("ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0"):
@@ -115,7 +115,7 @@ class GitFiles:
         """The paths that differ, renames followed, each with the blob that it had before, if any.
 
         Raises:
-            GitError: one of the commits cannot be read.
+            GitReadError: one of the commits cannot be read.
         """
         options = ("-r", "-z", "--raw", "--no-abbrev", "-M", "-l400", "--no-ext-diff", "--no-textconv")
         fields = iter(self.ask("diff-tree", *options, "--no-commit-id", old, new).split(b"\0"))
@@ -158,7 +158,7 @@ class Blobs:
         """The content of a blob, or None when it is missing, not a blob, or longer than the limit for a file.
 
         Raises:
-            GitError: git stopped answering.
+            GitReadError: git stopped answering.
         """
         try:
             self._questions.write(f"{oid}\n".encode())

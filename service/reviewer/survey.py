@@ -36,7 +36,7 @@ def choose_scope(git: GitFiles, default_branch: str | None, head: str) -> Scope:
     """The branch's changes since it left the default branch, or the whole tree if that is not known.
 
     Raises:
-        GitError: a commit cannot be read.
+        GitReadError: a commit cannot be read.
     """
     if default_branch is None:
         return Scope(head, None, "not compared with another branch", {})
@@ -92,7 +92,7 @@ class Surveyor:
         """Check the entries of the scope.
 
         Raises:
-            GitError: the repository stopped answering.
+            GitReadError: the repository stopped answering.
         """
         paths = self.entries if self.scope.base is None else sorted(self.scope.changes)
         reviewed = [self.entries[path] for path in paths if path in self.entries and not path.startswith(REVIEWS)]

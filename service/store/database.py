@@ -1,6 +1,7 @@
 """The database: SQLite in the data folder or PostgreSQL by URL, with one way to read and one way to write."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from service.clock import SECOND_MICROS, Clock
 from service.store.migrations import DatabaseError, migrate, version
 from service.store.schema import VERSION, meta
 
-__all__ = ["Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time"]
+__all__ = ["Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time", "round_trip_s"]
 _LOCKS: Final = 0x52754E
 """The first half of every advisory lock of ours."""
 _MIGRATION: Final = 0
@@ -120,6 +121,13 @@ def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
         # A text of its own for each tuple; the two-number form of the lock is the workers'.
         name = "\x1f".join(subject)
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(name, _LOCKS))))
+
+
+def round_trip_s(connection: sa.Connection) -> float:
+    """Return how long the database takes to answer a question that costs it nothing."""
+    started = time.perf_counter()
+    connection.execute(sa.text("SELECT 1"))
+    return time.perf_counter() - started
 
 
 def now_in(connection: sa.Connection, clock: Clock) -> int:

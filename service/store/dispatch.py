@@ -1,17 +1,15 @@
-"""Which waiting turns are queued next: organizations take turns at the places, however early or much each asked."""
+"""Which waiting turns are queued next: each free place goes to the organization that holds the fewest."""
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
 from service.store.runs import OPEN
 from service.store.schema import organizations, runs, turns
-
-MADE_UP: Final = "lab"
-"""Who works on turns that the lab made up: they hold no place."""
+from service.store.turns import MADE_UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +24,14 @@ class WaitingTurn:
 
     @property
     def lane(self) -> tuple[str, str]:
-        """Turns in one lane follow one another."""
+        """Turns of the same lane, a branch of a repository, are executed one after the other."""
         return self.url, self.branch
 
 
 def next_turns(connection: sa.Connection, places: int, share: int | None) -> list[WaitingTurn]:
     """Return the turns to queue now, so that no more than `places` are under way.
 
-    An organization has at most `share` of them; None: all but one, where there are others that could want it.
+    An organization gets at most `share` places; None: all but one if there are other organizations.
     """
     heads = _heads(connection, places)
     if not heads:
@@ -56,7 +54,7 @@ def next_turns(connection: sa.Connection, places: int, share: int | None) -> lis
 
 @cache
 def _first_of_lanes() -> sa.Select[Any]:
-    """Each lane's first waiting turn, oldest first; made once, as it is asked for once a second."""
+    """The query for each lane's first waiting turn, oldest first; built once, since it runs every second."""
     oldest = (turns.c.accepted_at, turns.c.run_id, turns.c.number)
     lanes = (
         sa.select(
@@ -70,13 +68,13 @@ def _first_of_lanes() -> sa.Select[Any]:
     order = (lanes.c.accepted_at, lanes.c.run_id)
     rank = sa.func.row_number().over(partition_by=lanes.c.organization_id, order_by=order).label("of_owner")
     first = sa.select(lanes, rank).where(lanes.c.in_lane == 1).subquery()
-    # Some of them may be behind a turn that is under way: as many more are read as there can be of those.
+    # Lanes with a turn under way have to wait; there are at most `most` of those, so twice as many are read.
     few = first.c.of_owner <= 2 * sa.bindparam("most", type_=sa.Integer)
     return sa.select(first).where(few).order_by(first.c.accepted_at, first.c.run_id)
 
 
 def _heads(connection: sa.Connection, most: int) -> list[WaitingTurn]:
-    """Return the first waiting turn of each lane, at most so many of an organization, oldest first."""
+    """Return the first waiting turn of each lane, oldest first, at most twice `most` of an organization."""
     return [
         WaitingTurn(row.run_id, row.number, row.url, row.branch, row.organization_id)
         for row in connection.execute(_first_of_lanes(), {"most": most})
@@ -100,3 +98,37 @@ def _in_turn(
         taken[owner] += 1
         chosen.append(waiting[owner].popleft())
     return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """An organization's part of the queue and of the places."""
+
+    organization: str
+    """Its slug."""
+    waiting: int
+    """Accepted turns that have no place yet."""
+    oldest: int | None
+    """When the one that has waited longest was accepted."""
+    at_work: int
+    """Turns that hold a place."""
+
+
+def shares(connection: sa.Connection) -> list[Share]:
+    """Return the organizations that have open turns, the one whose turn waits longest first."""
+    waiting = turns.c.dispatched_at.is_(None)
+    oldest = sa.func.min(turns.c.accepted_at).filter(waiting)
+    query = (
+        sa.select(
+            organizations.c.slug,
+            sa.func.count().filter(waiting),
+            oldest,
+            sa.func.count().filter(sa.not_(waiting)),
+        )
+        .join(runs, runs.c.id == turns.c.run_id)
+        .join(organizations, organizations.c.id == runs.c.organization_id)
+        .where(turns.c.status.in_(OPEN), turns.c.executor.is_distinct_from(MADE_UP))
+        .group_by(organizations.c.slug)
+        .order_by(oldest.asc().nulls_last(), organizations.c.slug)
+    )
+    return [Share(*row) for row in connection.execute(query)]

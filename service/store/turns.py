@@ -12,6 +12,8 @@ from service.store.schema import columns_of, runs, turns
 
 NOTHING_CHANGED: Final = "the agent changed nothing"
 NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed was dropped"
+MADE_UP: Final = "lab"
+"""The `executor` of turns that the lab generated: they are not executed and hold no place."""
 CANCELLED: Final = "cancelled"
 """How the failure of a turn begins that a caller or an operator ended."""
 
@@ -195,3 +197,28 @@ def of(connection: sa.Connection, run_id: str) -> list[Turn]:
 
 def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
     return turns.c.run_id == run_id, turns.c.number == number
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTurn:
+    """A turn that ended; instants in microseconds."""
+
+    run_id: str
+    number: int
+    outcome: str
+    """`completed`, `failed`, or `cancelled`."""
+    accepted_at: int
+    started_at: int | None
+    """None: it was cancelled before any worker took it up."""
+    finished_at: int
+
+
+def ended_since(connection: sa.Connection, earliest: int) -> list[EndedTurn]:
+    """Return the turns that ended at an instant or later."""
+    cancelled = (turns.c.failure.startswith(CANCELLED), CANCELLED)
+    outcome = sa.case(cancelled, else_=turns.c.status)
+    columns = (turns.c.accepted_at, turns.c.started_at, turns.c.finished_at)
+    query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns).where(
+        turns.c.finished_at >= earliest, turns.c.executor.is_distinct_from(MADE_UP)
+    )
+    return [EndedTurn(*row) for row in connection.execute(query)]

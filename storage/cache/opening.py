@@ -19,19 +19,19 @@ DAMAGE_CURE: Final = "Start Runwarden again: the file is then moved aside, and e
 PRAGMAS: Final[Mapping[str, str | int]] = {
     "journal_mode": "WAL",
     "synchronous": "NORMAL",
-    # Small: a large page cache of the writer is what grew in a long soak.
+    # 2 MB: with a larger page cache, a process that runs for days grows by it.
     "cache_size": -2000,
     "mmap_size": 0,
-    # In memory, making the index of an order would take 100 MB for a million runs.
+    # In memory, sorting a million runs for an index would take 100 MB.
     "temp_store": "FILE",
-    # Four times as long as usual until it is copied back: pages of an index that every batch touches are copied once.
+    # Four times the usual: index pages that every batch changes are then copied back once for many batches.
     "wal_autocheckpoint": 4000,
-    # A WAL that one long batch made large is given back.
+    # A WAL that a long batch made larger than this is cut back to it.
     "journal_size_limit": 16 * 1024 * 1024,
 }
 
 _IN_USE_WAIT_S: Final = 2.0
-"""How long a cache of another layout may be in use before it is refused: a first frame reads for a moment."""
+"""How long to wait until a cache of another layout is no longer in use: a first frame reads it only for a moment."""
 _RETRY_S: Final = 0.02
 
 _Rows = list[tuple[str | int, ...]]
@@ -67,9 +67,9 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
         if not is_damaged:
             try:
                 make_private(path)
-                if _is_usable(path):
+                if _lay_out_if_empty(path) == LAYOUT:
                     return None
-                carried = _what_is_carried(path)
+                carried = _rows_to_carry(path)
             except sqlite3.Error as error:
                 if not _is_damage(error, path):
                     raise
@@ -77,14 +77,14 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
         aside = move_aside(path, "damaged" if is_damaged else "outdated", now.strftime("%Y%m%dT%H%M%S"))
         _mark(path).unlink(missing_ok=True)
         make_private(path)
-        _is_usable(path)
+        _lay_out_if_empty(path)
         _carry(path, carried)
         return SetAside(aside, is_damaged)
 
 
 def mark_damaged(path: Path) -> None:
-    """Mark the file for the next opening: damage may be where opening does not read."""
-    # Without the mark the next read of the damage sets it.
+    """Mark the file as damaged for the next opening, which may not read the place that is damaged."""
+    # If the mark cannot be made, the next read of the damage tries again.
     with suppress(OSError):
         _mark(path).touch(mode=0o600)
 
@@ -103,21 +103,21 @@ def _mark(path: Path) -> Path:
     return path.with_name(path.name + ".damaged")
 
 
-def _is_usable(path: Path) -> bool:
-    """Whether the file has this program's layout; an empty one is given it."""
+def _lay_out_if_empty(path: Path) -> int:
+    """Create this program's layout in a file that is empty; return the file's layout."""
     with closing(connect(path, PRAGMAS)) as connection:
         if layout_of(connection) != LAYOUT:
             with immediate(connection):
                 if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
                     create(connection)
-        return layout_of(connection) == LAYOUT
+        return layout_of(connection)
 
 
-def _what_is_carried(path: Path) -> dict[str, _Rows]:
-    """Rows that no service has, from a cache of another layout that no process has open.
+def _rows_to_carry(path: Path) -> dict[str, _Rows]:
+    """The rows of the tables in `CARRIED`, from a cache of another layout.
 
     Raises:
-        DatabaseBusyError: A process has it open: one that went on writing to a file moved aside would lose its lease.
+        DatabaseBusyError: A process has it open, and would go on writing to the file after it was moved aside.
     """
     with closing(connect(path, {})) as connection:
         _leave_wal(connection, path)
@@ -133,13 +133,13 @@ def _what_is_carried(path: Path) -> dict[str, _Rows]:
 
 
 def _leave_wal(connection: sqlite3.Connection, path: Path) -> None:
-    """Put everything into the one file. SQLite does this only while no other connection is open."""
+    """Copy the WAL into the file and remove it, which SQLite does only while no other connection is open."""
     deadline = time.monotonic() + _IN_USE_WAIT_S
     while True:
         try:
             connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         except sqlite3.OperationalError as error:
-            # The primary code is in the lowest byte.
+            # The lowest byte holds the primary code.
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise
             if time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The state of the automations: claims, decisions and pauses; never rebuilt."""
+"""The state of the automations: claims, decisions, pauses, alerts and marks. Nothing can rebuild it."""
 
 import sqlite3
 from collections.abc import Callable
@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
+from storage import lease
 from storage.database import make_fleeting
 from storage.private_file import FilePlace
 from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, Verdict
-from storage.state import decisions, deliveries, inbox, rules, silences
+from storage.state import decisions, deliveries, inbox, rules
 from storage.state.opening import DAMAGE_CURE, connect
 from storage.state.rules import AT_WORK, OWN
 from storage.thread import DatabaseThread, reads, writes
@@ -17,6 +18,17 @@ from storage.values import Clock, utc_now
 
 _CURE: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
 Decide = Callable[[RuleHistory], Verdict]
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """A number that changes with everything in the file that is shown; leases are not."""
+    found = connection.execute(
+        "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
+        " (SELECT max(id) FROM decisions), (SELECT group_concat(outcome) FROM decisions WHERE settled_us IS NULL),"
+        " (SELECT group_concat(rule || coalesce(paused, '')) FROM rules), (SELECT max(settled_us) FROM decisions),"
+        " (SELECT max(settled_us) FROM deliveries)"
+    )
+    return hash(found.fetchone())
 
 
 class State:
@@ -64,10 +76,10 @@ class State:
         return await self.writer.run(job)
 
     def check_place(self) -> None:
-        """Check that the file is still where other processes look for it.
+        """Check that the file was not moved or deleted.
 
         Raises:
-            StorageError: It is not; others would act on its claims as well.
+            StorageError: It was: other processes do not see its claims, and would act a second time.
         """
         self._place.check(_CURE)
 
@@ -109,9 +121,9 @@ class State:
     marks = reads(inbox.marks)
     mark = writes(inbox.mark)
     undo = writes(inbox.undo)
-    data_version = reads(inbox.version)
-    lease_until = reads(inbox.lease_until)
-    lease_owner = reads(inbox.lease_owner)
+    data_version = reads(_version)
+    lease_until = reads(lease.lease_until)
+    lease_owner = reads(lease.lease_owner)
     limited = reads(decisions.limited)
     reject = writes(decisions.reject)
     adopt = writes(decisions.adopt)
@@ -130,9 +142,9 @@ class State:
     delivery = reads(deliveries.delivery)
     delivery_counts = reads(deliveries.delivery_counts)
     forget_told = writes(deliveries.forget_told)
-    active_silences = reads(silences.active_silences)
-    add_silence = writes(silences.add_silence)
-    end_silence = writes(silences.end_silence)
+    active_silences = reads(inbox.active_silences)
+    add_silence = writes(inbox.add_silence)
+    end_silence = writes(inbox.end_silence)
 
 
 __all__ = ["AT_WORK", "OWN", "Decide", "State"]

@@ -1,19 +1,26 @@
-"""Marks on the inbox's items: done, snoozed, muted; the items themselves are computed on demand."""
+"""What a person put away: marks on the inbox's items (done, snoozed, muted), and silenced groups of alerts."""
 
 import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from storage.database import immediate
+from storage.records.alert import Silence
 from storage.records.inbox import Mark
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
-KEPT: Final = timedelta(days=400)
-"""How long a mark is kept; muted items stay muted."""
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+MARK_KEPT: Final = timedelta(days=400)
+"""How long a mark is kept, unless it mutes its item."""
 LEVELS: Final = 20
 """How many changes can be undone."""
+SILENCE_KEPT: Final = timedelta(days=90)
+"""How long a silence is kept after its end."""
 _MARK: Final = "done_us, snoozed_us, muted, seen_us"
+_SILENCE: Final = "id, pattern, until_us, reason, made_us"
 
 
 def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
@@ -26,13 +33,13 @@ def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
 
 
 def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetime) -> None:
-    """Mark items, and remember their earlier marks for `undo`."""
+    """Mark items, and keep their earlier marks for `undo`."""
     if not marked:
         return
     with immediate(connection):
         (last,) = connection.execute("SELECT coalesce(max(step), 0) FROM inbox_undo").fetchone()
         connection.execute("DELETE FROM inbox_undo WHERE step <= ?", (last + 1 - LEVELS,))
-        connection.execute("DELETE FROM inbox WHERE marked_us < ? AND NOT muted", (to_us(at - KEPT),))
+        connection.execute("DELETE FROM inbox WHERE marked_us < ? AND NOT muted", (to_us(at - MARK_KEPT),))
         for key, one in marked.items():
             name = sqlite_text(key)
             before = connection.execute(f"SELECT {_MARK} FROM inbox WHERE key = ?", (name,)).fetchone()
@@ -60,25 +67,34 @@ def _set(connection: sqlite3.Connection, key: str, values: tuple[int | None, ...
     connection.execute(query, (key, *values, to_us(at)))
 
 
-def version(connection: sqlite3.Connection) -> int:
-    """A number that changes with everything that is shown of it; leases do not count."""
-    found = connection.execute(
-        "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
-        " (SELECT max(id) FROM decisions), (SELECT group_concat(outcome) FROM decisions WHERE settled_us IS NULL),"
-        " (SELECT group_concat(rule || coalesce(paused, '')) FROM rules), (SELECT max(settled_us) FROM decisions),"
-        " (SELECT max(settled_us) FROM deliveries)"
+def create_silences(db: "Database") -> None:
+    """Create the table of silences."""
+    columns = {"id": int, "pattern": str, "until_us": int, "reason": str, "made_us": int}
+    db.table("silences", strict=True).create(columns, pk="id", not_null=set(columns))
+
+
+def add_silence(connection: sqlite3.Connection, pattern: str, until: datetime, reason: str, now: datetime) -> Silence:
+    """Silence the groups that match the pattern, a glob."""
+    with immediate(connection):
+        connection.execute("DELETE FROM silences WHERE until_us < ?", (to_us(now - SILENCE_KEPT),))
+        added = connection.execute(
+            "INSERT INTO silences (pattern, until_us, reason, made_us) VALUES (?, ?, ?, ?)",
+            (sqlite_text(pattern), to_us(until), sqlite_text(reason), to_us(now)),
+        )
+    return Silence(added.lastrowid or 0, pattern, until, reason, now)
+
+
+def end_silence(connection: sqlite3.Connection, silence_id: int, now: datetime) -> bool:
+    """End a silence now; return whether it was in force."""
+    query = "UPDATE silences SET until_us = ? WHERE id = ? AND until_us > ?"
+    with immediate(connection):
+        return connection.execute(query, (to_us(now), silence_id, to_us(now))).rowcount > 0
+
+
+def active_silences(connection: sqlite3.Connection, now: datetime) -> tuple[Silence, ...]:
+    """The silences in force, oldest first."""
+    rows = connection.execute(f"SELECT {_SILENCE} FROM silences WHERE until_us > ? ORDER BY id", (to_us(now),))
+    return tuple(
+        Silence(number, pattern, from_us(until), reason, from_us(made))
+        for number, pattern, until, reason, made in rows.fetchall()
     )
-    return hash(found.fetchone())
-
-
-def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
-    """Until when a lease is held; None: it is not held."""
-    row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
-    return None if row is None else from_us(row[0])
-
-
-def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str | None:
-    """The name of the process that holds a lease now, or None."""
-    query = "SELECT owner FROM leases WHERE name = ? AND until_us > ?"
-    row = connection.execute(query, (name, to_us(now))).fetchone()
-    return None if row is None else str(row[0])

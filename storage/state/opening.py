@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from storage.database import Schema
 from storage.errors import DatabaseUnopenableError
 from storage.ledger.opening import connect_precious
-from storage.state import deliveries, silences
+from storage.state import deliveries, inbox
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -47,7 +47,7 @@ def _inbox(db: "Database") -> None:
 
 def _telling(db: "Database") -> None:
     deliveries.create(db)
-    silences.create(db)
+    inbox.create_silences(db)
 
 
 def _undo_levels(db: "Database") -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from service.reviewer.checks.secrets import redacted
 from service.reviewer.finding import RULES, Severity
-from service.reviewer.focus import read_focus
 from service.reviewer.markdown import quoted
+from service.reviewer.review import read_focus
 from tests.reviewer.conftest import found, rules
 
 # Put together here, so that no scanner takes this file for a leak.

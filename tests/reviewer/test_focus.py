@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.reviewer.finding import Rule, Topic
-from service.reviewer.focus import WORDS, Focus, matches, read_focus
+from service.reviewer.review import WORDS, Focus, matches, read_focus
 
 PATHS = ("src", "src/web", "tests", "src/api.py", "src/web/app.js", "tests/test_api.py", "README.md")
 

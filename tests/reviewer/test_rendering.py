@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.reviewer.finding import RULES, ReviewFinding, Rule, Topic, identify
-from service.reviewer.focus import Focus
 from service.reviewer.markdown import code, escaped, visible
 from service.reviewer.record import Record, RecordError, Since, decode, encode
 from service.reviewer.render import render
-from service.reviewer.review import Review
+from service.reviewer.review import Focus, Review
 from service.reviewer.survey import Scope, Survey
 from service.reviewer.task import Task
 

@@ -8,9 +8,8 @@ from typing import Final
 import pytest
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
-from service.mail.mailers import Outbox
 from service.mail.message import MailError, MailMessage
-from service.mail.sender import CLAIM_MICROS, MailSender
+from service.mail.sender import CLAIM_MICROS, MailSender, Outbox
 from service.settings import Mail
 from service.store import invitations, organizations
 from service.store.database import Database

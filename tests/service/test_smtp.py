@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from service.mail.mailers import SmtpRelay
 from service.mail.message import MailError, MailMessage
+from service.mail.sender import SmtpRelay
 from service.settings import Mail, Smtp
 from tests.fault_server import FaultServer, Raw
 from tests.service.certificates import Certificate, make_certificate

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from service.execution.secrets import Secrets
-from service.findings.collect import Collected, Kept, clear, collect, packed, unpacked
+from service.findings.collect import Collected, StoredFindings, clear, collect, packed, unpacked
 from service.findings.document import MOST, FindingsFile
 from tests.service_process import ROOT
 
@@ -80,7 +80,7 @@ def test_texts_are_printable_and_hold_no_secret(tmp_path: Path) -> None:
 
     assert one.title.startswith("a \u241b[2J[masked]xxx")
     assert (len(one.title), one.message) == (300, "one\ntwo\ufffd")
-    assert unpacked(packed(Kept("a", (one,)))) == Kept("a", (one,))
+    assert unpacked(packed(StoredFindings("a", (one,)))) == StoredFindings("a", (one,))
 
 
 @pytest.mark.parametrize(
