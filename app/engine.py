@@ -24,12 +24,13 @@ from app.polling import POLLER, Polling
 from app.reconcile.reconciliation import Reconciliation
 from app.results.service import ServiceExtension
 from app.schedule import JobWork
-from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
+from app.sync.health import HealthSync
 from app.sync.listing import Listing
 from app.sync.polls import OthersPoll
 from app.sync.reread import Rereader
 from app.sync.retention import Retention
+from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.cache.service_traits import SharedBudget
 from storage.errors import StorageError

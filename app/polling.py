@@ -14,8 +14,9 @@ from app.api.errors import ApiError, RateLimitedError
 from app.api.pace import POLL
 from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StateChangedElsewhere, StorageFailed
 from app.schedule import Job, JobWork, Schedule
-from app.sync import HealthSync, RunSync
+from app.sync.health import HealthSync
 from app.sync.polls import CANNOT_POLL, Cadence
+from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.foreign_writes import ForeignWrites

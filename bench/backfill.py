@@ -16,8 +16,8 @@ from app.api.client import Client
 from app.config import HistorySettings
 from app.config.token import Token
 from app.engine import utc_now
-from app.sync import RunSync
 from app.sync.backfill import Backfill
+from app.sync.runs import RunSync
 from bench.busy import peer
 from bench.figures import Figure
 from storage.cache import Cache

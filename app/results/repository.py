@@ -16,7 +16,7 @@ from app.config.repositories import address_of
 from app.results.git import Git, GitError
 from app.results.mirror import Commit, Heads, Mirror, trim
 from app.results.review import findings
-from app.results.turns import TurnCommits, of_commits, with_commits
+from app.results.turn_commits import TurnCommits, of_commits, with_commits
 from app.text import safe_text
 from storage.records import Repository, Run, RunDetail
 from storage.records.results import Change, ChangedFile, Review, RunTurns

@@ -3,7 +3,3 @@
 Imports textual-serve and aiohttp, of the extra `web`: `app.cli.programs.web` imports this
 package once it knows they are there.
 """
-
-from app.web.server import WebConsole
-
-__all__ = ["WebConsole"]

@@ -14,7 +14,7 @@ from app.api.client import Client
 from app.api.requests import CreateOrganization
 from app.config.token import Token
 from app.events import Event
-from app.sync import RunSync
+from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Repository

@@ -21,7 +21,7 @@ from app.api.requests import StartRun
 from app.cli.output.documents import unsent_document, write_document
 from app.cli.writes import carry_out, exit_of
 from app.config.token import Token
-from app.sync import RunSync
+from app.sync.runs import RunSync
 from storage import database
 from storage.cache import Cache
 from storage.errors import StorageError

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from app.api.heartbeat import Heartbeat
 from app.config import NotifySettings
-from app.notify.heartbeat import Heartbeat
 from tests.fault_server import Drop, FaultServer, Respond
 
 

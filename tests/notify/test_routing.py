@@ -9,7 +9,7 @@ import pytest
 from app.config import ConfigError
 from app.config.load import parse
 from app.config.notify import DEFAULT_ROUTE
-from app.notify.routing import routes_of
+from app.notify.plan import routes_of
 from storage.records.alert import Alert
 from tests.service_process import ROOT
 

@@ -95,7 +95,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
     for module in (
         "app.polling",
         "app.sync.backfill",
-        "app.sync.backfill_report",
+        "app.sync.backfill",
         "app.sync.fill",
         "app.sync.reread",
         "storage.cache.service_traits",

@@ -12,8 +12,8 @@ from app.api.client import Client
 from app.api.errors import RateLimitedError
 from app.config.token import Token
 from app.events import Event, LinkChanged, RunsChanged
-from app.sync import RunSync
 from app.sync.listing import Listing
+from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.records import Run, RunChanges, RunFilter
 from tests.run_board import START, Board, served

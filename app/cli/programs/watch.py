@@ -22,9 +22,9 @@ from app.times import rfc3339
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from app.api.heartbeat import Heartbeat
     from app.automations.bot import Bot
     from app.config import Settings
-    from app.notify.heartbeat import Heartbeat
 
 WATCHDOG_S: Final = 5.0
 LARGEST_PORT: Final = 65_535
@@ -46,8 +46,8 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     Each line on stdout is a JSON object. SIGTERM and ^C settle what is being sent, then end it; SIGHUP reads the
     automations and notification routes again, and keeps the old ones where the file has a mistake.
     """
+    from app.api.heartbeat import Heartbeat
     from app.automations.bot import Bot
-    from app.notify.heartbeat import Heartbeat
 
     settings = invocation.settings()
     profiles = settings.profiles if all_profiles else [invocation.profile(settings)]

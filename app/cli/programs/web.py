@@ -14,7 +14,7 @@ from app.cli.options import ScreenCommand
 from app.config.address import is_loopback
 
 if TYPE_CHECKING:
-    from app.web import WebConsole
+    from app.web.server import WebConsole
 
 
 @click.command(cls=ScreenCommand, short_help="Open the console in a browser on this machine.")
@@ -30,7 +30,7 @@ def web(invocation: Invocation, /, *, host: str, port: int) -> int:
     require_extra("web")
     argv = _console_argv(invocation)
     listener = _listen(host, port)
-    from app.web import WebConsole
+    from app.web.server import WebConsole
 
     return invocation.run(lambda: _serve(invocation, WebConsole(argv, listener)))
 
