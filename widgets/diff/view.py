@@ -14,8 +14,7 @@ from textual.strip import Strip
 from storage.records.results import ChangedFile
 from widgets.cells import beside, joined
 from widgets.diff.colours import Colours, Spans
-from widgets.diff.lines import GROUNDS, SIGNED, DiffLines
-from widgets.diff.rows import CONTEXT, NONE, DiffRows, FileRows, NoPatch
+from widgets.diff.rows import CONTEXT, GROUNDS, NONE, SIGNED, DiffLines, DiffRows, FileRows, NoPatch
 from widgets.text_view import LONGEST, TextPiece, TextView, safe_line
 
 SPLIT_FROM: Final = 160

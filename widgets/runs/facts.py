@@ -128,7 +128,7 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
     for number, turn in enumerate(view.turns, 1):
         if lines:
             lines.append(line())
-        lines += turn_lines(number, turn, now, width)
+        lines += message_lines(number, turn, now, width)
     return lines
 
 
@@ -205,7 +205,7 @@ def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:
     )
 
 
-def turn_lines(number: int, turn: SentMessage, now: datetime, width: int) -> list[Line]:
+def message_lines(number: int, turn: SentMessage, now: datetime, width: int) -> list[Line]:
     """One turn: its author, time, outcome and text."""
     badge = action_badge(turn.state)
     head = line(

@@ -17,12 +17,11 @@ from storage.records import CoverageGap, RunRow, RunSort
 from storage.records.query import SortColumn
 from storage.records.run import NO_FIGURES, RunFigures
 from widgets.cursor_view import HEADER
-from widgets.runs.columns import ArrangedColumns, ColumnChoice, ColumnKey
+from widgets.runs.columns import ArrangedColumns, ColumnChoice, ColumnKey, TitleDrag, TitlePointer, title_at
 from widgets.runs.marks import RunMarks
 from widgets.runs.renderer import COMPONENTS, RowState, TableRenderer, unseen_note
 from widgets.runs.row_cells import RESTS, RowTimes, SearchHighlight, rests, row_cells, row_times
 from widgets.runs.rows import FreezeFrame, RunRows
-from widgets.runs.title_drag import TitleDrag, TitlePointer, title_at
 
 
 class RunTable(RunRows):

@@ -26,8 +26,9 @@ _MODULES: Final = {
     "retry": ("retry",),
     "wait": ("wait",),
     "sync": ("sync",),
-    "results": ("view", "log", "cancel"),
-    "changes": ("diff", "review", "apply", "checkout", "open_"),
+    "results": ("view", "open_", "cancel"),
+    "log": ("log",),
+    "changes": ("diff", "review", "apply", "checkout"),
 }
 _NAMES: Final = {"list_runs": "list", "continue_run": "continue", "open_": "open"}
 """Commands whose name is not their function's."""

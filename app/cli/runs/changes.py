@@ -1,42 +1,29 @@
-"""`runwarden runs diff`, `review`, `apply`, `checkout` and `open`: a run's results, and taking them over."""
+"""`runwarden runs diff`, `review`, `apply` and `checkout`: what a run changed and found, printed or taken over."""
 
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 import click
 
-from app.api.errors import ApiError
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed
+from app.cli.exits import Exit, failed
 from app.cli.options import FactCommand, async_command
-from app.cli.output import Document, Format
-from app.cli.runs.change_output import (
-    FILES,
-    FINDINGS,
-    ORIGINS,
-    facts_of,
-    file_document,
-    finding_document,
-    quoted,
-    review_document,
-    show_patch,
-    show_text,
-    tell_origin,
-    total,
-    write_bytes,
-)
-from app.cli.runs.wait import RunLookup
-from app.run_document import run_address
-from storage.records.results import Unavailable
+from app.cli.output import Document, Format, Output
+from app.cli.output.table import Column
+from app.cli.runs.results import TURN_OPTION, opened, require
+from app.start.streams import printing
+from app.text import safe_text
+from storage.records.results import Change, ChangedFile, Finding, Review
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from app.results.source import Results
-    from storage.records import RunDetail
-
-T = TypeVar("T")
+_TONES: Final = {"+": "32", "-": "31", "@": "36", "d": "1", "\\": "2"}
+"""SGR codes by the kind of a patch's line."""
+_TAB: Final = 8
+_LONGEST_LINE: Final = 4_000
+"""Characters."""
+_BAR: Final = 40
+"""Cells of a file's bar of added and removed lines."""
+ORIGINS: Final = {"git": "git", "service": "the service's results"}
 
 
 def resolved(_: click.Context | None, __: click.Parameter | None, folder: Path) -> Path:
@@ -51,7 +38,6 @@ def resolved(_: click.Context | None, __: click.Parameter | None, folder: Path) 
         raise click.BadParameter("the current folder is gone; name another one") from error
 
 
-TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what turn N did.")
 FOLDER_OPTION: Final = click.option(
     "-C",
     "folder",
@@ -61,38 +47,6 @@ FOLDER_OPTION: Final = click.option(
     metavar="DIR",
     help="Another folder than the current one.",
 )
-
-
-@asynccontextmanager
-async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
-    """A run from the service, or else from the cache, and its results."""
-    from app.results.source import Results
-
-    async with invocation.engine(needs_token=False) as engine:
-        lookup = RunLookup(engine)
-        try:
-            run = await lookup.current(run_id)
-        except ApiError as error:
-            try:
-                run = await lookup.cached(run_id)
-            except CommandFailedError:
-                raise error from None
-            invocation.output.note(f"{error.message} The run is as it was last seen.")
-        detail = await engine.cache.detail(run.run_id)
-        if detail is None:
-            raise failed("not_found", f"The run {run_id} is not held here.", run_id=run_id)
-        yield Results(engine.settings, engine.extension), detail
-
-
-def had(answer: T | Unavailable) -> T:
-    """The answer.
-
-    Raises:
-        CommandFailedError: It is not to be had; the message says why.
-    """
-    if isinstance(answer, Unavailable):
-        raise failed("not_found", answer.reason)
-    return answer
 
 
 @click.command("diff", cls=FactCommand)
@@ -112,7 +66,7 @@ async def diff(
     if stat and name_only:
         raise click.UsageError("Give one of --stat and --name-only")
     async with opened(invocation, run_id) as (results, detail):
-        change = had(await results.change(detail, turn))
+        change = require(await results.change(detail, turn))
     output = invocation.output
     tell_origin(output, change)
     if output.format is not Format.TABLE or stat:
@@ -136,7 +90,7 @@ async def diff(
 async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     """Print what a run found: its agent's findings, and the Markdown that it added or changed (`results.reviews`)."""
     async with opened(invocation, run_id) as (results, detail):
-        reviews = had(await results.reviews(detail, turn))
+        reviews = require(await results.reviews(detail, turn))
     output = invocation.output
     if output.format is Format.JSON:
         output.print(output.json({"reviews": [review_document(each) for each in reviews]}, indent=2))
@@ -171,7 +125,7 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
     from app.results.git import GitError
 
     async with opened(invocation, run_id) as (results, detail):
-        change = had(await results.change(detail, turn))
+        change = require(await results.change(detail, turn))
     tell_origin(invocation.output, change)
     repository = detail.run.repository
     try:
@@ -207,7 +161,7 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
     from app.results.git import GitError
 
     async with opened(invocation, run_id) as (results, detail):
-        history = had(await results.history(detail))
+        history = require(await results.history(detail))
         try:
             done = await check_out(history, detail.run.branch_name, folder)
         except GitError as error:
@@ -223,35 +177,135 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
     return Exit.DONE
 
 
-@click.command("open", cls=FactCommand, short_help="Open a run in the browser.")
-@click.argument("run_id")
-@click.option("--pull-request", "pull", is_flag=True, help="Open the pull or merge request that the service opened.")
-@async_command
-async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
-    """Open a run in the browser, by the address that `console.run_url` gives; print that address."""
-    address = await (_pull_request if pull else _address)(invocation, run_id)
-    import webbrowser  # It looks for every installed browser: not before one is needed.
-
-    is_open = webbrowser.open(address)
-    invocation.output.record({"url": address, "opened": is_open}, [("url", address)])
-    if not is_open:
-        invocation.output.note("There is no browser here.")
-    return Exit.DONE
+def tell_origin(output: Output, change: Change) -> None:
+    """Say where a change comes from, and between which commits."""
+    if not change.patch:
+        output.note(f"Nothing was changed, says {ORIGINS[change.source]}.")
+        return
+    ends = f" ({(change.base or 'nothing')[:12]}..{change.head[:12]})" if change.head else ""
+    output.note(
+        " ".join(filter(None, (f"From {ORIGINS[change.source]}, since {change.base_name}{ends}.", change.note)))
+    )
 
 
-async def _address(invocation: Invocation, run_id: str) -> str:
-    template = invocation.settings().console.run_url
-    if not template:
-        raise failed(
-            "config", 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
+def facts_of(change: Change) -> dict[str, object]:
+    """A change without its files, as JSON."""
+    facts = {"source": change.source, "base": change.base, "head": change.head, "base_name": change.base_name}
+    return {**facts, "note": change.note}
+
+
+def file_document(file: ChangedFile) -> Document:
+    """A changed file as JSON."""
+    counts = {"additions": file.additions, "deletions": file.deletions, "binary": file.is_binary}
+    return {"path": _text(file.path), "old_path": file.old_path and _text(file.old_path), "kind": file.kind, **counts}
+
+
+def review_document(each: Review) -> Document:
+    """A review as JSON."""
+    found = [finding_document(finding) for finding in each.findings]
+    return {"path": _text(each.path), "text": each.text, "source": each.source, "note": each.note, "findings": found}
+
+
+def finding_document(finding: Finding) -> dict[str, object]:
+    """A finding as JSON."""
+    place = {"path": _text(finding.path), "line": finding.line}
+    return {**place, "severity": finding.severity, "text": finding.text}
+
+
+def _text(name: str) -> str:
+    """A file's name as Unicode: JSON has no bytes."""
+    return name.encode("utf-8", "surrogateescape").decode(errors="replace")
+
+
+def quoted(name: str) -> str:
+    """A name on one line, in quotes as git writes it where a terminal or a script would stumble over it."""
+    if name.isprintable() and not set(name) & {'"', "\\"}:
+        return name
+    raw = name.encode("utf-8", "surrogateescape")
+    return (
+        '"'
+        + "".join(
+            chr(c) if chr(c).isascii() and chr(c).isprintable() and c not in b'"\\' else f"\\{c:03o}" for c in raw
         )
-    async with invocation.engine(needs_token=False) as engine:
-        return run_address(template, await RunLookup(engine).named(run_id))
+        + '"'
+    )
 
 
-async def _pull_request(invocation: Invocation, run_id: str) -> str:
-    async with opened(invocation, run_id) as (results, detail):
-        told = had(await results.turns(detail))
-    if told.pull_request is None:
-        raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}.")
-    return told.pull_request
+def _named(file: ChangedFile) -> str:
+    return quoted(file.path) if file.old_path is None else f"{quoted(file.old_path)} -> {quoted(file.path)}"
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def total(change: Change) -> str:
+    """The totals of a change."""
+    added = sum(file.additions or 0 for file in change.files)
+    removed = sum(file.deletions or 0 for file in change.files)
+    files = "1 file" if len(change.files) == 1 else f"{len(change.files)} files"
+    lines = "1 line" if added == 1 else f"{added} lines"
+    return f"{files}, {lines} added, {removed} removed"
+
+
+def _bar(file: ChangedFile) -> str:
+    if file.is_binary:
+        return "binary"
+    added, removed = file.additions or 0, file.deletions or 0
+    scale = min(1.0, _BAR / max(1, added + removed))
+    return "+" * round(added * scale) + "-" * round(removed * scale)
+
+
+def write_bytes(output: Output, data: bytes) -> None:
+    """Write bytes on stdout as they are."""
+    output.flush()
+    with printing():
+        output.stdout.buffer.write(data)
+        output.stdout.buffer.flush()
+
+
+def show_patch(output: Output, data: bytes) -> None:
+    """Print a patch's lines for people."""
+    for line in _shown(data, colour=output.colour or output.width is None):
+        output.print(line)
+
+
+def show_text(output: Output, text: str) -> None:
+    """Print a text's lines, printable, each cut at `_LONGEST_LINE`."""
+    for line in text.split("\n"):
+        output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
+
+
+def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
+    """A patch's lines, printable, each cut at `_LONGEST_LINE`, and coloured."""
+    from app.results.diff import Patch
+
+    patch = Patch(data)
+    patch.read()
+    is_binary = False
+    for number, kind in enumerate(patch.kinds):
+        if patch.line(number) == b"GIT binary patch":
+            is_binary = True
+            yield "(binary content, not shown)"
+        is_binary = is_binary and not patch.line(number).startswith(b"diff --git ")
+        if is_binary:
+            continue
+        text = patch.line(number).decode(errors="replace").expandtabs(_TAB)
+        tone = _TONES.get(chr(kind)) if colour else None
+        safe = safe_text(text, limit=_LONGEST_LINE)
+        yield f"\x1b[{tone}m{safe}\x1b[0m" if tone else safe
+
+
+FINDINGS: Final[Sequence[Column[Finding]]] = (
+    Column("severity", lambda finding: finding.severity or "", "severity"),
+    Column("file", lambda finding: finding.path, "path"),
+    Column("line", lambda finding: _count(finding.line), "line", lambda finding: finding.line),
+    Column("text", lambda finding: finding.text, "text"),
+)
+FILES: Final[Sequence[Column[ChangedFile]]] = (
+    Column("change", lambda file: file.kind, "kind"),
+    Column("+", lambda file: _count(file.additions), "additions", lambda file: file.additions),
+    Column("-", lambda file: _count(file.deletions), "deletions", lambda file: file.deletions),
+    Column("", _bar, tone=lambda _: "dim"),
+    Column("file", _named, "path", lambda file: file.path, flexible=True),
+)

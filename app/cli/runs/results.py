@@ -1,36 +1,64 @@
-"""`runwarden runs view`, `log` and `cancel`: a run's turns, their output, and ending them."""
+"""`runwarden runs view`, `open` and `cancel`: a run's turns, its pages in the browser, and its end."""
 
-import asyncio
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Format, Output
-from app.cli.runs.changes import had, opened
 from app.cli.runs.wait import RunLookup
 from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options
-from app.run_document import as_received
-from app.start.streams import printing
-from app.text import safe_block, safe_log_line, safe_text
+from app.run_document import as_received, run_address
+from app.text import safe_block, safe_text
 from app.times import rfc3339, span
-from storage.records.results import LogChunk, RunTurns, Turn, Unavailable
+from storage.records.results import Turn, Unavailable
 
 if TYPE_CHECKING:
-    from app.engine import Engine
+    from collections.abc import AsyncIterator
 
-TAIL: Final = 64 << 10
-"""Bytes of a log that are shown unless all are asked for."""
-WAIT_S: Final = 20
-REST_S: Final = 1.0
-"""After an answer without anything new."""
-PAUSE_S: Final = 3.0
-"""After a fault of the connection."""
-LONGEST_LINE: Final = 1 << 16
+    from app.results.source import Results
+    from storage.records import RunDetail
+
+T = TypeVar("T")
+
+TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what turn N did.")
+
+
+@asynccontextmanager
+async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
+    """A run from the service, or else from the cache, and its results."""
+    from app.results.source import Results
+
+    async with invocation.engine(needs_token=False) as engine:
+        lookup = RunLookup(engine)
+        try:
+            run = await lookup.current(run_id)
+        except ApiError as error:
+            try:
+                run = await lookup.cached(run_id)
+            except CommandFailedError:
+                raise error from None
+            invocation.output.note(f"{error.message} The run is as it was last seen.")
+        detail = await engine.cache.detail(run.run_id)
+        if detail is None:
+            raise failed("not_found", f"The run {run_id} is not held here.", run_id=run_id)
+        yield Results(engine.settings, engine.extension), detail
+
+
+def require(answer: T | Unavailable) -> T:
+    """The answer itself.
+
+    Raises:
+        CommandFailedError: It is not available; the message says why.
+    """
+    if isinstance(answer, Unavailable):
+        raise failed("not_found", answer.reason)
+    return answer
 
 
 @click.command("view", cls=FactCommand, short_help="Show what a run did, turn by turn.")
@@ -43,27 +71,27 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     From the service's results or from git. The run's own fields and its timeline are `runs show`.
     """
     async with opened(invocation, run_id) as (results, detail):
-        told = had(await results.turns(detail))
-    turns = [each for each in told.turns if turn in {None, each.number}]
+        run_turns = require(await results.turns(detail))
+    turns = [each for each in run_turns.turns if turn in {None, each.number}]
     if turn is not None and not turns:
-        raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(told.turns)}.")
+        raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
     output = invocation.output
     document = {
         "run": as_received(detail.run.raw_json),
         "turns": [_turn_document(each) for each in turns],
-        "source": told.source,
-        "note": told.note,
-        "postings": [asdict(each) for each in told.postings],
+        "source": run_turns.source,
+        "note": run_turns.note,
+        "postings": [asdict(each) for each in run_turns.postings],
     }
     run = detail.run
     pairs = [("run_id", run.run_id), ("status", run.status), ("repository", run.repository.label)]
-    output.record(document, [*pairs, ("branch_name", run.branch_name), ("turns", str(len(told.turns)))])
+    output.record(document, [*pairs, ("branch_name", run.branch_name), ("turns", str(len(run_turns.turns)))])
     if output.format is Format.TABLE:
         for each in turns:
             _tell_turn(output, each)
-        for posting in told.told:
+        for posting in run_turns.told:
             output.text(safe_text(str(posting)))
-        output.note(told.note)
+        output.note(run_turns.note)
     return Exit.DONE
 
 
@@ -103,134 +131,38 @@ def _took(turn: Turn) -> str:
     return span((turn.ended_at - turn.started_at).total_seconds(), pads_hours=False)
 
 
-@click.command("log", cls=FactCommand)
+@click.command("open", cls=FactCommand, short_help="Open a run in the browser.")
 @click.argument("run_id")
-@click.option("--turn", type=click.IntRange(1), metavar="N", help="The log of turn N. Default: the last one.")
-@click.option("-f", "--follow", is_flag=True, help="Print what is added until the turn ends; exit 1 if it failed.")
-@click.option("--all", "everything", is_flag=True, help="From the beginning instead of the last 64 KiB.")
-@click.option("--raw", is_flag=True, help="The bytes as they are, for a file or another program.")
+@click.option("--pull-request", "pull", is_flag=True, help="Open the pull or merge request that the service opened.")
 @async_command
-async def log(invocation: Invocation, *, run_id: str, turn: int | None, **options: bool) -> int:
-    """Print what a turn's agent printed, and what the service did for it.
+async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
+    """Open a run in the browser, by the address that `console.run_url` gives; print that address."""
+    address = await (_pull_request if pull else _address)(invocation, run_id)
+    import webbrowser  # It looks for every installed browser: not before one is needed.
 
-    The end of it, or all of it. On a terminal its colours are shown and every other control is visible; into a pipe
-    it is plain lines, with --raw the bytes themselves.
-    """
-    if invocation.format is not Format.TABLE and (options["follow"] or options["raw"]):
-        raise click.UsageError("--follow and --raw print a log as it comes: leave out --json and --output")
-    async with invocation.engine(needs_token=True) as engine:
-        run = await RunLookup(engine).named(run_id)
-        told = had(await engine.extension.turns(run.run_id))
-        number = turn or (told.turns[-1].number if told.turns else 1)
-        reader = LogReader(engine, invocation.output, run.run_id, number, is_raw=options["raw"])
-        is_table = invocation.format is Format.TABLE
-        offset = 0 if options["everything"] else -TAIL
-        chunk = await reader.print(offset, is_shown=is_table)
-        if options["follow"]:
-            await reader.follow(chunk)
-            ended = had(await engine.extension.turns(run.run_id))
-            outcome = _outcome(ended, number)
-            invocation.output.note(f"turn {number}: {outcome or 'not ended'}")
-            return Exit.DONE if outcome == "completed" else Exit.FAILED
-    if not is_table:
-        facts = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
-        invocation.output.record({**facts, "text": reader.text}, [("log", reader.text)])
+    is_open = webbrowser.open(address)
+    invocation.output.record({"url": address, "opened": is_open}, [("url", address)])
+    if not is_open:
+        invocation.output.note("There is no browser here.")
     return Exit.DONE
 
 
-def _outcome(told: RunTurns, number: int) -> str | None:
-    return next((turn.outcome for turn in told.turns if turn.number == number), None)
+async def _address(invocation: Invocation, run_id: str) -> str:
+    template = invocation.settings().console.run_url
+    if not template:
+        raise failed(
+            "config", 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
+        )
+    async with invocation.engine(needs_token=False) as engine:
+        return run_address(template, await RunLookup(engine).named(run_id))
 
 
-@dataclass(slots=True)
-class LogReader:
-    """Reads one turn's log, and prints it line by line."""
-
-    engine: "Engine"
-    output: Output
-    run_id: str
-    turn: int
-    is_raw: bool
-    _rest: bytes = b""
-    """A line that has no end yet."""
-    _kept: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        """The lines that were read and not printed."""
-        return "\n".join(self._kept)
-
-    async def print(self, offset: int, *, is_shown: bool) -> LogChunk:
-        """Print from an offset to the present end; return the last piece."""
-        chunk = had(await self._read(offset, 0))
-        if offset < 0 < chunk.offset and not self.is_raw:
-            self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
-            chunk = replace(chunk, data=chunk.data.partition(b"\n")[2] or chunk.data)
-        self._take(chunk.data, is_shown=is_shown)
-        while chunk.next_offset < chunk.size and chunk.data:
-            chunk = had(await self._read(chunk.next_offset, 0))
-            self._take(chunk.data, is_shown=is_shown)
-        if self._rest and chunk.ended:
-            self._line(self._rest, is_shown=is_shown)
-            self._rest = b""
-        return chunk
-
-    async def follow(self, last: LogChunk) -> None:
-        """Print new output until the turn has ended and all of it is here; failures of the connection are waited out.
-
-        Raises:
-            ApiError: Waiting would change nothing.
-            CommandFailedError: The log is gone.
-        """
-        chunk = last
-        while not (chunk.ended and chunk.next_offset >= chunk.size):
-            asked = chunk.next_offset
-            try:
-                chunk = had(await self._read(asked, WAIT_S))
-            except CommandFailedError as error:
-                if error.failure.kind not in _PASSING:
-                    raise
-                self.output.note(f"Still following; {error.failure.message}")
-                await asyncio.sleep(PAUSE_S)
-                continue
-            if chunk.offset < asked:
-                self.output.note("The log was replaced by a shorter one.")
-            self._take(chunk.data, is_shown=True)
-            self.output.flush()
-            if not chunk.data and not chunk.ended:
-                await asyncio.sleep(REST_S)  # A service that does not hold its answers back is not asked without end.
-        if self._rest:
-            self._line(self._rest, is_shown=True)
-
-    async def _read(self, offset: int, wait_s: int) -> LogChunk | Unavailable:
-        try:
-            return await self.engine.extension.log(self.run_id, self.turn, offset=offset, wait_s=wait_s)
-        except ApiError as error:
-            raise CommandFailedError(of_api_error(error)) from error
-
-    def _take(self, data: bytes, *, is_shown: bool) -> None:
-        if self.is_raw:
-            self.output.flush()
-            with printing():
-                self.output.stdout.buffer.write(data)
-                self.output.stdout.buffer.flush()
-            return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LONGEST_LINE:
-            lines.append(self._rest)
-            self._rest = b""
-        for line in lines:
-            self._line(line, is_shown=is_shown)
-
-    def _line(self, raw: bytes, *, is_shown: bool) -> None:
-        line = safe_log_line(raw.decode("utf-8", "replace"), colour=is_shown and self.output.colour)
-        if is_shown:
-            self.output.print(line)
-        else:
-            self._kept.append(line)
-
-
-_PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_limited"})
+async def _pull_request(invocation: Invocation, run_id: str) -> str:
+    async with opened(invocation, run_id) as (results, detail):
+        turns = require(await results.turns(detail))
+    if turns.pull_request is None:
+        raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}.")
+    return turns.pull_request
 
 
 @click.command("cancel", cls=WriteCommand, kind="run.cancel", short_help="Cancel a run that is queued or working.")

@@ -27,10 +27,10 @@ from app.text import safe_text
 from storage.records import FINAL_STATUSES, Repository, Run
 from widgets.after_refresh import after_refresh
 from widgets.badges import run_badge
-from widgets.forms.conversation import Conversation
 from widgets.forms.facts import FormFact
 from widgets.forms.field import LineField, ParagraphField
 from widgets.forms.pairs import PairsField, unpacked
+from widgets.runs.conversation import Conversation
 
 _ANY: Final = Repository.of("github", {})
 """Stands for a repository that cannot be read yet, so that the other fields can be checked."""

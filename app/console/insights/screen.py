@@ -33,8 +33,7 @@ from widgets.insights.figures import (
     counted,
     extent,
 )
-from widgets.insights.repositories import repository_blocks
-from widgets.insights.tables import table_blocks
+from widgets.insights.tables import repository_blocks, table_blocks
 from widgets.lead_list import LeadList
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from widgets.badges import STYLES
 from widgets.forms.inputs import ParagraphInput
 from widgets.line_text import LinePane
 from widgets.runs import facts
+from widgets.runs.conversation import figures_line, turn_lines, with_what_was_sent
 from widgets.runs.timeline import timeline
-from widgets.runs.turns import figures_line, turn_lines, with_what_was_sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, Respond
 from widgets.after_refresh import after_refresh
-from widgets.forms.conversation import Conversation
+from widgets.runs.conversation import Conversation
 
 EXECUTION = {
     "agent_name": "security-review",

@@ -9,11 +9,10 @@ from textual.geometry import Size
 
 from app.console.runs.split import place
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
-from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ArrangedColumns, ColumnChoice, lay_out
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ArrangedColumns, ColumnChoice, lay_out, title_at
 from widgets.runs.facts import RunView, fields
 from widgets.runs.marks import RunMarks
 from widgets.runs.timeline import timeline
-from widgets.runs.title_drag import title_at
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

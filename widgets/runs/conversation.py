@@ -1,43 +1,47 @@
-"""The turns of a run as a conversation: instructions, durations and outcomes."""
+"""A conversation with an agent: its turns as the service tells them, or the messages sent from this machine."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
-from typing import Final
+from typing import ClassVar, Final
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.widgets import Static
 
 from app.text import safe_block, safe_text
 from app.times import clock_time, span
 from storage.records.insights import RepositoryFigures
 from storage.records.results import Turn
+from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES, run_badge
-from widgets.runs import facts
-from widgets.runs.facts import QUIET, Line, line, wrapped
+from widgets.runs.facts import QUIET, Line, SentMessage, line, message_lines, wrapped
 
 BAR: Final = 24
 """Cells of the longest turn."""
 INDENT: Final = 3
 MOST_LINES: Final = 60
-"""Of one instruction."""
+"""Lines shown of a turn's instructions."""
 SHORT_ID: Final = 10
 ENDED: Final = ("completed", "failed", "cancelled")
 IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
 
 
-def with_what_was_sent(turns: Sequence[Turn], sent: Sequence[facts.SentMessage]) -> tuple[Turn, ...]:
+def with_what_was_sent(turns: Sequence[Turn], sent: Sequence[SentMessage]) -> tuple[Turn, ...]:
     """The turns with the instructions sent from here, if there are exactly as many."""
-    confirmed = [turn for turn in sent if turn.state == "confirmed"]
+    confirmed = [message for message in sent if message.state == "confirmed"]
     if len(confirmed) != len(turns):
         return tuple(turns)
     pairs = zip(turns, confirmed, strict=True)
     return tuple(
         turn
         if turn.instructions is not None
-        else replace(turn, instructions="\n".join(told.text), caller=turn.caller or told.actor)
-        for turn, told in pairs
+        else replace(turn, instructions="\n".join(message.text), caller=turn.caller or message.actor)
+        for turn, message in pairs
     )
 
 
@@ -113,3 +117,47 @@ def _took_s(turn: Turn, as_of: datetime) -> float | None:
     if turn.ended_at is None and turn.state in ENDED:
         return None
     return max(0.0, ((turn.ended_at or as_of) - turn.started_at).total_seconds())
+
+
+ELSEWHERE: Final = "Sent from this machine; what was said from elsewhere is not known."
+NONE_FROM_HERE: Final = "Nothing was sent to it from this machine; what was said elsewhere is not known."
+UNWRAPPED: Final = 10_000
+"""Cells: the view wraps the lines by itself."""
+
+
+class Conversation(VerticalScroll):
+    """The messages that were sent from this machine, the last one in view."""
+
+    DEFAULT_CSS = """
+    Conversation {
+        height: auto; max-height: 7; margin: 0 1 1 1; padding: 0 1; border-left: outer $panel;
+        scrollbar-size-vertical: 1; scrollbar-background: $surface; scrollbar-color: $panel-lighten-2;
+    }
+    Conversation:focus { border-left: outer $primary; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "Down", show=False),
+        Binding("k", "scroll_up", "Up", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = Static(markup=False)
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield self._text
+
+    def show(self, messages: Sequence[SentMessage], now: datetime) -> None:
+        """Show the messages, oldest first, below a remark that others may have been sent from elsewhere."""
+        lines = [Content.styled(ELSEWHERE if messages else NONE_FROM_HERE, QUIET)]
+        for number, message in enumerate(messages, 1):
+            lines += [line()] if number > 1 else []
+            lines += message_lines(number, message, now, UNWRAPPED)
+        self._text.update(Content("\n").join(lines))
+        after_refresh(self, self._fit)
+
+    def _fit(self) -> None:
+        # A text updated while its page is hidden keeps its old height.
+        self._text.refresh(layout=True)
+        self.scroll_end(animate=False)
