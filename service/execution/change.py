@@ -16,9 +16,26 @@ _COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none"
 _MOST_CONTENT: Final = 256 << 20
 """Bytes of files of which a patch is made at any rate: it is held in memory."""
 _PATCH: Final = (
-    *(*_COMPARE, "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
+    *(*_COMPARE, "--numstat", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The files that differ between two trees, also those that only one of them has."""
+
+    names: tuple[str, ...]
+    blobs: frozenset[str]
+    """The ids of their contents, before and after."""
+
+
+def touched_between(git: Git, git_dir: Path, base: str | None, tree: str) -> Touched:
+    """Return the files that differ between a base (None: the empty tree) and a commit or tree."""
+    listing = git(*_COMPARE, "-z", "--raw", base or _EMPTY_TREE, tree, git_dir=git_dir).split("\0")[:-1]
+    # Entries alternate: modes, object ids and status, then the path.
+    blobs = {blob for entry in listing[::2] for blob in entry.split()[2:4]}
+    return Touched(tuple(listing[1::2]), frozenset(blobs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +70,22 @@ class Patches:
         Raises:
             GitError: git could not make one.
         """
-        merge_base = self._merge_base(git_dir, commit)
-        self._write(turn_diff, git_dir, base, commit)
+        merge_base = base if base and base == self.default else self._merge_base(git_dir, commit)
+        size = self._write(turn_diff, git_dir, base, commit)
         if merge_base == base:
             run_diff.unlink(missing_ok=True)
         else:
             self._write(run_diff, git_dir, merge_base, commit)
-        return Change(base, merge_base, *self._size(git_dir, base, commit))
+        return Change(base, merge_base, *size)
 
     def keep_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> Change:
         """Do the same for a commit that an earlier attempt pushed, by its first parent."""
         _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
         return self.keep(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
 
-    def names(self, git_dir: Path, base: str | None, commit: str) -> list[str]:
-        """Return the files that a commit touches, also those that it removes."""
-        listing = (*_COMPARE, "-z", "--name-only", base or _EMPTY_TREE, commit)
-        return [name for name in self.git(*listing, git_dir=git_dir).split("\0") if name]
-
-    def content_bytes(self, git_dir: Path, base: str | None, commit: str) -> int:
-        """Return how large the files are, before and after, that a commit touches: making its patch reads them all."""
-        listing = self.git(*_COMPARE, "-z", "--raw", base or _EMPTY_TREE, commit, git_dir=git_dir)
-        # Modes, object ids and what happened, then the path: by turns.
-        blobs = {blob for entry in listing.split("\0")[:-1:2] for blob in entry.split()[2:4]}
-        sizes = self.git.feed("\n".join(blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
+    def content_bytes(self, git_dir: Path, touched: Touched) -> int:
+        """Return the size of the touched files, before and after: making a patch reads all of them."""
+        sizes = self.git.feed("\n".join(touched.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
         # One that is not there, or is a submodule's commit, is `missing`.
         return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
 
@@ -88,13 +97,13 @@ class Patches:
         except GitError:
             return None
 
-    def _write(self, file: Path, git_dir: Path, base: str | None, commit: str) -> None:
-        patch = self.git.feed(None, *_PATCH, base or _EMPTY_TREE, commit, git_dir=git_dir)
+    def _write(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
+        """Write a patch into a file; return the numbers of files, added lines and removed lines."""
+        found = self.git.feed(None, *_PATCH, base or _EMPTY_TREE, commit, git_dir=git_dir)
+        # A line for each file comes first, then an empty one.
+        counts, _, patch = found.partition("\n\n")
         file.write_bytes(self.mask(patch).encode("utf-8", "surrogateescape"))
-
-    def _size(self, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
-        counting = (*_COMPARE, "-z", "--numstat", base or _EMPTY_TREE, commit)
-        lines = [line.split("\t", 2)[:2] for line in self.git(*counting, git_dir=git_dir).split("\0") if line]
+        lines = [line.split("\t", 2)[:2] for line in counts.splitlines()]
         # A binary file counts as '-'.
         added, removed = (sum(int(line[side]) for line in lines if line[side] != "-") for side in (0, 1))
         return len(lines), added, removed

@@ -87,8 +87,8 @@ class Mirror:
             refs = [f"+{sources[name]}:{ref}" for name, ref in kept.items()]
             self._git(*fetch, "--", self._url, *refs, git_dir=self.git_dir)
         # From the mirror itself: the fetched state, not the one announced a moment before.
-        branches = {name: self._git("rev-parse", "--verify", ref, git_dir=self.git_dir) for name, ref in kept.items()}
-        return Snapshot(self.git_dir, default, branches)
+        commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
+        return Snapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)))
 
     def _drop_others(self) -> None:
         """Keep no other branch's name: git looks at each of them in every fetch. Their objects stay."""

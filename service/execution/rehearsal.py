@@ -78,7 +78,9 @@ class Rehearsal:
             diff = (
                 ""
                 if commit is None
-                else git("diff-tree", "--root", "-p", "--no-ext-diff", "--no-textconv", commit, git_dir=workspace.ours)
+                else git(
+                    "diff-tree", "--root", "-p", "--no-ext-diff", "--no-textconv", commit.sha, git_dir=workspace.ours
+                )
             )
         finally:
             workspace.remove()

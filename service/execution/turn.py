@@ -238,20 +238,19 @@ class TurnExecution:
             return completed(attempt, None, result.summary)
         if attempt.run.head_ref is not None:
             return replace(completed(attempt, None, result.summary), failure=turns.NOT_PUSHED)
-        if name := attempt.secrets.named_in(attempt.workspace.changed(attempt.git, base, commit)):
+        if name := attempt.secrets.named_in(attempt.workspace.contents(commit.touched.names)):
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
-        if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, base, commit)):
+        if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, commit.touched)):
             raise AgentFailedError(why)
-        change = patches.keep(attempt.workspace.ours, base, commit, *self._diffs(attempt))
-        names = patches.names(attempt.workspace.ours, base, commit)
-        if why := refusal(attempt.agent.options.change, names, self._diffs(attempt)[0].stat().st_size):
+        change = patches.keep(attempt.workspace.ours, base, commit.sha, *self._diffs(attempt))
+        if why := refusal(attempt.agent.options.change, commit.touched.names, self._diffs(attempt)[0].stat().st_size):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
         with self._database.write() as connection:
-            if not turns.begin_push(connection, attempt.turn, commit):
+            if not turns.begin_push(connection, attempt.turn, commit.sha):
                 raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
-        pushed = self._push(attempt, snapshot, commit)
-        if pushed != commit:
+        pushed = self._push(attempt, snapshot, commit.sha)
+        if pushed != commit.sha:
             change = patches.keep_pushed(snapshot.git_dir, pushed, *self._diffs(attempt))
         attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
         return completed(attempt, pushed, result.summary or message.partition("\n")[0], change)

@@ -5,12 +5,13 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from service.execution import processes, trees
+from service.execution.change import Touched, touched_between
 from service.execution.git import Git
 from service.execution.mirror import Snapshot
 from service.findings import collect
@@ -29,6 +30,14 @@ class Result:
 
     summary: str | None = None
     commit_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of a turn's changes."""
+
+    sha: str
+    touched: Touched
 
 
 class Workspace:
@@ -89,12 +98,11 @@ class Workspace:
 
     def check_out(self, git: Git, snapshot: Snapshot, branch: str) -> str | None:
         """Fill the checkout from the branch, else from the default branch; return its commit, None when empty."""
-        self._borrow(git, self.history, snapshot)
+        self._borrow(git, self.history, snapshot, f"--initial-branch={branch}")
         base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
         refs = [f"create refs/remotes/origin/{name} {sha}" for name, sha in snapshot.branches.items()]
         refs += [f"create refs/heads/{branch} {base}"] if base else []
         git.feed("".join(f"{line}\n" for line in refs), "update-ref", "--stdin", git_dir=self.history)
-        git("symbolic-ref", "HEAD", f"refs/heads/{branch}", git_dir=self.history)
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
             collect.clear(self.tree)
@@ -104,25 +112,25 @@ class Workspace:
             config.write("[user]\n\tname = agent\n\temail = agent@runwarden.invalid\n")
         return base
 
-    def commit(self, git: Git, snapshot: Snapshot, base: str | None, message: str) -> str | None:
+    def commit(self, git: Git, snapshot: Snapshot, base: str | None, message: str) -> Commit | None:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
         self._borrow(git, self.ours, snapshot)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         _remove_nested_repositories(self.tree)
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
-        before = git("write-tree", git_dir=self.ours)
         without = (f":(top,exclude){path}" for path in collect.FILES)
         git("add", "--all", "--", ":/", *without, git_dir=self.ours, work_tree=self.tree)
         tree = git("write-tree", git_dir=self.ours)
-        if tree == before:
+        touched = touched_between(git, self.ours, base, tree)
+        if not touched.names:
             return None
         parents = ("-p", base) if base else ()
-        return git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
+        sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
+        return Commit(sha, touched)
 
-    def changed(self, git: Git, base: str | None, commit: str) -> Iterator[bytes]:
-        """Yield a commit's additions: the names of changed files and their contents, piece by piece."""
-        names = git("diff-tree", "-r", "-z", "--no-renames", "--name-only", *_against(base), commit, git_dir=self.ours)
-        for name in names.split("\0"):
+    def contents(self, names: Iterable[str]) -> Iterator[bytes]:
+        """Yield the names of files in the checkout and their contents, piece by piece."""
+        for name in names:
             yield name.encode("utf-8", "surrogateescape") + b"\n"
             with contextlib.suppress(OSError):
                 descriptor = os.open(self.tree / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -166,17 +174,15 @@ class Workspace:
         """Delete the workspace if it was created, including folders that the agent locked."""
         _remove(self.root)
 
-    def _borrow(self, git: Git, git_dir: Path, snapshot: Snapshot) -> None:
-        git("init", "--quiet", "--bare", "--", str(git_dir))
+    def _borrow(self, git: Git, git_dir: Path, snapshot: Snapshot, *options: str) -> None:
+        """Make a git-dir that takes its objects from the mirror."""
+        git("init", "--quiet", "--bare", *options, "--", str(git_dir))
         alternates = git_dir / "objects" / "info" / "alternates"
         alternates.write_text(f"{snapshot.git_dir / 'objects'}\n", "utf-8")
-        git("config", "core.bare", "false", git_dir=git_dir)
+        with (git_dir / "config").open("a", encoding="utf-8") as config:
+            config.write("[core]\n\tbare = false\n")
         # Over the repository's own: files are checked out and committed byte for byte.
         (git_dir / "info" / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n", "utf-8")
-
-
-def _against(base: str | None) -> tuple[str, ...]:
-    return (base,) if base else ("--root", "--no-commit-id")
 
 
 def _clean(value: object, length: int) -> str | None:
