@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.console.health.rows import Reader, figures
+from app.console.health.rows import SampleReader, figures
 from app.console.health.screen import HealthView, read_health
 from app.console.leads import of_platform, runs_lead
 from app.health import Uptime
@@ -112,5 +112,5 @@ async def _seen(cache: Cache) -> HealthView:
         )
     ]
     await cache.store_runs(runs, asked_at=NOON)
-    reader = Reader(frozenset({"ok"}), timedelta(minutes=2), timedelta(minutes=40))
+    reader = SampleReader(frozenset({"ok"}), timedelta(minutes=2), timedelta(minutes=40))
     return await read_health(cache, reader, NOON, timedelta(0), HealthView())

@@ -51,7 +51,7 @@ ENTRY_BINDINGS: Final = (
 
 
 class QueryActions:
-    """Changes one loader's query, by name."""
+    """The actions that change the query of a loader, by name."""
 
     def __init__(self, context: ScreenContext, loader: ActivityLoader) -> None:
         self._context = context
@@ -59,7 +59,7 @@ class QueryActions:
         self._actions: dict[str, Callable[[], None]] = {
             "kinds": self._ask_kinds,
             "outcomes": self._ask_outcomes,
-            "since": lambda: loader.show(loader.query.later()),
+            "since": lambda: loader.show(loader.query.with_next_since()),
             "next_view": lambda: self._step_view(1),
             "view_before": lambda: self._step_view(-1),
             **{str(view): partial(self._show_view, view) for view in range(len(VIEWS))},
@@ -71,7 +71,7 @@ class QueryActions:
 
     def is_possible(self, name: str) -> bool:
         """Whether there is something to choose from."""
-        return name not in {"kinds", "outcomes", "since"} or self._loader.held > 0
+        return name not in {"kinds", "outcomes", "since"} or self._loader.total > 0
 
     def search(self, words: str) -> None:
         """Search for these words."""
@@ -155,7 +155,7 @@ class EntryActions:
         elif name == "resend" and entry.is_resendable:
             await self._resend(entry)
         elif name == "copy_id":
-            # A write that made nothing has its action to open.
+            # A write without a result is identified by its action.
             self._session.copy(entry.source.result_id or entry.source.action_id)
 
     async def open(self) -> None:
@@ -196,7 +196,8 @@ class EntryActions:
 
     async def _resend(self, entry: ActivityEntry) -> None:
         """Open the form with the request that was sent, to correct it and send it as a new action."""
-        from app.console.forms.resend import UnfaithfulError, form_for
+        from app.console.forms.copies import UnfaithfulError
+        from app.console.forms.resend import form_for
 
         try:
             form = await form_for(self._engine, entry.source)

@@ -35,24 +35,25 @@ PAGE: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The newest writes, and the number of the others."""
+    """The writes that match the query, up to a limit, and the counts of all writes."""
 
     entries: tuple[ActivityEntry, ...] = ()
-    """Unknown outcomes first; each part newest first."""
+    """Unknown outcomes first, then the others; the newest first among each."""
     matching: int = 0
     """How many match the filter."""
     kinds: Mapping[str, int] = field(default_factory=dict)
-    """Numbers by kind, regardless of the filter."""
+    """All writes by kind, whatever the filter."""
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    """All writes by outcome, whatever the filter."""
 
     @property
-    def held(self) -> int:
+    def total(self) -> int:
         """The number of all writes."""
         return sum(self.kinds.values())
 
     @property
     def has_more(self) -> bool:
-        """Whether older ones were left out."""
+        """Whether more writes match than were read."""
         return self.matching > len(self.entries)
 
 
@@ -60,13 +61,13 @@ class ActivityLoader:
     """Reads the entries that match the query whenever it is asked."""
 
     def __init__(self, engine: "Engine", start: Start, read: Callable[[str], None]) -> None:
-        """Start empty; `read` is called after each reading, with the key that the cursor goes to, or an empty one."""
+        """Start empty; `read` is called after each reading with the key to move the cursor to; empty: it stays."""
         self.found: Activity | None = None
         """None: not read yet."""
         self._engine = engine
         self._announce = read
         self._asked = ActivityQuery(), ""
-        """The query and the cursor's next key; empty: the cursor stays."""
+        """The query, and the key to move the cursor to; with an empty key the cursor stays."""
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, start)
         self.ask = self._reader.ask
@@ -77,9 +78,9 @@ class ActivityLoader:
         return self._asked[0]
 
     @property
-    def held(self) -> int:
-        """The number of all writes, as far as is known."""
-        return 0 if self.found is None else self.found.held
+    def total(self) -> int:
+        """The number of all writes; 0 before the first reading."""
+        return 0 if self.found is None else self.found.total
 
     @property
     def first_unknown(self) -> ActivityEntry | None:
@@ -117,9 +118,9 @@ class ActivityLoader:
 
 
 async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity) -> Activity:
-    """Read at most `limit` entries that match the filter; requests equal to those of `before` are not parsed again.
+    """Read at most `limit` entries that match the filter, with all unknown ones that match, however old they are.
 
-    Unknown ones are added, however old they are.
+    Entries of `before` are used again, so that their requests are not parsed twice.
 
     Raises:
         StorageError: The ledger cannot be read.
@@ -143,7 +144,7 @@ async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, b
 SEARCHED: Final = 20
 """Unknown writes for which candidates are searched."""
 CANDIDATES: Final = 3
-"""Runs named for each of them."""
+"""Candidates shown for each unknown write."""
 
 
 async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Activity:
@@ -184,7 +185,7 @@ def about(action: Action) -> SafeText:
     try:
         request = request_of(action)
     except (KeyError, TypeError, ValueError, IndexError):
-        # Another version wrote it: the request that was sent tells the subject.
+        # Another version of Runwarden wrote the request; the ledger still has its subject.
         return safe_text(action.subject)
     return safe_text("  ".join(filter(None, _parts(request))), limit=300)
 

@@ -1,4 +1,4 @@
-"""The query of Activity, and its chips and words."""
+"""The query of Activity: its views and filters, their chips, and the reason for an empty list."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ SINCE: Final[Mapping[str, timedelta | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class ActivityQuery:
-    """A view and what narrows it."""
+    """A view, and the filters that narrow it."""
 
     view: int = 0
     """Index into `VIEWS`."""
@@ -53,8 +53,8 @@ class ActivityQuery:
         """Whether escape has a filter to clear."""
         return self != ActivityQuery(view=self.view)
 
-    def later(self) -> "ActivityQuery":
-        """With the next stretch of time."""
+    def with_next_since(self) -> "ActivityQuery":
+        """Return the query with the next stretch of time."""
         names = tuple(SINCE)
         return replace(self, since=names[(names.index(self.since) + 1) % len(names)])
 
@@ -71,12 +71,12 @@ class ActivityQuery:
 
 
 def kind_badge(kind: str) -> Badge:
-    """A kind as lists draw it."""
+    """The badge of a kind in lists."""
     return Badge("·", what(kind), "plain")
 
 
 def views(query: ActivityQuery) -> tuple[Chip, ...]:
-    """The ready-made views, the current one marked."""
+    """The chips of the views, with the current one marked."""
     return tuple(
         Chip(str(index), safe_text(f"[{view.title}]" if index == query.view else view.title), index == query.view)
         for index, view in enumerate(VIEWS)
@@ -84,7 +84,7 @@ def views(query: ActivityQuery) -> tuple[Chip, ...]:
 
 
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
-    """The filters that are set or can be."""
+    """The chips of all filters, set or not."""
     kinds = _few(tuple(what(kind) for kind in query.kinds))
     outcomes = _few(tuple(outcome_badge(outcome).word for outcome in query.outcomes))
     return (

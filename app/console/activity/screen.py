@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SEARCH_PAUSE_S: Final = 0.08
 WIDE: Final = 110
-"""Narrower lines name only the filters that are set; the keys below name the others."""
+"""A narrower screen shows only the filters that are set; the bottom line has the keys of all."""
 READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
 
 
@@ -87,13 +87,13 @@ class ActivityScreen(BaseScreen):
         self._loader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again what changed."""
+        """Read the writes again after a change of the ledger, or of runs that may explain an unknown outcome."""
         may_explain = isinstance(event, RunsChanged) and self._loader.first_unknown is not None
         if may_explain or isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._loader.ask()
 
     def go_to(self, place: str) -> None:
-        """Show the unknown ones, or the write with this id, whatever the filter."""
+        """Clear the filters and move the cursor to the write with this id, or to the first unknown one."""
         if place:
             self.return_to((ActivityQuery(), place))
 
@@ -110,7 +110,7 @@ class ActivityScreen(BaseScreen):
         self._loader.go(query, key)
 
     def tick(self, now: datetime) -> None:
-        """Move the ages."""
+        """Update the ages."""
         self._table.tick(now)
         self.query_one(ActivityPane).tick(now)
 
@@ -120,17 +120,17 @@ class ActivityScreen(BaseScreen):
         self._table.say(self._nothing)
 
     def on_resize(self) -> None:
-        """Name as many filters as fit."""
+        """Show the filters that fit the new width."""
         self._explain()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Show keys without effect as such."""
+        """Hide or dim the keys that have no effect now."""
         if action == "entry":
             return self._entry_actions.is_possible(str(parameters[0]))
         if action == "query":
             return self._query_actions.is_possible(str(parameters[0]))
         if action == "search":
-            return self._loader.held > 0
+            return self._loader.total > 0
         return super().check_action(action, parameters)
 
     # Its keys
@@ -193,7 +193,7 @@ class ActivityScreen(BaseScreen):
     def _nothing(self) -> Notice:
         if self.session.vitals.storage_trouble:
             return UNREADABLE
-        return READING if self._loader.found is None else nothing(self._loader.query, self._loader.held)
+        return READING if self._loader.found is None else nothing(self._loader.query, self._loader.total)
 
     @property
     def _batches(self) -> tuple[BatchView, ...]:
@@ -223,7 +223,7 @@ class ActivityScreen(BaseScreen):
     def _explain(self) -> None:
         """Show the filters, the counts and the reason for an empty list."""
         query, found = self._loader.query, self._loader.found
-        extent = f"{found.matching:,} of {found.held:,}" if found is not None and found.held else ""
+        extent = f"{found.matching:,} of {found.total:,}" if found is not None and found.total else ""
         chips = filters(query) if extent or query.is_narrowed else ()
         if self.size.width < WIDE:
             chips = tuple(chip for chip in chips if chip.is_set)

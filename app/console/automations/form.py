@@ -52,7 +52,7 @@ do = { notify = "default" }
 
 
 def recipes(settings: Settings) -> tuple[str, ...]:
-    """Return one table for each recipe; a route that is not configured is `default`."""
+    """Return one table for each recipe; a route that is not configured becomes `default`."""
     routes = {route.name for route in settings.notify.routes}
     text = resources.files("app.console.automations").joinpath("recipes.toml").read_text("utf-8")
     text = _ROUTE.sub(lambda found: found[0] if found[1] in routes else 'notify = "default"', text)
@@ -72,7 +72,7 @@ class AutomationForm(ModalScreen[str | None]):
     """
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Before the text: these keys belong to the form.
+        # Handled before the text sees them, wherever the focus is.
         Binding("ctrl+s,ctrl+enter", "forward", "Preview, then save", priority=True),
         Binding("escape", "back", "Back", priority=True),
         Binding("ctrl+n", "fresh", "As it is in the file", priority=True),
@@ -272,7 +272,7 @@ class AutomationForm(ModalScreen[str | None]):
         self.dismiss(rule.name if rule is not None else None)
 
     def _warn(self, text: str) -> None:
-        # A worker of the app: the form may be closing, and the draft must not go with it.
+        # Through the app: the form may be closing, and its draft could not be stored.
         self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
 
 

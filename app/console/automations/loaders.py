@@ -34,7 +34,7 @@ OUTDATED: Final = Badge("▲", "the running bot uses an older file:", "warn")
 
 
 class RulesFile:
-    """The rules as the configuration file has them; if it has a mistake, those read before."""
+    """The rules of the configuration file; while it has a mistake, the rules read before."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -86,7 +86,7 @@ class Automations:
 
 
 async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
-    """Read what the tab shows.
+    """Read the rules of a profile with their state, and the pending approvals.
 
     Raises:
         StorageError: The state cannot be read.

@@ -31,8 +31,8 @@ BEAT_S: Final = 0.2
 BAR: Final = 30
 
 
-class Replaying:
-    """One replay: the engine's own code, on a thread and a loop of its own."""
+class ReplayJob:
+    """One replay, on a thread and an event loop of its own."""
 
     def __init__(self, engine: Engine, rule: Rule, now: datetime) -> None:
         # A rule that is off is replayed as if it were on, so that it can be tried before it is switched on.
@@ -41,7 +41,7 @@ class Replaying:
         self._now = now
         self._reached = self._since = now - HISTORY
         self._stop: Callable[[], object] = lambda: None
-        self._is_given_up = False
+        self._is_stopped = False
 
     @property
     def share(self) -> float:
@@ -56,17 +56,17 @@ class Replaying:
         """
         return await asyncio.to_thread(lambda: asyncio.run(self._work()))
 
-    def give_up(self) -> None:
+    def stop(self) -> None:
         """Stop the replay."""
-        self._is_given_up = True
+        self._is_stopped = True
         with suppress(RuntimeError):  # Its loop has just ended.
             self._stop()
 
     async def _work(self) -> Replayed | None:
         loop = asyncio.get_running_loop()
-        found = asyncio.create_task(replay(self._engine, (self._rule,), self._since, self._now, self._pass))
+        found = asyncio.create_task(replay(self._engine, (self._rule,), self._since, self._now, self._progressed))
         self._stop = lambda: loop.call_soon_threadsafe(found.cancel)
-        if self._is_given_up:
+        if self._is_stopped:
             return None
         try:
             return (await found)[self._rule.name]
@@ -75,7 +75,7 @@ class Replaying:
         finally:
             self._stop = lambda: None
 
-    def _pass(self, moment: datetime) -> None:
+    def _progressed(self, moment: datetime) -> None:
         self._reached = moment
 
 
@@ -98,7 +98,7 @@ class ReplaySheet(Sheet[None]):
         super().__init__()
         self._name = safe_text(rule.name, limit=80)
         self._engine = engine
-        self._replaying = Replaying(engine, rule, engine.clock())
+        self._job = ReplayJob(engine, rule, engine.clock())
         self._is_done = False
 
     def compose(self) -> ComposeResult:
@@ -119,7 +119,7 @@ class ReplaySheet(Sheet[None]):
 
     def on_unmount(self) -> None:
         """Stop the replay."""
-        self._replaying.give_up()
+        self._job.stop()
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""
@@ -127,17 +127,17 @@ class ReplaySheet(Sheet[None]):
 
     def _tick(self) -> None:
         if not self._is_done:
-            share = self._replaying.share
+            share = self._job.share
             bar = f"{'▰' * int(share * BAR):▱<{BAR}}"
             self._count(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc gives it up"))
 
     async def _replay(self) -> None:
-        found = await self._replaying.result()
+        found = await self._job.result()
         self._is_done = True
         if found is None:
             return
         now = self._engine.clock()
-        self._count(Content.assemble(_counts(found), (_held(found, now - HISTORY), STYLES["quiet"])))
+        self._count(Content.assemble(_counts(found), (_completeness(found, now - HISTORY), STYLES["quiet"])))
         self.query_one("#replay-list", Static).update(
             journal_lines(found.newest, now, self.query_one("#replay-list").size.width)
         )
@@ -160,8 +160,8 @@ def _counts(found: Replayed) -> Content:
     return Content.assemble((f"Set off {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else "")
 
 
-def _held(found: Replayed, since: datetime) -> str:
-    """Since when the replay is complete, if it is not complete."""
+def _completeness(found: Replayed, since: datetime) -> str:
+    """A sentence about how far back the cached history is complete; empty if it covers the whole time."""
     if found.held_since is None:
         return "\nHow much of that time is held here is not known: there may have been more."
     return f"\nNothing is missing since {stamp(found.held_since)}." if found.held_since > since else ""

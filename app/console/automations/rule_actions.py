@@ -73,7 +73,7 @@ class RuleActions:
         self._run = run
         self._changed = changed
         self.found: Automations | None = None
-        """As read last."""
+        """The rules as read last."""
 
     def is_possible(self, name: str, rule: Rule | None) -> bool:
         """Whether the action has something to act on."""

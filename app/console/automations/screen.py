@@ -87,7 +87,7 @@ class RulesScreen(BaseScreen):
         return self._trouble or super().trouble()
 
     def show_found(self, found: Automations | None) -> None:
-        """Show what was read; None: it cannot be read."""
+        """Show the rules; None: they cannot be read."""
 
     @property
     def view(self) -> RuleView | None:
@@ -101,7 +101,7 @@ class RulesScreen(BaseScreen):
         return next((r for r in found.rules if r.name == view.key), None) if view and found else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Show keys without effect as such; without rules, offer none."""
+        """Dim the keys that have no effect now; without rules, hide them."""
         if action == "rule":
             is_possible = self.rule_actions.is_possible(str(parameters[0]), self.rule)
             return is_possible or (False if self.rule is None else None)
@@ -128,7 +128,7 @@ class RulesScreen(BaseScreen):
         try:
             found = await read_automations(engine.usable_state(), settings, name, session.clock())
         except StorageError as error:
-            # For this tab only: runs and hosts can still be stored.
+            # The trouble concerns this tab only: runs and hosts can still be stored.
             self._trouble = storage_notice(str(error))
             self.show_found(None)
         else:
@@ -220,7 +220,7 @@ class AutomationsScreen(RulesScreen):
                 self._table.seek(place)
 
     def tick(self, now: datetime) -> None:
-        """Move the ages."""
+        """Update the ages."""
         super().tick(now)
         self._table.tick(now)
 

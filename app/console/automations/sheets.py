@@ -59,7 +59,7 @@ class PreviewSheet(Sheet[bool]):
             does = clicked(Content.assemble(("^s", "$accent bold"), f" {self._verb}"), "screen.answer(True)")
             leaves = clicked(Content.assemble(("esc", "$accent bold"), " or enter leaves it"), "screen.answer(False)")
             keys = Static(Content("    ").join((does, leaves)), classes="keys", markup=False)
-            # In their own colours: a link would use one for both the key and its effect.
+            # Without link colours, which would be the same for the key and its effect.
             keys.auto_links = False
             yield keys
             yield RequestPreview()

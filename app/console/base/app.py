@@ -1,7 +1,7 @@
-"""Keys are answered in order: each acts on the screen that the key before it left, however fast they come.
+"""The base of our apps: it answers keys in order, each on the screen that the key before it left.
 
-Textual passes a key to the focused widget at once, which acts on it some messages later. On a slow line several keys
-arrive together: of `/dark` only the first would reach the screen, and the rest would act as keys there.
+Textual passes a key to the focused widget at once, and the widget acts on it some messages later. On a slow line
+several keys arrive together: of `/dark`, the letters would act as keys of the screen before `/` focuses the search.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 PATIENCE_S: Final = 1.0
-"""A screen that waits while it answers a key must not hold back the other keys for ever."""
+"""The most time that one key is given before the next one is answered."""
 HOLD_S: Final = 10.0
 """Keys wait this long for the engine; a `q` typed before all others does not wait."""
 QUITS: Final = frozenset({"q", "ctrl+q"})
@@ -47,11 +47,11 @@ async def _unguarded(work: Callable[..., Awaitable[Any]], *arguments: Any, **opt
 
 
 @dataclass(eq=False, slots=True)
-class KeyTurn:
+class PendingKey:
     """A key or a paste being answered."""
 
     event: events.Key | events.Paste
-    asked: MessagePump | None = None
+    target: MessagePump | None = None
     """The node that had the focus when this round began."""
     rounds: int = _ROUNDS
     too_long: asyncio.TimerHandle | None = None
@@ -67,20 +67,20 @@ class BaseApp(App[ResultT]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._turn: KeyTurn | None = None
+        self._current_key: PendingKey | None = None
         """None: no key waits for another."""
-        self._ahead: deque[events.Key | events.Paste] = deque()
+        self._queued: deque[events.Key | events.Paste] = deque()
         """Keys typed while another one is answered."""
-        self._held = KeyTurn(events.Key("", None))
-        """Held while no key can be answered."""
+        self._held = PendingKey(events.Key("", None))
+        """Stands in for a key while none can be answered, so that all keys wait behind it."""
 
     def hold_keys(self) -> None:
         """Queue keys until `answer_keys` is called, or for `HOLD_S`."""
-        self._turn = self._held = KeyTurn(events.Key("", None))
+        self._current_key = self._held = PendingKey(events.Key("", None))
 
     def answer_keys(self) -> None:
         """Answer the queued keys."""
-        self._end_turn(self._held)
+        self._end_key(self._held)
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
@@ -96,74 +96,74 @@ class BaseApp(App[ResultT]):
 
     async def on_event(self, event: events.Event) -> None:
         """Queue a key behind the one before it."""
-        is_held = self._turn is self._held
+        is_held = self._current_key is self._held
         if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack and not is_held:
             # The console is closing: queued keys have nothing left to act on.
             event.stop()
         elif not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             await super().on_event(event)
-        elif self._turn is None or (
-            is_held and self._screen_stack and not self._ahead and getattr(event, "key", "") in QUITS
+        elif self._current_key is None or (
+            is_held and self._screen_stack and not self._queued and getattr(event, "key", "") in QUITS
         ):
-            self._turn = KeyTurn(event)
-            await self._answer(self._turn)
+            self._current_key = PendingKey(event)
+            await self._answer(self._current_key)
         else:
-            self._ahead.append(event)
+            self._queued.append(event)
             if is_held and self._held.too_long is None:
                 self._held.too_long = asyncio.get_running_loop().call_later(HOLD_S, self.answer_keys)
 
-    async def _answer(self, turn: KeyTurn) -> None:
-        turn.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_turn, turn)
-        turn.asked = self._first_asked
-        await super().on_event(turn.event)
-        self._after(turn, turn.asked if turn.event.is_forwarded else self)
+    async def _answer(self, key: PendingKey) -> None:
+        key.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_key, key)
+        key.target = self._focused_node
+        await super().on_event(key.event)
+        self._continue_after(key, key.target if key.event.is_forwarded else self)
 
-    def _after(self, turn: KeyTurn, node: MessagePump) -> None:
-        """Return once this node has handled all messages that it has received so far."""
-        if not node.call_later(self._dealt_with, turn, node):
+    def _continue_after(self, key: PendingKey, node: MessagePump) -> None:
+        """Continue with the key once this node has handled all messages that it has received so far."""
+        if not node.call_later(self._handled, key, node):
             # It is closing and handles no more messages.
-            self._dealt_with(turn, node)
+            self._handled(key, node)
 
-    def _dealt_with(self, turn: KeyTurn, node: MessagePump) -> None:
-        above = node._parent  # noqa: SLF001 — the way that a key itself takes
-        if node is not self and above is not None:
-            is_answered = turn.event._stop_propagation  # noqa: SLF001 — Textual has no other name for it
-            turn.rounds = 1 if is_answered else turn.rounds
-            self._after(turn, self if is_answered else above)
+    def _handled(self, key: PendingKey, node: MessagePump) -> None:
+        parent = node._parent  # noqa: SLF001 — the way that a key itself takes
+        if node is not self and parent is not None:
+            is_answered = key.event._stop_propagation  # noqa: SLF001 — Textual has no other name for it
+            key.rounds = 1 if is_answered else key.rounds
+            self._continue_after(key, self if is_answered else parent)
             return
-        before, turn.asked = turn.asked, self._first_asked
-        turn.rounds -= 1
-        if turn.rounds > 0 or turn.asked is not before:
-            self._after(turn, turn.asked)
-        elif on_their_way := [worker for worker in self.workers if worker.group in OPENING and worker.is_running]:
-            turn.waiting = asyncio.create_task(self._open_first(turn, on_their_way))
+        before, key.target = key.target, self._focused_node
+        key.rounds -= 1
+        if key.rounds > 0 or key.target is not before:
+            self._continue_after(key, key.target)
+        elif opening := [worker for worker in self.workers if worker.group in OPENING and worker.is_running]:
+            key.waiting = asyncio.create_task(self._wait_for_sheets(key, opening))
         else:
-            self._end_turn(turn)
+            self._end_key(key)
 
-    async def _open_first(self, turn: KeyTurn, sheets: list[Worker[Any]]) -> None:
+    async def _wait_for_sheets(self, key: PendingKey, sheets: list[Worker[Any]]) -> None:
         for sheet in sheets:
             # Its failure is reported elsewhere; only its end matters here.
             with suppress(WorkerFailed, WorkerCancelled):
                 await sheet.wait()
-        self._after(turn, self)
+        self._continue_after(key, self)
 
-    def _end_turn(self, turn: KeyTurn) -> None:
-        if turn is not self._turn:
+    def _end_key(self, key: PendingKey) -> None:
+        if key is not self._current_key:
             return
-        if turn.too_long is not None:
-            turn.too_long.cancel()
-        self._turn = KeyTurn(self._ahead.popleft()) if self._ahead else None
-        if self._turn is not None:
-            self.call_later(self._answer, self._turn)
+        if key.too_long is not None:
+            key.too_long.cancel()
+        self._current_key = PendingKey(self._queued.popleft()) if self._queued else None
+        if self._current_key is not None:
+            self.call_later(self._answer, self._current_key)
 
     @property
-    def _first_asked(self) -> MessagePump:
+    def _focused_node(self) -> MessagePump:
         if not self._screen_stack:
             return self
         return self.focused or self.screen
 
-    # The one boundary for keys, workers and whatever else Textual would end the console for. Screens, sheets and
-    # forms have it around their own messages, whose loop would have ended by then.
+    # The boundary for failures of keys, workers and all else for which Textual would end the console. Screens, sheets
+    # and forms have it around their own messages: a failure there ends their message loop before it gets here.
 
     @property
     def _guard(self) -> Callable[..., Awaitable[Any]]:
@@ -178,14 +178,14 @@ class BaseApp(App[ResultT]):
 
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
         """Run this coroutine function in the background, within the same boundary."""
-        # Bound now: after a switch of profiles, the session before still answers for what it began.
+        # The guard is bound now: after a switch of profiles, the earlier session still reports failures of its work.
         return super().run_worker(partial(self._guard, work), *arguments, **options)
 
     def _handle_exception(self, error: Exception) -> None:
         cause = error.error if isinstance(error, WorkerFailed) else error
         if self.session is not None and isinstance(cause, StorageError | ApiError):
             self.session.failed(cause)
-        # A screen that is being removed fails on missing widgets: at the end that is of no interest to the user.
+        # At the end, a screen that is being removed may fail on missing widgets; that does not concern the user.
         elif self.is_running and not self._exit:
             super()._handle_exception(error)
 

@@ -19,7 +19,7 @@ class KeyAction:
     """An action that is available now."""
 
     keys: tuple[str, ...]
-    """As shown."""
+    """The keys, as they are shown."""
     does: str
     action: str
     node: DOMNode
@@ -29,23 +29,25 @@ class KeyAction:
     shown: bool
     """Whether the bottom line shows it."""
     more: str = ""
-    """A sentence about it."""
+    """A sentence about the action."""
 
 
 def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
     """All of our keys on a screen, those of the focused widget first."""
     found: dict[tuple[KeyScope, str], list[ActiveBinding]] = {}
     for active in screen.active_bindings.values():
-        # Textual's own bindings have neither: moving the focus, scrolling by half a screen.
+        # Textual's own bindings, such as moving the focus, have no id and are not shown.
         if active.binding.id is not None or active.binding.show:
             found.setdefault((_place(screen, active), active.binding.action), []).append(active)
-    return tuple(_deed(screen, place, group) for (place, _), group in found.items())
+    return tuple(_key_action(screen, place, group) for (place, _), group in found.items())
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
     """The hints for the bottom line, without keys that the focused widget would type."""
     focused = screen.focused
-    return tuple(_hint(d) for d in key_actions(screen) if d.shown and not (focused and _types(focused, d.keys[0])))
+    return tuple(
+        _hint(each) for each in key_actions(screen) if each.shown and not (focused and _types(focused, each.keys[0]))
+    )
 
 
 def _types(widget: Widget, key: str) -> bool:
@@ -58,7 +60,7 @@ def _hint(key_action: KeyAction) -> KeyHint:
     )
 
 
-def _deed(screen: Screen[Any], place: KeyScope, group: list[ActiveBinding]) -> KeyAction:
+def _key_action(screen: Screen[Any], place: KeyScope, group: list[ActiveBinding]) -> KeyAction:
     first = group[0].binding
     return KeyAction(
         tuple(_keys(screen, group)),

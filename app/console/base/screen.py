@@ -49,13 +49,13 @@ TABS: Final = (
 TICK_S = 1.0
 """How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5
-"""Behind a sheet, every fifth time only."""
+"""Behind a sheet, ages are checked only at every fifth tick."""
 LEAST: Final = Size(50, 12)
 """The smallest terminal in which each screen shows a row, and each form a field with its buttons."""
 
 
 class BaseScreen(Screen[None]):
-    """A tab's screen. Subclasses draw in `compose_body`, hear events in `engine_changed` and update ages in `tick`."""
+    """A tab's screen. Subclasses fill `compose_body`, handle events in `engine_changed` and update ages in `tick`."""
 
     TAB: ClassVar[str]
     HORIZONTAL_BREAKPOINTS = WIDTHS
@@ -71,7 +71,7 @@ class BaseScreen(Screen[None]):
         self.session = session
         self._ticks_behind = 0
         self._has_unknown = False
-        """Whether the key for unknown outcomes is offered."""
+        """Whether there are unknown outcomes; their key is offered only then."""
 
     def compose(self) -> ComposeResult:
         """Compose header, tabs, body and keys."""
@@ -276,7 +276,7 @@ class TooSmall(ModalScreen[None]):
             self._end()
 
     def on_screen_resume(self) -> None:
-        """Close late, if a sheet was open when the terminal grew."""
+        """Close now, if a sheet covered the notice when the terminal grew."""
         if not is_too_small(self.app.size):
             self._end()
 

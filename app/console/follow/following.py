@@ -1,4 +1,4 @@
-"""The runs that a console follows, and its toasts: it asks the watch after every change."""
+"""The runs that a console follows, and the toasts and notifications about what the watch finds in them."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOAST_S: Final = {"information": 6.0, "warning": 10.0, "error": 15.0}
 """How long a toast about a run stays; a click closes it."""
 IN_INBOX: Final = frozenset({"failed", "stuck"})
-"""Changes of runs that are items of the inbox as well."""
+"""Changes of runs that also become items of the inbox."""
 
 
 def cause_of(news: "Notification") -> tuple[str, ...]:
@@ -34,15 +34,15 @@ def cause_of(news: "Notification") -> tuple[str, ...]:
     return _what(news), about["repository"]
 
 
-def one_for_a_cause(news: "Iterable[Notification]") -> "tuple[Notification, ...]":
+def merged_by_cause(news: "Iterable[Notification]") -> "tuple[Notification, ...]":
     """Merge the notifications of each cause."""
     causes: dict[tuple[str, ...], list[Notification]] = {}
     for one in news:
         causes.setdefault(cause_of(one), []).append(one)
-    return tuple(same[0] if len(same) == 1 else _summed(same) for same in causes.values())
+    return tuple(same[0] if len(same) == 1 else _merged(same) for same in causes.values())
 
 
-def _summed(same: "list[Notification]") -> "Notification":
+def _merged(same: "list[Notification]") -> "Notification":
     what, repository = cause_of(same[0])
     title = safe_text(f"{len(same)} runs {what}: {repository}", limit=120)
     body = safe_text("7 shows them in the inbox.") if what in IN_INBOX else same[-1].body
@@ -54,7 +54,7 @@ def _what(news: "Notification") -> str:
 
 
 class RunFollower:
-    """Starts with `look`; then `engine_changed` hears the engine's events."""
+    """Follows runs, and shows and delivers news of them: first at `look`, then after each event."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class RunFollower:
         self._start = start
         self._channels = Channels(settings.notify, profile.name, os.environ, ring_bell, write)
         self._troubles: set[str] = set()
-        """Failing channels that were reported: once is enough."""
-        self._said_at: dict[tuple[str, ...], datetime] = {}
-        """When each cause had a toast last."""
+        """Failures of channels that were reported; each is reported once."""
+        self._toasted_at: dict[tuple[str, ...], datetime] = {}
+        """When each cause last had a toast."""
         self._has_begun = False
         self._looking = CoalescedTask(self._look, start)
 
@@ -136,22 +136,22 @@ class RunFollower:
         if not self._has_begun:
             await self.watch.begin()
             self._has_begun = True
-        telling = await self.watch.look()
+        found = await self.watch.look()
         await self._read_pins()
-        for news in self._unsaid(one_for_a_cause(telling.screen)):
+        for news in self._without_recent(merged_by_cause(found.screen)):
             self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
-        if telling.outward:
-            self._start(partial(self._deliver, telling.outward))
+        if found.outward:
+            self._start(partial(self._deliver, found.outward))
 
-    def _unsaid(self, news: "Iterable[Notification]") -> "Iterator[Notification]":
+    def _without_recent(self, news: "Iterable[Notification]") -> "Iterator[Notification]":
         """Leave out causes whose toast is still on the screen: the inbox counts them."""
         now = self._engine.clock()
         for one in news:
             cause = cause_of(one)
-            said_at = self._said_at.get(cause)
-            if said_at is None or (now - said_at).total_seconds() >= TOAST_S[one.level]:
+            toasted_at = self._toasted_at.get(cause)
+            if toasted_at is None or (now - toasted_at).total_seconds() >= TOAST_S[one.level]:
                 if cause[0] in IN_INBOX:
-                    self._said_at[cause] = now
+                    self._toasted_at[cause] = now
                 yield one
 
     async def _read_pins(self) -> None:

@@ -42,7 +42,7 @@ class FollowList(Sheet[str | None]):
         self._following = following
 
     def compose(self) -> ComposeResult:
-        """The sheet."""
+        """Compose the sheet."""
         with Vertical() as sheet:
             sheet.border_title = "Followed runs"
             sheet.border_subtitle = HINTS
@@ -107,7 +107,7 @@ class FollowList(Sheet[str | None]):
         return self._items[index] if index is not None and index < len(self._items) else None
 
     def _show(self) -> None:
-        """Show other runs; the cursor stays at its place, or on the last one."""
+        """Show the runs again; the cursor keeps its line, or moves to the last one."""
         lines = [self._line(item) for item in self._items]
         at = self._list.highlighted
         self._list.clear_options().add_options(lines)

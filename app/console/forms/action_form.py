@@ -34,7 +34,7 @@ class SecondPress:
     """Longer than a terminal takes to begin repeating a held key."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        """Prepare; the clock counts seconds."""
+        """Prepare; `clock` returns seconds."""
         self._clock = clock
         self._since_s: float | None = None
         """When the preview was painted or the key was pressed last; None: it is not painted yet."""
@@ -89,7 +89,7 @@ class ActionForm(FormScreen):
         self._began = engine.clock()
 
     def begin_with(self, values: Values, draft: str) -> None:
-        """Begin with these values, unless that draft has others; called before the form is shown."""
+        """Use these initial values, and the draft of this name; called before the form is shown."""
         self.beginning = values
         self.form_draft.belong_to(draft, values)
 

@@ -19,7 +19,7 @@ from app.text import json_escaped, safe_text
 
 
 class UnfaithfulError(Exception):
-    """A value holds characters that a shell or a terminal would act on; the message names the way out."""
+    """A value holds characters that a shell or a terminal would act on; the message names the cure."""
 
 
 def as_curl(base_url: str, request: WriteRequest) -> str:
@@ -40,7 +40,7 @@ def as_curl(base_url: str, request: WriteRequest) -> str:
 
 
 def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
-    """Return the request as a runwarden command for this profile, whichever the command line names.
+    """Return the request as a runwarden command for this profile, even if the command line names another.
 
     Raises:
         UnfaithfulError: A value cannot be pasted into a shell as it is.

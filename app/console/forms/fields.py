@@ -47,7 +47,7 @@ class FormFields:
 
     @property
     def values(self) -> Values:
-        """By field, as typed."""
+        """The values by field, as typed."""
         return {key: field.value for key, field in self._fields.items()}
 
     def fill(self, values: Values) -> None:
@@ -73,7 +73,7 @@ class FormFields:
             field.complain(safe_text(message) if message else None)
         return found
 
-    def in_need(self) -> FormField:
+    def to_focus(self) -> FormField:
         """The field that was typed in last; at first the one most in need of a value, or else the instructions."""
         if self.last_typed in self._fields:
             return self._fields[self.last_typed]

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from widgets.badges import Tone
 
-Fate = Literal["not_sent", "open", "done"]
+DraftOutcome = Literal["not_sent", "open", "done"]
 MOST_SENT: Final = 200
 """Actions searched for a draft's text."""
 _READ_ONLY: Final = "This profile is read-only: you may prepare and preview, nothing is sent."
 
 
-async def fate_of(ledger: Ledger, draft: Draft, requests: Sequence[WriteRequest]) -> tuple[Fate, Action | None]:
+async def outcome_of(
+    ledger: Ledger, draft: Draft, requests: Sequence[WriteRequest]
+) -> tuple[DraftOutcome, Action | None]:
     """Return the outcome of a draft whose sending began, and its action; `requests` are those of its text.
 
     Raises:
@@ -62,7 +64,7 @@ class FormDraft:
         self._stored: Draft | None = None
         self._one_at_a_time = asyncio.Lock()
         self._failed = failed
-        self._told: str | None = None
+        self._reported: str | None = None
 
     def belong_to(self, name: str, fresh: Values) -> None:
         """Take another name and other initial values, before anything was read or stored."""
@@ -70,7 +72,7 @@ class FormDraft:
 
     @property
     def current(self) -> Draft | None:
-        """The draft that a crash now would leave; None: none."""
+        """The draft to store now; None: the text needs none."""
         return self._wanted
 
     async def restore(self) -> Draft | None:
@@ -78,7 +80,7 @@ class FormDraft:
         try:
             self._wanted = self._stored = await self._drafts.load(self._name)
         except DraftsError as error:
-            self._tell(str(error))
+            self._report(str(error))
         return self._wanted
 
     def typed(self, values: Values) -> None:
@@ -114,29 +116,29 @@ class FormDraft:
             try:
                 await (self._drafts.discard(self._name) if wanted is None else self._drafts.save(self._name, wanted))
             except DraftsError as error:
-                self._tell(str(error))
+                self._report(str(error))
                 return
-            self._stored, self._told = wanted, None
+            self._stored, self._reported = wanted, None
 
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            self._told = problem
+    def _report(self, problem: str) -> None:
+        if problem != self._reported:
+            self._reported = problem
             self._failed(problem)
 
 
-def hindered(engine: "Engine") -> SafeText | None:
+def why_unsendable(engine: "Engine") -> SafeText | None:
     """The reason why sending is not possible, or None."""
     if engine.actions.read_only:
         return safe_text(_READ_ONLY)
     return None if engine.token_problem is None else safe_text(str(engine.token_problem))
 
 
-def origin_of(draft: Draft, fate: Fate, sent: Action | None, now: datetime) -> "tuple[SafeText, Tone]":
+def note_about(draft: Draft, outcome: DraftOutcome, sent: Action | None, now: datetime) -> "tuple[SafeText, Tone]":
     """Describe where the text comes from, and its outcome if it was sent."""
     at = ago(draft.sent_at or draft.saved_at, now)
-    if fate == "open":
+    if outcome == "open":
         return safe_text(f"Sent {at}; the outcome is unknown: look before you send it again."), "warn"
-    if fate == "done":
+    if outcome == "done":
         result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
         return safe_text(f"What was sent {at} took effect{result}"), "good"
     return safe_text(f"Your draft from {ago(draft.saved_at, now)}."), "quiet"
@@ -150,7 +152,7 @@ class ShowNote(Protocol):
 
 
 class DraftSwitch:
-    """Keeps the values that the form does not show, and reports the outcome of a draft that was sent."""
+    """Keeps the values that the form does not show, and notes where the shown ones come from."""
 
     def __init__(
         self,
@@ -170,19 +172,19 @@ class DraftSwitch:
         self.other: Values | None = None
         """The values to swap in, or None."""
         self.is_fresh = True
-        """Whether the shown values came from no draft."""
-        self._fate: Fate | None = None
-        """The draft's outcome as reported last; None: none was reported."""
+        """Whether the shown values are the initial ones, not those of a draft."""
+        self._outcome: DraftOutcome | None = None
+        """The draft's outcome at the last note; None: there was no note."""
 
     async def restore(self) -> Values | None:
         """Return the draft's values, or None if the form stays as it was opened."""
         draft = await self._draft.restore()
         if draft is None:
             return None
-        fate, sent = await self._fate_of_draft(draft)
-        if fate == "done":
+        outcome, sent = await self._outcome_of_draft(draft)
+        if outcome == "done":
             await self._draft.done()
-            self._say(*origin_of(draft, fate, sent, self._engine.clock()))
+            self._say(*note_about(draft, outcome, sent, self._engine.clock()))
         elif self._fresh_wins:
             self.other = draft.values
         else:
@@ -198,22 +200,22 @@ class DraftSwitch:
         self._say(safe_text("^n brings back the previous text."))
         return other
 
-    async def judge(self) -> None:
-        """Report why sending is not possible, otherwise where the text comes from and its outcome."""
+    async def report(self) -> None:
+        """Show why sending is not possible; otherwise where the text comes from, and its outcome."""
         draft = self._draft.current
-        fate, sent = ("not_sent", None) if draft is None else await self._fate_of_draft(draft)
-        if (hindrance := hindered(self._engine)) is not None:
-            self._say(hindrance, "warn")
-        elif draft is not None and fate != self._fate and self.other is not None:
-            if self.is_fresh and fate == "not_sent":
+        outcome, sent = ("not_sent", None) if draft is None else await self._outcome_of_draft(draft)
+        if (reason := why_unsendable(self._engine)) is not None:
+            self._say(reason, "warn")
+        elif draft is not None and outcome != self._outcome and self.other is not None:
+            if self.is_fresh and outcome == "not_sent":
                 kept = ago(draft.saved_at, self._engine.clock())
                 self._say(safe_text(f"A draft from {kept} is kept: ^n brings it back."))
             else:
-                self._say(*origin_of(draft, fate, sent, self._engine.clock()))
-        self._fate = fate
+                self._say(*note_about(draft, outcome, sent, self._engine.clock()))
+        self._outcome = outcome
 
-    async def _fate_of_draft(self, draft: Draft) -> tuple[Fate, Action | None]:
+    async def _outcome_of_draft(self, draft: Draft) -> tuple[DraftOutcome, Action | None]:
         try:
-            return await fate_of(self._engine.ledger, draft, self._requests(draft.values))
+            return await outcome_of(self._engine.ledger, draft, self._requests(draft.values))
         except StorageError:
             return "not_sent" if draft.sent_at is None else "open", None

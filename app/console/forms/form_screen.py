@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from app.console.session.coalesced_task import Start
 
 
-Built = WriteRequest | tuple[FieldProblem, ...]
+RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
 DRAFTS_FILE: Final = "drafts.json"
 _HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
@@ -65,7 +65,7 @@ def forget_closed_theme_watchers(app: App[Any]) -> None:
 
 
 class FormScreen(ModalScreen[Action | None]):
-    """A form up to sending."""
+    """A form's fields, draft and preview; `ActionForm` sends."""
 
     CSS_PATH = OVER_CSS
     # Not the default style sheet: the console's own styles screens, and forms lie over one.
@@ -77,7 +77,7 @@ class FormScreen(ModalScreen[Action | None]):
     VERTICAL_BREAKPOINTS = _HEIGHTS
     SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Before the focused input: these keys belong to the form, wherever the focus is.
+        # Handled before the focused input sees them, wherever the focus is.
         Binding("ctrl+s,ctrl+enter", "forward", "Preview, then send", priority=True),
         Binding("escape", "back", "Back", priority=True),
         Binding("ctrl+n", "swap_draft", "Start fresh, or bring the draft back", priority=True),
@@ -100,7 +100,7 @@ class FormScreen(ModalScreen[Action | None]):
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         self.form_draft = FormDraft(drafts, draft, self.values, engine.clock, self._warn)
         self.switch = DraftSwitch(engine, self.form_draft, self.requests, self._note, fresh_wins=fresh_wins)
-        self._judging = CoalescedTask(self._judge, cast("Start", self.run_worker))
+        self._reporting = CoalescedTask(self._report, cast("Start", self.run_worker))
         self._unsubscribe: Callable[[], None] = lambda: None
         self._draft_timer: Timer | None = None
         self.phase: FormPhase = "editing"
@@ -114,7 +114,7 @@ class FormScreen(ModalScreen[Action | None]):
         """Return facts and fields, in order."""
 
     @abstractmethod
-    def build(self, values: Values) -> Built:
+    def build(self, values: Values) -> RequestOrProblems:
         """Return the request of these values, or their problems."""
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
@@ -134,18 +134,18 @@ class FormScreen(ModalScreen[Action | None]):
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
         # Focused from the first frame: text typed before the draft is read belongs into the same field.
-        first = self.fields.in_need().key
+        first = self.fields.to_focus().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
         yield FormDialog(self.TITLE_TEXT, self._rows, self.VERBS)
 
     @property
     def dialog(self) -> FormDialog:
-        """Compose the frame."""
+        """The frame, with the notes and the buttons."""
         return self.query_one(FormDialog)
 
     @property
     def values(self) -> Values:
-        """By field, as typed."""
+        """The values by field, as typed."""
         return self.fields.values
 
     _dispatch_message = guarded_dispatch
@@ -170,11 +170,11 @@ class FormScreen(ModalScreen[Action | None]):
 
     def actions_changed(self) -> None:
         """React to a change of the ledger: an unknown outcome may be known now."""
-        self._judging.ask()
+        self._reporting.ask()
 
-    async def _judge(self) -> None:
+    async def _report(self) -> None:
         if self.phase == "editing":
-            await self.switch.judge()
+            await self.switch.report()
 
     def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
         if self.is_mounted and self.is_running:
@@ -195,7 +195,7 @@ class FormScreen(ModalScreen[Action | None]):
         return means.get(action, True)
 
     def action_forward(self) -> None:
-        """From the fields to the preview."""
+        """Show the preview, unless there are problems."""
         if self.fields.insist():
             return
         built = self.build(self.values)
@@ -251,8 +251,8 @@ class FormScreen(ModalScreen[Action | None]):
         self.phase = phase
         self.dialog.enter(phase, self.verbs_without_meaning())
         if phase == "editing":
-            self.fields.in_need().take_focus()
-            self._judging.ask()
+            self.fields.to_focus().take_focus()
+            self._reporting.ask()
         elif phase == "preview":
             # Focus the preview, never the dangerous button.
             self.query_one(RequestPreview).focus()
@@ -289,7 +289,7 @@ class FormScreen(ModalScreen[Action | None]):
         self.fields.complain()
 
     def _warn(self, text: str) -> None:
-        # A worker of the app: the form may be closing, and the draft must not go with it.
+        # Through the app: the form may be closing, and its draft could not be stored.
         self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
 
     @work(group="offer")

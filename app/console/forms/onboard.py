@@ -8,7 +8,7 @@ from app.actions import FieldProblem, problems
 from app.api.requests import OnboardProject, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
-from app.console.forms.form_screen import Built
+from app.console.forms.form_screen import RequestOrProblems
 from app.engine import Engine
 from widgets.forms.field import LineField
 
@@ -20,7 +20,7 @@ class OnboardForm(ActionForm):
     DEFAULT_CSS = "OnboardForm FormDialog { height: 20; }"
 
     def __init__(self, engine: Engine) -> None:
-        """Prepare with the profile at work."""
+        """Prepare for this engine's profile."""
         super().__init__(engine, draft="gitlab.onboard")
 
     def make_rows(self) -> Sequence[Widget]:
@@ -30,7 +30,7 @@ class OnboardForm(ActionForm):
             LineField("project_id", "project id", "A number; it wins where both are given.", placeholder="optional"),
         )
 
-    def build(self, values: Values) -> Built:
+    def build(self, values: Values) -> RequestOrProblems:
         """The request as typed, or its problems."""
         text = values["project_id"].strip()
         path = values["project_path"].strip() or None

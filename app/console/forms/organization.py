@@ -10,7 +10,7 @@ from app.actions import FieldProblem
 from app.api.requests import CreateOrganization, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
-from app.console.forms.form_screen import Built
+from app.console.forms.form_screen import RequestOrProblems
 from app.engine import Engine
 from app.text import safe_text
 from app.times import ago
@@ -37,7 +37,7 @@ class OrganizationForm(ActionForm):
     DEFAULT_CSS = "OrganizationForm FormDialog { height: 20; }"
 
     def __init__(self, engine: Engine) -> None:
-        """Prepare with the profile at work."""
+        """Prepare for this engine's profile."""
         super().__init__(engine, draft="organization.create")
         self._attempts: tuple[Action, ...] = ()
 
@@ -70,7 +70,7 @@ class OrganizationForm(ActionForm):
         super().actions_changed()
         self._look_back()
 
-    def build(self, values: Values) -> Built:
+    def build(self, values: Values) -> RequestOrProblems:
         """The request as typed."""
         return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None)
 

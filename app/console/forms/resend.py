@@ -27,8 +27,6 @@ from storage.records import Action
 from widgets.forms.inputs import LONGEST_LINE, printable
 from widgets.forms.pairs import packed, unpacked
 
-__all__ = ["UnfaithfulError", "form_for"]
-
 
 async def form_for(engine: Engine, action: Action) -> ActionForm:
     """Return the right form with the action's request filled in; edits are a draft of that action.

@@ -48,7 +48,7 @@ _THINGS: Final[dict[ActionKind, str]] = {
 }
 _SHORTEST_ID: Final = 12
 _LINES: Final = 3
-"""Lines of candidates, or of the way to find out."""
+"""The most lines of candidates, or of advice on where to look."""
 _ID_HINTS: Final[dict[ActionKind, str]] = {
     "run.start": "The run's id.",
     "run.continue": "The run's id.",
@@ -94,12 +94,12 @@ class ResolveForm(ModalScreen[Action | None]):
         """The action, once it was settled elsewhere; nothing is left to decide."""
         self._unsubscribe: Callable[[], None] = lambda: None
         self._doubted: str | None = None
-        """The id that the form asks about again."""
+        """The id that looks wrong, and that the user may record anyway."""
         self._best = ""
         """The id of the likeliest candidate, or of the one that was clicked."""
         self._is_picked = False
         self._ids: tuple[str, ...] = ()
-        """Of all candidates."""
+        """The ids of all candidates."""
         self._candidates: tuple[Candidate, ...] = ()
         """The candidates on show, line by line."""
         self._found = FormFact("candidates" if action.kind in FINDABLE else "find out", SafeText())
@@ -156,7 +156,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._settled = None if action.is_open else action
         self._doubt(None)
         if self._settled is not None:
-            self._say_no(_settled_in_words(self._settled))
+            self._refuse(_settled_in_words(self._settled))
 
     @property
     def _word(self) -> ResolutionWord | None:
@@ -173,7 +173,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self.dismiss(self._settled)
 
     def action_force(self) -> None:
-        """Record the id that the form asked about again."""
+        """Record the id although it looks wrong."""
         if self._doubted is not None and self._word == "created" and self._evidence.value.strip() == self._doubted:
             self._is_applying = True
             self._apply("created", self._doubted, is_checked=True)
@@ -184,7 +184,7 @@ class ResolveForm(ModalScreen[Action | None]):
         if self._is_applying or self._settled is not None:
             return
         if word is None:
-            self._say_no("Choose one of the three.")
+            self._refuse("Choose one of the three.")
         elif word == "created" and not evidence:
             self._evidence.complain(safe_text("Give the id: it links this attempt to its result."))
         elif word == "send_again" and evidence.casefold() != self._pledge.casefold():
@@ -203,11 +203,11 @@ class ResolveForm(ModalScreen[Action | None]):
         except DoubtfulIdError as error:
             self._is_applying = False
             self._doubt(evidence)
-            self._say_no(str(error))
+            self._refuse(str(error))
         except (ActionRefusedError, LedgerRefusedError, StorageError) as error:
             self._is_applying = False
             self._doubt(None)
-            self._say_no(str(error))
+            self._refuse(str(error))
         else:
             self.dismiss(action)
 
@@ -254,7 +254,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._doubt(None)
 
     def _doubt(self, result_id: str | None) -> None:
-        """Offer to record an id that looks wrong; None: there is none, and no refusal on show."""
+        """Offer to record this id although it looks wrong; None: remove the offer and its refusal."""
         self._doubted = result_id
         dialog = self.query_one(FormDialog)
         without = {"force"} if result_id is None else set()
@@ -266,7 +266,7 @@ class ResolveForm(ModalScreen[Action | None]):
     def _entered(self) -> None:
         self.action_apply()
 
-    def _say_no(self, why: str) -> None:
+    def _refuse(self, why: str) -> None:
         self.query_one(FormDialog).note(safe_text(""))
         self.query_one(FormDialog).banner(safe_text(why))
 

@@ -20,7 +20,7 @@ from app.console.forms.fields import (
     reading,
     repository_field,
 )
-from app.console.forms.form_screen import Built
+from app.console.forms.form_screen import RequestOrProblems
 from app.console.ledger_turns import instructions_of, turn_of
 from app.engine import Engine
 from app.text import safe_text
@@ -76,7 +76,7 @@ class NewRunForm(ActionForm):
             PairsField("metadata", "metadata", "Optional. JSON where it is JSON, else text.", reading=reading),
         )
 
-    def build(self, values: Values) -> Built:
+    def build(self, values: Values) -> RequestOrProblems:
         """The request as typed, or its problems."""
         repository = read_repository(values["repository"])
         metadata = read_pairs("metadata", unpacked(values["metadata"]))
@@ -167,7 +167,7 @@ class ContinueRunForm(ActionForm):
         known = {"repository": run.repository.label, "branch": run.branch_name}
         return known | {"previous_instructions": self._previous}
 
-    def build(self, values: Values) -> Built:
+    def build(self, values: Values) -> RequestOrProblems:
         """The request as typed."""
         if self._sent is not None:
             return replace(self._sent, instructions=values["instructions"])
@@ -201,7 +201,7 @@ class StartAgentForm(ActionForm):
             PairsField("inputs", "inputs", "Optional. JSON where it is JSON, else text.", reading=reading),
         )
 
-    def build(self, values: Values) -> Built:
+    def build(self, values: Values) -> RequestOrProblems:
         """The request as typed, or its problems."""
         inputs = read_pairs("inputs", unpacked(values["inputs"]))
         request = StartAgent(

@@ -37,9 +37,9 @@ OUR_LINK: Final = "our link"
 
 
 def link_row(
-    links: tuple[LinkState, ...], past: "PlatformHistory", patience: PollTiming, now: datetime, wait: Wait | None = None
+    links: tuple[LinkState, ...], past: "PlatformHistory", timing: PollTiming, now: datetime, wait: Wait | None = None
 ) -> HostFacts:
-    """The row of our link and its next poll; a service that refuses the token does answer."""
+    """The row of our link and its next poll; a service that refuses the token counts as answering."""
     runs = link_of(links, "runs")
     place = " · ".join(f"{link.subject} {_poll(link, now)}" for link in links)
     row = HostFacts(
@@ -56,7 +56,7 @@ def link_row(
         return row
     if runs.is_failing:
         return replace(row, badge=Badge("✓", "answers", "good"), since="and refuses the token")
-    badge = freshness(runs, patience, now, wait)
+    badge = freshness(runs, timing, now, wait)
     return replace(row, badge=Badge("✓", "up", "good") if badge.tone == "good" else badge)
 
 
@@ -140,7 +140,7 @@ class PlatformHistory:
 
     history: tuple[HealthLevel | None, ...]
     uptimes: tuple[Uptime, ...]
-    """Of `WINDOWS`."""
+    """One for each of `WINDOWS`."""
     flips: int = 0
     """Changes between well and unwell within `FLAPPING`."""
     incidents: tuple[Incident, ...] = ()
@@ -151,8 +151,8 @@ NOTHING_SEEN: Final = PlatformHistory((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """How samples are read."""
+class SampleReader:
+    """Makes histories of samples."""
 
     healthy_words: frozenset[str]
     hold: timedelta
@@ -234,12 +234,12 @@ def host_row(
     )
 
 
-Failed = Mapping[tuple[str, datetime], tuple[int, datetime | None]]
-"""Failed runs of an incident, by its platform and start: their number, and the oldest one's creation."""
+FailedRuns = Mapping[tuple[str, datetime], tuple[int, datetime | None]]
+"""Failed runs of each incident, by its platform and start: their number, and the oldest one's creation."""
 
 
 def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
-    """Incidents of all platforms that last or ended after `since`, newest first; the first one is the most urgent."""
+    """Incidents of all platforms that last or ended after `since`: lasting ones first, then the newest."""
     found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
     return tuple(sorted(found, key=lambda one: (goes_on(one), one.start), reverse=True))
 
@@ -249,7 +249,7 @@ def goes_on(incident: Incident) -> bool:
     return not incident.is_over and incident.recovered_at is None
 
 
-def incident_facts(incident: Incident, failed: Failed, healthy_words: frozenset[str]) -> IncidentFacts:
+def incident_facts(incident: Incident, failed: FailedRuns, healthy_words: frozenset[str]) -> IncidentFacts:
     """Describe an incident in a line, with the number of runs that failed in it."""
     return IncidentFacts(
         incident_key(incident),
@@ -264,12 +264,12 @@ def incident_facts(incident: Incident, failed: Failed, healthy_words: frozenset[
 
 
 def incident_key(incident: Incident) -> str:
-    """The key of its line."""
+    """The key of the incident's line."""
     return f"incident:{incident.platform}:{incident.start.isoformat()}"
 
 
 def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
-    """The text in place of incidents, with how much was seen."""
+    """The text shown without incidents, with how much of the time was seen."""
     seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
     if not seen_s:
         return "Nothing was seen of the hosts yet."

@@ -15,9 +15,9 @@ from app.console.health.rows import (
     LONGEST_GAP,
     LONGEST_WINDOW,
     NOTHING_SEEN,
-    Failed,
+    FailedRuns,
     PlatformHistory,
-    Reader,
+    SampleReader,
     goes_on,
     host_row,
     incident_facts,
@@ -71,7 +71,7 @@ class HealthView:
     """Active runs by platform and status."""
     incidents: tuple[Incident, ...] = ()
     """Most urgent first."""
-    failed: Failed = field(default_factory=dict)
+    failed: FailedRuns = field(default_factory=dict)
     polls: tuple[PollSpan, ...] = ()
     """Newest first."""
     statuses: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class HealthScreen(BaseScreen):
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again after an event; each poll of runs ends with one of our link. Behind another screen, later."""
+        """Read again after an event; while another screen is shown, `on_screen_resume` does that later."""
         if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere) and self.is_current:
             self._reader.ask()
 
@@ -121,7 +121,7 @@ class HealthScreen(BaseScreen):
         self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Move the ages."""
+        """Update the ages."""
         self._show(now)
 
     def go_to(self, place: str) -> None:
@@ -158,7 +158,7 @@ class HealthScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     def action_incident(self) -> None:
-        """Put the cursor on the next incident, after the last one on the first."""
+        """Put the cursor on the next incident; from the last one, on the first."""
         keys = [incident_key(one) for one in (self._view or HealthView()).incidents[:MOST]]
         here = keys.index(self.place) if self.place in keys else -1
         self._list.seek(keys[(here + 1) % len(keys)])
@@ -252,16 +252,18 @@ class HealthScreen(BaseScreen):
         return self.session.run_now() - self.session.clock()
 
     @property
-    def _past_reader(self) -> Reader:
+    def _past_reader(self) -> SampleReader:
         session = self.session
         hold = timedelta(seconds=session.settings.notify.hold_s)
         # Samples meant to be far apart still cover the time between them.
         gap = max(LONGEST_GAP, timedelta(seconds=3 * session.profile.poll.health_s))
-        return Reader(session.healthy_words, hold, gap)
+        return SampleReader(session.healthy_words, hold, gap)
 
 
-async def read_health(cache: Cache, reader: Reader, now: datetime, ahead: timedelta, before: HealthView) -> HealthView:
-    """Read the data; the runs' clock is `ahead` of ours. Figures in `before` of incidents long over are kept.
+async def read_health(
+    cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
+) -> HealthView:
+    """Read the data; the runs' clock is `ahead` of ours. Incidents long over keep their figures of `before`.
 
     Raises:
         StorageError: The cache cannot be read.

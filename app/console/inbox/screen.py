@@ -91,7 +91,7 @@ class InboxScreen(BaseScreen):
         self._table = InboxTable(session.clock())
         self._marked: set[str] = set()
         self._gone: InboxItem | None = None
-        """The item under the cursor that was removed by something else: the user did not choose the line there now."""
+        """The item that disappeared under the cursor by itself: the user did not choose the one in its place."""
         self._here = ""
         """The item under the cursor when the list was shown last."""
         self._put_away: frozenset[str] = frozenset()
@@ -112,7 +112,7 @@ class InboxScreen(BaseScreen):
         self.session.inbox.ask()
 
     def tick(self, now: datetime) -> None:
-        """Move the ages."""
+        """Update the ages."""
         self._table.tick(now)
         self.query_one(InboxPane).tick(now)
 
@@ -238,7 +238,7 @@ class InboxScreen(BaseScreen):
             self.post_message(lead)
 
     async def _listed(self, item: InboxItem, runs: Sequence[InboxEntry]) -> list[tuple[Content, Message]]:
-        """A link to all of its runs in the list; None: no query finds them."""
+        """A choice that shows all of the item's runs in the list; none if no query finds them."""
         if item.kind == "stuck":
             return [(Content("all that are stuck, in the list"), GoToTab("runs", "is:stuck"))]
         engine = self.session.engine
@@ -272,7 +272,7 @@ class InboxScreen(BaseScreen):
         return NOTHING if self.session.vitals.now.known else NOT_ASKED
 
     def _chosen(self) -> tuple[InboxItem, ...]:
-        """The marked items, or the one under the cursor, unless it only moved there."""
+        """The marked items, or the one under the cursor, unless it only took the place of one that disappeared."""
         if self.session.inbox.trouble:
             self.session.notify("Nothing can be put away: see below.", severity="warning")
             return ()

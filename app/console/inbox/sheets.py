@@ -34,7 +34,7 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
 
     def compose_choice(self) -> ComposeResult:
         """Compose the choices."""
-        yield Options(*(Option(Content.assemble(f"{at}  ", said)) for at, (said, _) in enumerate(self._choices, 1)))
+        yield Options(*(Option(Content.assemble(f"{at}  ", text)) for at, (text, _) in enumerate(self._choices, 1)))
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:

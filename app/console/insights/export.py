@@ -16,7 +16,7 @@ from widgets.insights.figures import InsightsView
 FORMATS: Final = (".csv", ".json")
 COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
 
-Fact = tuple[str, str, str, str, str, float | int | None]
+CsvRow = tuple[str, str, str, str, str, float | int | None]
 
 
 def write(view: InsightsView, path: Path) -> None:
@@ -31,12 +31,12 @@ def write(view: InsightsView, path: Path) -> None:
 
 
 def as_csv(view: InsightsView) -> str:
-    """Format as CSV, one fact a line."""
+    """Format as CSV, one figure a line."""
     buffer = StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for fact in _facts(view):
-        writer.writerow([csv_cell(value) for value in fact])
+    for row in _csv_rows(view):
+        writer.writerow([csv_cell(value) for value in row])
     return buffer.getvalue()
 
 
@@ -80,7 +80,7 @@ def as_json(view: InsightsView) -> str:
     return json_escaped(json.dumps(document, indent=2)) + "\n"
 
 
-def _facts(view: InsightsView) -> Iterator[Fact]:
+def _csv_rows(view: InsightsView) -> Iterator[CsvRow]:
     since, until = _time(view.since) or "", _time(view.at) or ""
     for outcome in view.outcomes:
         start, end = _time(outcome.start) or "", _time(outcome.end) or ""
@@ -95,7 +95,7 @@ def _facts(view: InsightsView) -> Iterator[Fact]:
 
 
 def _average(each: Concurrency, view: InsightsView) -> float | None:
-    """None: the runs of that time were not fetched."""
+    """The average; None: the runs of that time were not fetched."""
     return round(each.average, 4) if view.is_fetched(each) else None
 
 

@@ -126,7 +126,7 @@ class InsightsScreen(BaseScreen):
             self._say_extent(self._view)
 
     def trouble(self) -> Notice | None:
-        """The banner's notice, unless it stands in place of figures already."""
+        """The banner's notice, unless the figures' place already shows it."""
         is_said = self._view is not None and not self._view.runs and not self._was_answered
         return None if is_said else super().trouble()
 
@@ -155,7 +155,7 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Show keys without effect as such."""
+        """Hide or dim the keys that have no effect now."""
         if action in {"export", "tables"}:
             return self._view is not None and bool(self._view.runs)
         if action in {"bar", "rows"}:

@@ -40,10 +40,10 @@ NO_RUN_YET: Final = Notice(
 
 @dataclass(frozen=True, slots=True)
 class InsightSpan:
-    """A stretch up to now."""
+    """A stretch of time up to now."""
 
     name: str
-    """`7d`."""
+    """Such as `7d`."""
     title: str
     step: ChartStep
     count: int

@@ -22,7 +22,7 @@ KEY_CELLS = 13
 DOES_CELLS = 20
 LEAST_MORE_CELLS = 14
 COLUMN_CELLS = 60
-"""Twice as many make room for two columns."""
+"""With room for two of these, the keys are in two columns."""
 GAP_CELLS = 3
 PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
 
@@ -95,7 +95,7 @@ class KeyHelpScreen(Sheet[None]):
         cells = (room - GAP_CELLS) // 2 if is_wide else room
         more_cells = max(LEAST_MORE_CELLS, cells - KEY_CELLS - 1 - DOES_CELLS - 1)
         words = self.query_one(Input).value.casefold().split()
-        lines = [(each.place, _lines(each, more_cells)) for each in self._actions if _is_meant(each, words)]
+        lines = [(each.place, _lines(each, more_cells)) for each in self._actions if _matches(each, words)]
         first, second = self.query_one("#help-first", Static), self.query_one("#help-second", Static)
         columns = _halves(lines) if is_wide else (lines, [])
         first.update(_content(columns[0]) if lines else Content("No key does that here."))
@@ -103,16 +103,16 @@ class KeyHelpScreen(Sheet[None]):
         second.display = is_wide
 
 
-Lines = tuple[KeyScope, list[Content]]
+ActionLines = tuple[KeyScope, list[Content]]
 """The wrapped lines of one action's keys, and where it belongs."""
 
 
-def _is_meant(key_action: KeyAction, words: Sequence[str]) -> bool:
+def _matches(key_action: KeyAction, words: Sequence[str]) -> bool:
     text = " ".join([*key_action.keys, key_action.does, key_action.more]).casefold()
     return all(word in text for word in words)
 
 
-def _halves(lines: list[Lines]) -> tuple[list[Lines], list[Lines]]:
+def _halves(lines: list[ActionLines]) -> tuple[list[ActionLines], list[ActionLines]]:
     """Split into two columns of about the same height; an action's lines stay together."""
     half, height = sum(len(each) for _, each in lines) / 2, 0
     for index, (_, each) in enumerate(lines):
@@ -122,7 +122,7 @@ def _halves(lines: list[Lines]) -> tuple[list[Lines], list[Lines]]:
     return lines, []
 
 
-def _content(lines: list[Lines]) -> Content:
+def _content(lines: list[ActionLines]) -> Content:
     blocks = [
         Content("\n").join([Content.styled(PLACES[place], "$accent bold"), *(line for _, own in group for line in own)])
         for place, group in groupby(lines, key=lambda each: each[0])

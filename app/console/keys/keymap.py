@@ -68,13 +68,13 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> t
     """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the cure."""
     facts = catalog()
     by_id = {fact.id: fact for fact in facts}
-    wishes = [*keys.items(), *((command.name, command.key) for command in commands if command.key)]
+    wanted = [*keys.items(), *((command.name, command.key) for command in commands if command.key)]
     return (
         *(_no_such_id(name, by_id) for name in keys if name not in by_id),
         *(
             f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'
-            for name, wish in wishes
-            for key in wish.split(",")
+            for name, written_keys in wanted
+            for key in written_keys.split(",")
             if not _is_key(key)
         ),
         *_clashes(facts, keys),
@@ -144,7 +144,7 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
     """Two actions with the same key in the same place: only one of them would run."""
     by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     # A sheet over a screen has its keys to itself.
     sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
     places = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
@@ -156,13 +156,13 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
                 pair = (other, fact.id)
                 # Two defaults may share a key if they are never available at the same time.
                 is_usual = key in map(normal, by_id[other].keys) and key in map(normal, fact.keys)
-                if other != fact.id and other in keys and not is_usual and pair not in told:
-                    told.add(pair)
+                if other != fact.id and other in keys and not is_usual and pair not in reported:
+                    reported.add(pair)
                     yield f'keys.{other}: "{keys[other]}" is the key of {fact.id} there. Give that one another key.'
 
 
 def _hidden(facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequence[UserCommand]) -> Iterator[str]:
-    """Keys of commands that a screen hides: a command hears its key everywhere, but last."""
+    """Commands whose key is an action's: a screen's action gets the key first, so the command never runs."""
     by_key: dict[str, str] = {}
     for fact in facts:
         for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):

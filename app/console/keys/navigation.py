@@ -59,8 +59,8 @@ class VisitedScreen:
     """A place that was left."""
 
     tab: str
-    within: Any
-    """The tab screen's own place: its filters and the key under the cursor."""
+    place_in_tab: Any
+    """The place in the tab: its filters and the key under the cursor."""
     run_ids: tuple[str, ...] = ()
     """The runs open over it, the topmost last."""
 
@@ -72,11 +72,11 @@ class Navigation:
         """Prepare; `session` returns the current one, which changes with the profile."""
         self._screens = screens
         self._session = session
-        self._left: deque[VisitedScreen] = deque(maxlen=MOST_PLACES)
+        self._visited: deque[VisitedScreen] = deque(maxlen=MOST_PLACES)
 
     def forget(self) -> None:
         """Forget the way back, after a switch of profiles."""
-        self._left.clear()
+        self._visited.clear()
 
     async def go(self, tab: str, place: str | None = None) -> None:
         """Show a tab and a place in it; without a place, the tab as it was left."""
@@ -87,7 +87,7 @@ class Navigation:
         if tab == self._screens.current_mode and place is None:
             return
         if before is not None:
-            self._left.append(before)
+            self._visited.append(before)
         await self._screens.switch_mode(tab)
         if place is not None:
             await self._uncover()
@@ -98,16 +98,16 @@ class Navigation:
         """Return to the last place."""
         if self._screens.current_mode == BETWEEN:
             return
-        if not self._left:
+        if not self._visited:
             self._session().notify(NOWHERE)
             return
-        place = self._left.pop()
+        place = self._visited.pop()
         await self._screens.switch_mode(place.tab)
         if self._covering() != place.run_ids:
             await self._uncover()
         base = self._screens.screen_stack[0]
         if isinstance(base, BaseScreen):
-            _return_to(base, place.within)
+            _return_to(base, place.place_in_tab)
         for run_id in place.run_ids[len(self._covering()) :]:
             self.open_run(run_id)
 

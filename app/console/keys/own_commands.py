@@ -29,23 +29,23 @@ DEADLINE_S: Final = 60.0
 """A command beside the console is ended after this time; longer ones belong into the terminal."""
 LONGEST_OUTPUT: Final = 65_536
 """Bytes of output that are kept; the rest is read and dropped."""
-CUT: Final = 200
-_RUN_PLACES: Final = frozenset({"run_id", "repository", "branch", "status"})
-_PLACE: Final = re.compile(r"\{([a-z_]+)\}")
+LONGEST_LINE: Final = 200
+_RUN_PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch", "status"})
+_PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 class CommandUnusableError(Exception):
-    """The command cannot be run on this; the message tells the user why."""
+    """The command cannot be run; the message tells the user why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandResult:
     """The result of a command that ran beside the console."""
 
     code: int | None
     """None: it took too long and was ended."""
     last_line: SafeText
-    """Of its output, both streams; empty without output."""
+    """The last line that it wrote to either stream; empty without output."""
 
 
 def own_bindings(commands: Sequence[UserCommand]) -> list[Binding]:
@@ -59,10 +59,10 @@ def own_bindings(commands: Sequence[UserCommand]) -> list[Binding]:
 
 def needs_run(argv: Sequence[str]) -> bool:
     """Whether the template has a placeholder about a run."""
-    return bool(_RUN_PLACES.intersection(_PLACE.findall("\n".join(argv))))
+    return bool(_RUN_PLACEHOLDERS.intersection(_PLACEHOLDER.findall("\n".join(argv))))
 
 
-def facts(profile: str, base_url: str, run: Run | None) -> dict[str, str]:
+def placeholder_values(profile: str, base_url: str, run: Run | None) -> dict[str, str]:
     """The values of a template's placeholders."""
     known = {"profile": profile, "base_url": base_url}
     if run is not None:
@@ -75,7 +75,7 @@ def filled_in(argv: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
     """Fill in the arguments; one argument stays one argument.
 
     Raises:
-        CommandUnusableError: A value is missing, or would be read as an option, as another folder, or not at all.
+        CommandUnusableError: A value is missing, cannot be printed, or would be read as an option or as another folder.
     """
     return tuple(_argument(template, known) for template in argv)
 
@@ -85,7 +85,7 @@ def shown(argv: Sequence[str]) -> SafeText:
     return safe_text(shlex.join(argv), limit=2_000)
 
 
-async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> Ended:
+async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> CommandResult:
     """Run a command without a terminal and read its output.
 
     Raises:
@@ -104,9 +104,9 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
     try:
         async with asyncio.timeout(deadline_s):
             tail = await _tail(process)
-            return Ended(await process.wait(), _last_line(tail))
+            return CommandResult(await process.wait(), _last_line(tail))
     except TimeoutError:
-        return Ended(None, safe_text(""))
+        return CommandResult(None, safe_text(""))
     finally:
         await _end(process)
 
@@ -130,11 +130,11 @@ def _argument(template: str, known: Mapping[str, str]) -> str:
             raise CommandUnusableError("It needs a run, and there is none in focus.")
         return _refuse_unsafe(name, known[name], at_start=place.start() == 0)
 
-    return _PLACE.sub(fill, template)
+    return _PLACEHOLDER.sub(fill, template)
 
 
 def _refuse_unsafe(name: str, value: str, *, at_start: bool) -> str:
-    """Return the value, chosen by the service or an agent, unless it is unsafe."""
+    """Return the value unless it is unsafe: the service or an agent chose it."""
     if not value.isprintable():
         raise CommandUnusableError(f"The {name} holds characters that cannot be printed.")
     if at_start and value.startswith("-"):
@@ -159,7 +159,7 @@ async def _tail(process: asyncio.subprocess.Process) -> bytes:
 
 def _last_line(output: bytes) -> SafeText:
     lines = output.decode("utf-8", errors="replace").split("\n")
-    return safe_text(next((line.strip() for line in reversed(lines) if line.strip()), ""), limit=CUT)
+    return safe_text(next((line.strip() for line in reversed(lines) if line.strip()), ""), limit=LONGEST_LINE)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -174,15 +174,15 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
     name = safe_text(command.name, limit=60)
     try:
         run = await _run_in_focus(app, session) if needs_run(command.argv) else None
-        argv = filled_in(command.argv, facts(session.profile.name, session.profile.base_url, run))
+        argv = filled_in(command.argv, placeholder_values(session.profile.name, session.profile.base_url, run))
         if command.confirm and not await app.push_screen_wait(ConfirmCommandScreen(name, shown(argv))):
             return
         if command.terminal:
-            _tell(session, name, _with_terminal(app, terminal, argv), "")
+            _report(session, name, _with_terminal(app, terminal, argv), "")
         else:
             session.notify(f"{name}: running…")
-            ended = await run_beside(argv)
-            _tell(session, name, ended.code, ended.last_line)
+            result = await run_beside(argv)
+            _report(session, name, result.code, result.last_line)
     except CommandUnusableError as error:
         session.notify(f"{name}: {error}", severity="error")
 
@@ -219,7 +219,7 @@ class ConfirmCommandScreen(Sheet[bool]):
             leaves = Content.assemble(("esc", "$accent bold"), " or enter leaves it")
             keys = (clicked(runs, "screen.answer(True)"), clicked(leaves, "screen.answer(False)"))
             answers = Static(Content("    ").join(keys), id="keys", markup=False)
-            # In their own colours: a link would use one for both the key and its effect.
+            # Without link colours, which would be the same for the key and its effect.
             answers.auto_links = False
             yield answers
 
@@ -239,17 +239,17 @@ def _with_terminal(app: App[Any], terminal: Terminal, argv: tuple[str, ...]) -> 
     terminal.give_title_back()
     try:
         with app.suspend():
-            # A pager's ctrl+c is the pager's; ours returns when it has ended.
+            # While a pager has the terminal, ctrl+c is the pager's.
             return run_in_terminal(argv)
     except SuspendNotSupported as error:
         raise CommandUnusableError(f"There is no terminal for it. By hand: {shlex.join(argv)}") from error
 
 
-def _tell(session: Session, name: str, code: int | None, last_line: str) -> None:
-    said = f": {last_line}" if last_line else ""
+def _report(session: Session, name: str, code: int | None, last_line: str) -> None:
+    output = f": {last_line}" if last_line else ""
     if code == 0:
-        session.notify(f"✓ {name}{said}")
+        session.notify(f"✓ {name}{output}")
     elif code is None:
         session.notify(f"✗ {name} took too long and was ended; terminal = true gives it all the time", severity="error")
     else:
-        session.notify(f"✗ {name} ended with {code}{said}", severity="error")
+        session.notify(f"✗ {name} ended with {code}{output}", severity="error")

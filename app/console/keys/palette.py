@@ -30,10 +30,10 @@ from widgets.badges import STYLES
 if TYPE_CHECKING:
     from app.engine import Engine
 
-OWN: Final = "own_command"
+OWN_COMMAND: Final = "own_command"
 """The action behind the user's own commands, which are listed by name."""
-HERE: Final = frozenset({"palette", *(tab.title for tab in TABS)})
-"""Actions that make no sense here, or have a better name."""
+NOT_LISTED: Final = frozenset({"palette", *(tab.title for tab in TABS)})
+"""Actions that are of no use in the palette, or have a better name there."""
 LEAST_TO_FIND: Final = 3
 """Letters typed before runs are searched for."""
 RECENT_SCORE: Final = 1.0
@@ -57,7 +57,7 @@ class PaletteCommand:
 
 
 class ConsolePalette(CommandPalette):
-    """Textual's palette; a second enter in the same moment would close it twice, and the command's sheet with it."""
+    """Textual's palette, which closes once: a second enter in the same moment would also close the command's sheet."""
 
     CSS_PATH = OVER_CSS
 
@@ -80,7 +80,7 @@ class ConsoleCommands(Provider):
         self._reading: asyncio.Task[None] | None = None
 
     async def _read_once(self) -> None:
-        """Read the destinations. A letter typed too early cancels the search that waits, not what it waits for."""
+        """Read the destinations once. Typing cancels a search that waits for them, but not the reading."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
         await asyncio.shield(self._reading)
@@ -91,18 +91,18 @@ class ConsoleCommands(Provider):
             self._destinations = await self.screen.session.guard(destinations, self.screen) or ()
 
     async def shutdown(self) -> None:
-        """The palette was closed: read no further."""
+        """Stop reading: the palette was closed."""
         if self._reading is not None:
             self._reading.cancel()
 
     async def discover(self) -> Hits:
         """List recent choices, then the screen's actions, before anything is typed."""
         await self._read_once()
-        known = {command.name: command for command in self._every()}
+        known = {command.name: command for command in self._all()}
         recent = [known[name] for name in self._recent if name in known]
         rest = (*self._key_actions(), *self._own(), *self._tabs())
         for command in (*recent, *(each for each in rest if each not in recent)):
-            yield DiscoveryHit(_line(Content(command.name), command), self._remembering(command), command.name)
+            yield DiscoveryHit(_line(Content(command.name), command), self._remembered(command), command.name)
 
     async def search(self, query: str) -> Hits:
         """List the matches, best first; among equals, recent choices."""
@@ -110,7 +110,7 @@ class ConsoleCommands(Provider):
         runs: tuple[PaletteCommand, ...] = ()
         if isinstance(self.screen, BaseScreen) and len(query.strip()) >= LEAST_TO_FIND:
             runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
-        for command in (*self._every(), *runs):
+        for command in (*self._all(), *runs):
             # A run also matches by its repository and branch.
             match = fuzzy(query, command.name) or ((0.0, ()) if command in runs else None)
             if match is None:
@@ -120,14 +120,14 @@ class ConsoleCommands(Provider):
             score, found = match
             for at in found:
                 name = name.stylize(self.match_style or "bold", at, at + 1)
-            lately = RECENT_SCORE if command.name in self._recent else 0.0
-            yield Hit(score + lately, _line(name, command), self._remembering(command), command.name)
+            bonus = RECENT_SCORE if command.name in self._recent else 0.0
+            yield Hit(score + bonus, _line(name, command), self._remembered(command), command.name)
 
-    def _every(self) -> Iterator[PaletteCommand]:
+    def _all(self) -> Iterator[PaletteCommand]:
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations, *self._themes())
 
-    def _remembering(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
-        """Run it, and list it first the next time."""
+    def _remembered(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
+        """Return a function that runs the command, and lists it first the next time."""
 
         def run() -> Awaitable[object] | object:
             self._keep(lambda known: known.with_recent(command.name))
@@ -141,9 +141,9 @@ class ConsoleCommands(Provider):
             name = key_action.action.partition("(")[0].rpartition(".")[2]
             if (
                 key_action.enabled
-                and name not in {*MOVES, OWN}
+                and name not in {*MOVES, OWN_COMMAND}
                 and key_action.action not in seen
-                and key_action.does not in HERE
+                and key_action.does not in NOT_LISTED
             ):
                 seen.add(key_action.action)
                 name = key_action.does[0].upper() + key_action.does[1:]
@@ -156,7 +156,7 @@ class ConsoleCommands(Provider):
             self.screen.session.settings.commands if isinstance(self.screen, BaseScreen) else ()
         ):
             line = safe_text(shlex.join(own.argv), limit=200)
-            run = partial(self.app.run_action, f"app.{OWN}({index})")
+            run = partial(self.app.run_action, f"app.{OWN_COMMAND}({index})")
             yield PaletteCommand(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
 
     def _tabs(self) -> Iterator[PaletteCommand]:
@@ -179,7 +179,7 @@ class ConsoleCommands(Provider):
 
 
 def _line(name: Content, command: PaletteCommand) -> Content:
-    """A line: the command's name, then its key or its kind."""
+    """The command's name, then its key or its kind."""
     return Content.assemble(name, (f"  {command.help}", f"not bold {STYLES['quiet']}")) if command.help else name
 
 

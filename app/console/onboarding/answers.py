@@ -34,7 +34,7 @@ UNWRITTEN: Final = Path()
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """As typed."""
+    """The answers, as typed."""
 
     base_url: str
     name: str
@@ -57,12 +57,12 @@ def suggested_name(base_url: str) -> str:
     if is_loopback(host):
         return "local"
     parts = host.split(".")
-    telling = [part for part in parts[: max(1, len(parts) - 1)] if part not in _DULL]
-    return (telling or parts)[0]
+    names = [part for part in parts[: max(1, len(parts) - 1)] if part not in _DULL]
+    return (names or parts)[0]
 
 
 def validated(answers: Answers, here: Path) -> tuple[Profile | None, Mapping[str, str]]:
-    """The profile, or None with the problems by field; relative paths start `here`."""
+    """The profile, or None with the problems by field; relative paths start at `here`."""
     problems: dict[str, str] = {}
     base_url = ""
     try:
@@ -111,7 +111,7 @@ def _command(typed: str) -> TokenSource | str:
 
 
 def _sentence(text: str) -> str:
-    # A scheme is written as it is.
+    # A text that begins with a scheme keeps its lower case.
     return f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."
 
 

@@ -45,7 +45,7 @@ _HINTS: Final[dict[TokenOrigin, tuple[str, str]]] = {
 
 
 class OnboardingScreen(Screen[str | None]):
-    """Returns the new profile's name; None: left without one."""
+    """Closes with the new profile's name; None: the user left without one."""
 
     CSS_PATH = ["../sheets/over.tcss", "onboarding.tcss"]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = _HEIGHTS
@@ -169,10 +169,10 @@ class OnboardingScreen(Screen[str | None]):
         if result.is_good:
             self._write(new)
             return
-        self._tell(result)
+        self._show_failure(result)
         self._doubt(new)
 
-    def _tell(self, result: CheckResult) -> None:
+    def _show_failure(self, result: CheckResult) -> None:
         self._say(f"{result.text} Nothing was written.", "bad")
         self._field(self._origin if result.token_is_at_fault else "base_url").take_focus()
 
@@ -265,13 +265,13 @@ class OnboardingApp(BaseApp[str]):
         self.theme = FEW_COLOURS if self.console.color_system == "standard" else DEFAULT
 
     def on_mount(self) -> None:
-        """One screen."""
+        """Show the only screen."""
         restore_on_signals(self)
         self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
 
 
 def run_onboarding(file: Path) -> int:
-    """Ask for a first profile on this terminal and write it; the exit code, 0 also without a profile."""
+    """Ask for a first profile on this terminal and write it; return the exit code, 0 also without a profile."""
     follow_window()
     app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
     with ending_with_terminal():

@@ -12,7 +12,7 @@ from app.actions import BlockedError, problems
 from app.api.requests import WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
-from app.console.forms.form_screen import Built
+from app.console.forms.form_screen import RequestOrProblems
 from app.console.forms.instructions import NAMES
 from app.console.runs.batch import RunBatch, send_each
 from app.console.runs.many import ManyTask
@@ -76,7 +76,7 @@ class ManyForm(ActionForm):
         text = task.text
         return (*rows, ParagraphField("instructions", "instructions", text.hint, placeholder=text.placeholder))
 
-    def build(self, values: Values) -> Built:
+    def build(self, values: Values) -> RequestOrProblems:
         """The first of the requests, or the problems."""
         words = values["instructions"]
         first = self._many.request((self._batch.rest or self._many.runs)[0], words)

@@ -12,9 +12,9 @@ from app.config import UserCommand
 from app.console.keys.own_commands import (
     CommandUnusableError,
     ConfirmCommandScreen,
-    facts,
     filled_in,
     needs_run,
+    placeholder_values,
     run_beside,
 )
 from storage.records import Repository, Run
@@ -22,7 +22,7 @@ from tests.console.conftest import Staged
 from tests.waiting import until
 
 RUN = Run("run_1", "failed", "agent/flaky-retry", Repository.parse("acme/api"), None, None, "{}")
-KNOWN = facts("acme", "https://api.example.com/v1", RUN)
+KNOWN = placeholder_values("acme", "https://api.example.com/v1", RUN)
 
 
 def test_places_are_filled_in_within_their_argument() -> None:
@@ -59,7 +59,7 @@ def test_without_a_run_only_commands_about_none_can_run() -> None:
     assert needs_run(["less", "{run_id}.log"])
     assert not needs_run(["open", "{base_url}"])
     with pytest.raises(CommandUnusableError, match="none in focus"):
-        filled_in(["less", "{run_id}"], facts("acme", "https://api.example.com/v1", None))
+        filled_in(["less", "{run_id}"], placeholder_values("acme", "https://api.example.com/v1", None))
 
 
 @settings(max_examples=30)
