@@ -23,6 +23,10 @@ STYLES: Final[dict[Tone, str]] = {
 """A tone as a style of Textual's Content, in the theme's own colours."""
 
 
+StyledText = tuple[str, str]
+"""A text and its style, as Content takes them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Badge:
     """How a status is drawn."""

@@ -13,7 +13,7 @@ from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
 
 if TYPE_CHECKING:
-    from widgets.line_table import Part, TableLine
+    from widgets.line_table import TableLine, TonedText
 
 STATUS: Final = 13
 """Cells of a run's status."""
@@ -33,7 +33,7 @@ class BatchLine:
     """The run that was started or continued; None: there is none."""
 
     @property
-    def fact(self) -> "Part":
+    def fact(self) -> "TonedText":
         """The line as a fact beside its status."""
         return safe_text(f"{self.run_id}  {self.about}", limit=200), self.badge.tone
 
@@ -61,7 +61,7 @@ class BatchView:
     made: int
     """Runs that were started or continued."""
     ended: int
-    """Of those runs, the ended ones."""
+    """How many of the started or continued runs have ended."""
     failed: int
     is_sending: bool
 
@@ -79,7 +79,7 @@ class BatchView:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing in it changes by itself any more."""
+        """Whether nothing in it will change any more."""
         return not self.is_sending and not self.unknown and self.ended == self.made
 
     @property
@@ -115,16 +115,16 @@ class BatchView:
 
     def cells(self, now: datetime) -> "TableLine":
         """Outcome, kind, subject, result, actor and age, as in Activity."""
-        quiet: Part = (SafeText(), "quiet")
+        quiet: TonedText = (SafeText(), "quiet")
         badge = self.outcome
-        when: Part = (safe_text(ago(self.moved_at, now)), "quiet")
-        outcome: Part = (safe_text(badge.text), badge.tone)
+        when: TonedText = (safe_text(ago(self.moved_at, now)), "quiet")
+        outcome: TonedText = (safe_text(badge.text), badge.tone)
         return outcome, (safe_text("batch"), "plain"), (self.title, "plain"), (self.progress, "plain"), quiet, when
 
-    def facts(self, _now: datetime) -> "tuple[tuple[str, Part], ...]":
+    def facts(self, _now: datetime) -> "tuple[tuple[str, TonedText], ...]":
         """Its progress, and each of its runs."""
         badge = self.outcome
-        facts: list[tuple[str, Part]] = [
+        facts: list[tuple[str, TonedText]] = [
             ("outcome", (safe_text(badge.text), badge.tone)),
             ("what", (self.title, "plain")),
             ("runs", (self.progress, "plain")),

@@ -40,8 +40,8 @@ def joined(parts: Sequence[str], width: int) -> str:
 
 def beside(name: str, about: Sequence[str], width: int, least: int = 20) -> tuple[str, str]:
     """A name and a remark in this many cells; the name gives way, down to `least` cells."""
-    told = joined(about, max(1, width - min(cell_len(name), least)))
-    return shorten(name, max(1, width - cell_len(told)), "middle"), told
+    remark = joined(about, max(1, width - min(cell_len(name), least)))
+    return shorten(name, max(1, width - cell_len(remark)), "middle"), remark
 
 
 def _head(text: str, width: int) -> str:

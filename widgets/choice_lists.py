@@ -44,7 +44,7 @@ class PickList(Widget):
 
         value: str
         is_final: bool
-        """Clicked twice: this is the choice."""
+        """Whether it was a double click, which makes the choice."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ class ClickableLine(Widget):
     """Draws its parts from left to right; a click posts the message of the part under the pointer."""
 
     def __init__(self, parts: Callable[[], Iterable[ClickablePart]], *, id: str | None = None) -> None:
-        """Draw the parts as they are each time."""
+        """Prepare; `parts` is called for each drawing and each click."""
         super().__init__(id=id)
         self._parts = parts
 

@@ -13,7 +13,7 @@ from app.text import safe_text
 from app.times import ago, span
 from storage.lazy_dataclass import dataclass
 from storage.records import RunRow
-from widgets.badges import STYLES, Tone, run_badge
+from widgets.badges import STYLES, StyledText, Tone, run_badge
 from widgets.batch import BatchView
 from widgets.cells import fit, shorten
 
@@ -42,8 +42,6 @@ LEAST: Final = 8
 SCALE: Final = 1.25
 """The end of the bar, as a multiple of the 95th percentile."""
 _QUIET: Final = STYLES["quiet"]
-
-Part = tuple[str, str]
 
 
 def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int) -> Content:
@@ -81,7 +79,7 @@ def bar(seconds: float, durations: "RunDurations", cells: int) -> str:
     return "".join(line)
 
 
-def _names(row: RunRow, room: int) -> list[Part]:
+def _names(row: RunRow, room: int) -> list[StyledText]:
     """Repository and branch in exactly this many cells; the branch is dropped if they do not both fit."""
     repository, branch = safe_text(row.repository, limit=120), safe_text(row.branch_name, limit=200)
     gap = 2
@@ -98,7 +96,7 @@ def _layout(width: int) -> LineLayout:
     return LineLayout(word=0, bar=12, figures=18) if width >= FIGURES else LineLayout(word=0, bar=LEAST, figures=0)
 
 
-def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayout) -> list[Part]:
+def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayout) -> list[StyledText]:
     row, durations = pinned.row, pinned.durations
     if row is None:
         return []

@@ -61,10 +61,10 @@ class Figure:
     """The share of a window in which something was well."""
 
     window: str
-    """Empty: too little of it was seen."""
+    """The window's name; empty: too little of it was observed."""
     share: str
     seen: str
-    """How long it was seen."""
+    """How much of the window was observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def titled(title: str, blocks: Sequence[Block], otherwise: str) -> Iterator[Bloc
 
 
 def incident_blocks(incidents: Sequence[IncidentFacts], now: datetime, width: int) -> Iterator[Block]:
-    """A line each."""
+    """The incidents, a line each."""
     for incident in incidents[:MOST]:
         yield Block((_incident(incident, now, width),), incident.key, leads=True)
     if len(incidents) > MOST:

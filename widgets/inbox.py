@@ -15,7 +15,7 @@ from app.times import ago, stamp
 from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.badges import STYLES, Badge, Tone, run_badge
 from widgets.forms.facts import FactPane
-from widgets.line_table import GAP, LineColumn, LineTable, Part, TableLine
+from widgets.line_table import GAP, LineColumn, LineTable, TableLine, TonedText
 
 BADGES: Final[Mapping[InboxKind, Badge]] = {
     "host": Badge("▲", "host", "bad"),
@@ -65,7 +65,7 @@ class InboxRow:
             (safe_text(when(item.at, now)), "quiet"),
         )
 
-    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
+    def facts(self, now: datetime) -> tuple[tuple[str, TonedText], ...]:
         """All facts of the item; our names, possibly foreign values."""
         return tuple(_facts(self.item, now))
 
@@ -79,11 +79,11 @@ def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxR
 
 
 def when(at: datetime, now: datetime) -> str:
-    """How long ago; a dash if that is not known."""
+    """How long ago; a dash if it is not known."""
     return "—" if at == NO_TIME else ago(at, now)
 
 
-def _facts(item: InboxItem, now: datetime) -> Iterator[tuple[str, Part]]:
+def _facts(item: InboxItem, now: datetime) -> Iterator[tuple[str, TonedText]]:
     badge = BADGES[item.kind]
     yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
     yield "", (safe_text(item.title, limit=300), "plain")

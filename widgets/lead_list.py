@@ -96,7 +96,7 @@ class LeadList(CursorView):
         self._sought = ""
         self._told = ("", False)
         self._was_moved = False
-        """Until the user moves it, the cursor is on the first row, however many come above it."""
+        """Whether the user has moved the cursor; until then it stays on the first row."""
 
     @property
     def block(self) -> Block | None:
@@ -212,7 +212,7 @@ class LeadList(CursorView):
     def _drawn(self) -> Sequence[Block]:
         """The blocks for the whole width, or beside the scroll bar if those do not fit.
 
-        The current bar does not decide: another width may have another number of lines, and the two would take turns.
+        Whether a bar is shown now does not count: the blocks may fit one width only, and the bar would come and go.
         """
         room = self.content_region
         blocks = self._draw(max(1, room.width - MARK))
@@ -237,7 +237,7 @@ class LeadList(CursorView):
         self._tell()
 
     def _tell(self) -> None:
-        """Announce another row under the cursor; the same one is laid out each second."""
+        """Announce the row under the cursor if it is another one: layouts happen every second."""
         here = ("", False) if self.block is None else (self.block.key, self.block.leads)
         if here != self._told:
             self._told = here

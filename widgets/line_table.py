@@ -19,8 +19,8 @@ from widgets.cells import Cut, fit
 from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice, above, wrapped
 
-Part = tuple[SafeText, Tone]
-TableLine = tuple[Part, ...]
+TonedText = tuple[SafeText, Tone]
+TableLine = tuple[TonedText, ...]
 
 MARK: Final = 2
 """Cells before the first column: the cursor's mark and a gap."""

@@ -16,10 +16,10 @@ ERROR: Final = re.compile(rb"(?i)(?:\b|(?<=[0-9;\[]m))(?:error|fatal|failed|fail
 GUTTER: Final = 2
 """Cells of the mark before a line."""
 NEAR: Final = 100
-"""So close to the end of the held lines more are requested."""
+"""Lines from the end of the held ones at which more are requested."""
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 _TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "plain")
-"""The eight colours of a terminal, from black to white, in the theme's colours: legible on any background."""
+"""The theme's colours for a terminal's eight, from black to white: legible on any background."""
 _EXTENDED: Final = 38
 _BACKGROUND: Final = 48
 
@@ -31,10 +31,10 @@ class LogLines(Protocol):
 
     @property
     def count(self) -> int:
-        """Their number."""
+        """The number of held lines."""
 
     def line(self, row: int) -> bytes:
-        """A line without its end; of a very long one a part."""
+        """A line without its line break; a very long one is cut."""
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """The next line that matches."""

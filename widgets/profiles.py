@@ -18,16 +18,14 @@ from app.text import SafeText, safe_text
 from app.times import age
 from storage.records import PlatformHealth
 from storage.records.insights import Outcomes
-from widgets.badges import STYLES, Badge, Tone, health_badge
+from widgets.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.cells import fit, shorten
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.frame.header_bar import Vitals
 
-Part = tuple[str, str]
-"""Text and its style."""
 _WORST_FIRST: Final[tuple[Tone, ...]] = ("bad", "warn", "wait", "good")
 ENOUGH: Final = 20
-"""Runs that must have ended before for their failures to show what is normal."""
+"""Ended runs from which the usual share of failures can be told."""
 FEW: Final = 3
 SPREAD: Final = 2.0
 """Failures are unusual from this many standard deviations above the expected number."""
@@ -50,9 +48,9 @@ class ProfileFacts:
     note: Badge | None = None
     """Shown in place of its state, if the profile is not polled."""
     today: Outcomes | None = None
-    """Of the runs of the last 24 hours."""
+    """The outcomes of the last 24 hours."""
     usual: Outcomes | None = None
-    """Of the month before: what is normal."""
+    """The outcomes of the month before, for comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ def worst(facts: ProfileFacts, criteria: Criteria) -> Badge:
     return found[0] if found else Badge("✓", "all is well", "good")
 
 
-def link_words(facts: ProfileFacts, criteria: Criteria) -> Part:
+def link_words(facts: ProfileFacts, criteria: Criteria) -> StyledText:
     """How fresh the facts are; empty if the state says it already."""
     if facts.vitals is None:
         return "", ""
@@ -82,7 +80,7 @@ def link_words(facts: ProfileFacts, criteria: Criteria) -> Part:
     return ("", "") if badge == worst(facts, criteria) else (badge.text, badge.style)
 
 
-def count_words(facts: ProfileFacts) -> tuple[Part, ...]:
+def count_words(facts: ProfileFacts) -> tuple[StyledText, ...]:
     """How many runs are working, are queued, and failed today."""
     vitals = facts.vitals
     if vitals is None or not vitals.known:
@@ -90,7 +88,7 @@ def count_words(facts: ProfileFacts) -> tuple[Part, ...]:
     return tuple((f"{glyph} {n:,} {word}", style) for glyph, n, word, style in vitals.counts)
 
 
-def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[Part, ...]:
+def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[StyledText, ...]:
     """The states of its code hosts."""
     if facts.vitals is None:
         return ()
@@ -137,7 +135,7 @@ def _states(facts: ProfileFacts, vitals: Vitals, criteria: Criteria) -> Iterator
         yield more
 
 
-def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> Part:
+def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> StyledText:
     badge = health_badge(host.status, criteria.healthy_words)
     text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
     return (text if badge.tone == "good" else f"{text} {badge.word}"), STYLES["quiet"] if is_stale else badge.style
@@ -150,7 +148,7 @@ WIDE = 128
 NAME = 24
 STATE = 30
 LINK = 24
-_UNKNOWN: Final[tuple[Part, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
+_UNKNOWN: Final[tuple[StyledText, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
 ADDRESS = 24
 """The fewest cells in which an address is readable."""
 INDENT = 4
@@ -265,7 +263,7 @@ class ProfileList(Widget, can_focus=True):
         is_here = facts.name == self._cursor
         state = worst(facts, self._criteria)
         name = shorten(safe_text(facts.name, limit=60), NAME - 1, "middle")
-        head: list[Part] = [
+        head: list[StyledText] = [
             ("▌ " if is_here else "  ", "$accent"),
             (f"{state.glyph} ", state.style),
             (fit(name, NAME), "bold"),
@@ -274,7 +272,7 @@ class ProfileList(Widget, can_focus=True):
             return [self._line([*head, *self._rest_of_line(facts, state)], is_here=is_here)]
         head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
         place, counts, hosts = place_words(facts), count_words(facts), host_words(facts, self._criteria)
-        indent: Part = (" " * INDENT, "")
+        indent: StyledText = (" " * INDENT, "")
         if self.size.width >= WIDE:
             link_text, link_style = link_words(facts, self._criteria)
             first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts or _UNKNOWN)]
@@ -284,7 +282,7 @@ class ProfileList(Widget, can_focus=True):
         lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (place, STYLES["quiet"])])
         return [self._line(line, is_here=is_here) for line in lines] + [Content("")]
 
-    def _rest_of_line(self, facts: ProfileFacts, state: Badge) -> list[Part]:
+    def _rest_of_line(self, facts: ProfileFacts, state: Badge) -> list[StyledText]:
         room = self.size.width - INDENT - NAME - STATE - 1
         place = place_words(facts, with_address=room > ADDRESS)
         return [
@@ -292,10 +290,10 @@ class ProfileList(Widget, can_focus=True):
             (shorten(place, max(0, room), "middle"), STYLES["quiet"]),
         ]
 
-    def _line(self, parts: list[Part], *, is_here: bool) -> Content:
+    def _line(self, parts: list[StyledText], *, is_here: bool) -> Content:
         """One line, cut to fit, with the cursor's background under all of it."""
         ground = " on $block-cursor-blurred-background" if is_here else ""
-        room, fitted = self.size.width, list[Part]()
+        room, fitted = self.size.width, list[StyledText]()
         for text, style in parts:
             piece = shorten(text, room)
             fitted.append((piece, f"{style}{ground}".strip()))
@@ -303,5 +301,5 @@ class ProfileList(Widget, can_focus=True):
         return Content.assemble(*fitted, (" " * max(0, room), ground.strip()))
 
 
-def _spaced(parts: Sequence[Part]) -> list[Part]:
+def _spaced(parts: Sequence[StyledText]) -> list[StyledText]:
     return [part for one in parts for part in (one, ("  ", ""))]

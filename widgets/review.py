@@ -125,7 +125,7 @@ def review_lines(text: str, width: int) -> tuple[ReviewLine, ...]:
     tokens = MarkdownIt("commonmark").enable("table").parse(text[:MOST_CHARACTERS])
     page = _Page(max(LEAST_WIDTH, width))
     page.lay_out(tokens)
-    if not page.lines and text.strip():  # Blocks nested too deep for the parser.
+    if not page.lines and text.strip():  # The blocks are nested too deep for the parser.
         page.code(text[:MOST_CHARACTERS])
     if len(text) > MOST_CHARACTERS:
         page.add([TextPiece("… The rest is left out: the file is too long.", "warn")])
@@ -141,12 +141,12 @@ class _Page:
     margins: list[str] = field(default_factory=list)
     """The text before each line, of the blocks around it."""
     bullet: str = ""
-    """Replaces the last margin on the next line."""
+    """A list item's mark, which replaces the last margin on the next line."""
     numbers: list[int | None] = field(default_factory=list)
     """The number of each list's next item."""
     source: int = 0
     waits: int | None = None
-    """How many margins the empty line before the next one has; None: no empty line."""
+    """The number of margins on the empty line that is due before the next line; None: none is due."""
 
     def lay_out(self, tokens: "Sequence[Token]") -> None:
         """Add these blocks."""

@@ -32,7 +32,7 @@ class TextPiece(NamedTuple):
     """Safe text."""
     tone: str = "plain"
     ground: str = ""
-    """The name of its background; "": that of its line."""
+    """The name of its background; empty: the background of its line."""
 
 
 def safe_line(text: str) -> str:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 VARIABLE: Final = "_RUNWARDEN_COMPLETE"
 """Set by the shells' scripts; click answers it."""
 NEWEST: Final = 200
-"""Runs that are completed; older ones are found with `runs list`."""
+"""How many of the newest runs are suggested."""
 Items = list[CompletionItem[str]]
 
 
@@ -72,7 +72,7 @@ def _install(shell: str, script: str) -> Iterable[str]:
 
 
 def _tell_zsh(folder: Path) -> Iterable[str]:
-    """Add the folder to zsh's path of functions, once: it has none of the user's own."""
+    """Add the folder to the user's `.zshrc`, unless it is there: zsh searches no folder of the user's by itself."""
     rc = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
     line = f"fpath=({shlex.quote(str(folder))} $fpath); autoload -Uz compinit && compinit  # runwarden completion"
     if rc.exists() and line in rc.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
@@ -89,7 +89,7 @@ class Suggested(click.types.StringParamType):
         self._find = find
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-        """The values that begin so; none where the files cannot be read."""
+        """The values that begin with `incomplete`; none if the files cannot be read."""
         from app.config import ConfigError
         from storage.errors import StorageError
 
@@ -112,7 +112,7 @@ class Suggested(click.types.StringParamType):
         try:
             path = data_folder(settings, invocation.profile(settings)) / CACHE_FILE
         except ConfigError:
-            return list(await self._find(settings, None))  # No profile is chosen yet, or not the right one.
+            return list(await self._find(settings, None))  # No profile is named, or an unknown one.
         if not path.exists():
             return list(await self._find(settings, None))
         async with await Cache.open(path) as cache:
@@ -153,7 +153,7 @@ COMPLETED: Final = {
     "automations.name": Suggested(_automations),
     "automations.names": Suggested(_automations),
 }
-"""By the name of a parameter, or of a command's group and its parameter."""
+"""The values to suggest, by a parameter's name or by `group.parameter`."""
 
 
 def suggest(group: str, command: click.Command) -> None:
@@ -168,7 +168,7 @@ def suggest(group: str, command: click.Command) -> None:
 
 
 def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
-    """Completions of the service's own command line, another program."""
+    """The suggestions of the service's own command line, which runs as a process of its own."""
     words = ["runwarden", *arguments, incomplete]
     asked = {
         "_RUNWARDEN SERVICE_COMPLETE": "zsh_complete",

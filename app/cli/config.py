@@ -238,7 +238,7 @@ def _keep(file: Path, before: str | None, text: str) -> None:
 
 
 def _rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:
-    """The failure of an edit that was not kept: the work is in a file beside, and not lost."""
+    """Save the rejected text in `FILE.rejected`, and return the failure that names it."""
     beside = file.with_name(f"{file.name}.rejected")
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(beside) as written:

@@ -45,15 +45,15 @@ class Invocation:
     log_file: Path | None = None
     """The log's file. None: stderr, if `verbose` is set."""
     asked_format: Format | None = None
-    """None: no option names one, and each command prints in its own way."""
+    """The format from `--json` or `--output`. None: each command uses its own default."""
     given: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """The given options, by what they set: as written, and the value."""
+    """The global options given so far: attribute of this class to the option's name and its value."""
     is_plugin: bool = False
-    """Whether failures, too, follow the monitoring-plugin convention."""
+    """Whether failures are printed in the monitoring-plugin convention."""
     beside_error: Mapping[str, object] = field(default_factory=dict)
-    """Further keys of a failure's JSON document: the known part of the command's own document."""
+    """Keys to add to a failure's JSON document: what the command found out before it failed."""
     rows: Rows[Any] | None = None
-    """Rows that were already printed: a failure is printed after them."""
+    """The list that is being printed. A failure is printed after its rows, inside the same JSON document."""
     warnings: list[str] = field(default_factory=list)
     """Problems besides the command's own work, such as a file that could not be written."""
     outcome: "Exit | None" = None
@@ -61,7 +61,7 @@ class Invocation:
     stopped_by: signal.Signals | None = None
     """The signal that ended the command early, if any."""
     _noted: set[str] = field(default_factory=set)
-    """Remarks made so far: the settings may be read twice."""
+    """Remarks printed so far: the settings may be read twice, and must not repeat them."""
 
     @property
     def format(self) -> Format:
@@ -116,7 +116,7 @@ class Invocation:
 
     @property
     def command_line(self) -> str:
-        """The beginning of a command that means the same service and the same files, for advice."""
+        """The beginning of a command with the same configuration, profile and data folder, for printed advice."""
         return self._choice().command_line
 
     def _choice(self) -> "Choice":
@@ -232,10 +232,12 @@ class Invocation:
             self.warn(f"The ledger can only be read: {ledger.problem}")
 
     def go_on(self) -> None:
-        """Check that nothing has asked the command to end: the outcome of one write outlives the cancellation.
+        """Raise if a signal asked the command to end.
+
+        A write settles its outcome even when it is cancelled, so a batch has to check between two writes.
 
         Raises:
-            asyncio.CancelledError: A signal did.
+            asyncio.CancelledError: A signal asked the command to end.
         """
         import asyncio
 
@@ -270,7 +272,7 @@ class Invocation:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Let a person answer within `run`: a signal then ends the command at once, as a blocked loop could not."""
+        """Let a person answer a prompt within `run`: it blocks the loop, so a signal ends the process at once."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -302,6 +304,6 @@ class Invocation:
 
 
 def _collect_garbage_again() -> None:
-    # Imported modules stay to the end.
+    # Imported modules live until the process ends: the collector need not look at them.
     gc.freeze()
     gc.enable()

@@ -102,7 +102,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "token": ("runwarden token check",),
     "token check": ("runwarden --profile staging token check",),
 }
-"""By the command's name, without the program's; as people type them, one a line."""
+"""A command's name, without `runwarden`, to its examples as typed, one a line."""
 
 
 def examples(command_path: str) -> Sequence[str]:

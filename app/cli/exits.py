@@ -67,7 +67,7 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
     "not_delivered": Exit.FAILED,
     "demo": Exit.USAGE,
 }
-"""Kinds of the API's errors, of the ledger and of the command line itself."""
+"""The exit code of each kind of error, of the API, the ledger and the command line."""
 
 
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
@@ -139,5 +139,5 @@ def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
 
 
 def _sentence(text: str) -> str:
-    """The service's message with a full stop: another sentence follows it."""
+    """The service's message with a full stop, because another sentence follows it."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."

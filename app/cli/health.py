@@ -29,7 +29,7 @@ class ExitLevel(IntEnum):
 
 
 WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
-"""Statuses of impaired hosts; the spec names no words. Any other unhealthy status is critical."""
+"""Statuses that mean impaired (the spec names none). Every other unhealthy status is critical."""
 
 
 @click.command(cls=FactCommand, short_help="Ask how the code hosts are, as a monitoring plugin.")
@@ -137,7 +137,7 @@ def _since(host: HostView) -> str:
     platform = host.platform
     if platform.since < platform.checked_at:
         return f" since {exact_ago(platform.since, host.now)}"
-    # Seen once: that is no beginning.
+    # The status was only seen once, so when it began is not known.
     before = platform.history[0].old if platform.history else None
     return f", {before} when last asked" if before else ", since when is not known yet"
 

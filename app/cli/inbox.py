@@ -29,7 +29,7 @@ class _ListingGroup(CommandGroup):
     """Lists the items if no subcommand is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # A shell that completes a line wants the names of all commands.
+        # Completion needs the names of all commands.
         is_named = ctx.resilient_parsing or any(arg in self.commands or arg in ctx.help_option_names for arg in args)
         return super().parse_args(ctx, args if is_named else ["list", *args])
 
@@ -92,7 +92,7 @@ async def mute(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
 @inbox.command("undo", cls=FactCommand)
 @async_command
 async def undo(invocation: Invocation, /) -> int:
-    """Take back what was said of items last; again: what was said before that."""
+    """Undo the last `done`, `snooze` or `mute`; used again, undo the one before it."""
     async with _opened(invocation) as box:
         keys = await box.undo()
     invocation.output.record({"keys": list(keys)}, [("as before", key) for key in keys] or [("unchanged", "nothing")])

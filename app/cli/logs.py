@@ -11,7 +11,7 @@ from app.text import safe_text
 from app.times import rfc3339
 
 OURS: Final = ("app", "storage")
-"""The loggers that are heard: other libraries' lines may hold headers, and so the token."""
+"""The loggers that are written: the lines of libraries may hold headers, and with them the token."""
 _LONGEST: Final = 4_000
 
 

@@ -38,7 +38,8 @@ def _of_usage(error: click.ClickException) -> Failure:
 
 
 def _of_config(error: BaseException) -> Failure | None:
-    # Imported only now, here and below: what raised these has imported them already, and `--help` never needs them.
+    # Here and below, imported late: `--help` does not need these modules, and the code that raised the error has
+    # imported them.
     from app.config import ConfigError
     from app.config.token import TokenError
 
@@ -101,7 +102,7 @@ def run_command_line(argv: Sequence[str]) -> int:
             sys.stdout.flush()
     except ReaderGoneError:
         let_go_of(sys.stdout)
-        # The outcome of a write matters more than its reader.
+        # The reader is gone, but a script still needs the outcome of a write.
         return BROKEN_PIPE if invocation.outcome is None else invocation.outcome
     except NotPrintedError as error:
         let_go_of(sys.stdout)
@@ -127,7 +128,7 @@ def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> 
     if isinstance(error, SystemExit):
         raise error
     if isinstance(error, KeyboardInterrupt | click.Abort) and invocation.outcome is not None:
-        # A write's document is being printed: another one would contradict it.
+        # The document of a settled write is being printed: an error's document beside it would contradict it.
         return Exit.INTERRUPTED
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()

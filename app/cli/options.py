@@ -32,7 +32,7 @@ def _keep(
     def callback(ctx: click.Context, param: click.Parameter, given: Any) -> None:
         invocation, name = ctx.ensure_object(Invocation), param.opts[-1]
         if ctx.resilient_parsing and attribute == "token_stream":
-            return  # A shell completes: its stdin is the person's terminal.
+            return  # During completion, stdin is the user's terminal.
         # An option that was not given must not undo the group's.
         for each in given if isinstance(given, tuple) else (True,) * given:
             option, earlier = invocation.given.get(attribute, (None, None))
@@ -148,7 +148,7 @@ class CommandGroup(click.Group):
         return sorted({*self.commands, *self._elsewhere})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported where need be; None for an unknown name."""
+        """The command, imported if necessary; None for an unknown name."""
         if cmd_name in self._elsewhere and cmd_name not in self.commands:
             module, _, attribute = self._elsewhere[cmd_name].partition(":")
             self.add_command(getattr(import_module(module), attribute))
@@ -183,7 +183,7 @@ class ScreenCommand(click.Command):
         write_examples(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; a format that was asked for has nothing to apply to."""
+        """Run the command, unless a format was asked for: it prints no facts."""
         refuse_format(ctx)
         return super().invoke(ctx)
 
@@ -203,7 +203,7 @@ def closest_word(word: str, known: Iterable[str]) -> str | None:
 
 
 def as_key(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Callback for an option that is an idempotency key: an empty one would send each time."""
+    """Callback for an idempotency key; an empty one is refused, because it would not prevent a second sending."""
     if value is not None and not value.strip():
         raise click.BadParameter("the key is empty. Is the variable that holds it set?", param=param)
     return value
@@ -240,7 +240,7 @@ def _period(param: click.Parameter, value: str | None) -> tuple[datetime, dateti
 
 
 COUNT: Final = click.IntRange(1, 1_000_000_000)
-"""How many of something."""
+"""The type of options that are a number of items."""
 
 OUT_OPTION: Final = click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."

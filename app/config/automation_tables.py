@@ -38,7 +38,7 @@ class AutomationTables:
         return self.text[start:end].replace("\r\n", "\n")
 
     def with_table(self, name: str | None, written: str) -> str:
-        """The file's text with this table in the place of the one of that name; None: with it as the last one.
+        """The file's text with the named table replaced by this one; without a name, this one is added at the end.
 
         Raises:
             ConfigError: The text is more than one table, or the file has no table of that name.
@@ -82,7 +82,7 @@ def read_tables(file: Path) -> AutomationTables:
     text = _read(file)
     held = _array(toml_values(file, text).get(_KEY, []))
     spans: tuple[tuple[int, int], ...] = ()
-    with suppress(TOMLKitError):  # It refuses some of what is valid.
+    with suppress(TOMLKitError):  # tomlkit refuses some valid TOML: no spans are found, which is reported below.
         spans = tuple(_spans(text))
     if [toml_values(file, text[start:end]).get(_KEY) for start, end in spans] != [[each] for each in held]:
         raise ConfigError("these automations are not tables of their own.", cure="Edit the file itself.", file=file)
@@ -90,7 +90,7 @@ def read_tables(file: Path) -> AutomationTables:
 
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":
-    """Read one automation's table, as it is typed; lines count from its own first one.
+    """Read the text of one automation's table; lines in errors count from the beginning of this text.
 
     Raises:
         ConfigError: It holds a mistake, or one of the others has its name.
@@ -144,7 +144,7 @@ def save_table(tables: AutomationTables, name: str | None, written: str) -> Sett
 
 def _read(file: Path) -> str:
     try:
-        # Not `read_text`: it would take the file's own line ends away.
+        # `read_text` would change the file's line endings.
         return file.read_bytes().decode("utf-8")
     except OSError as error:
         raise ConfigError(f"this cannot be read: {error.strerror}.", cure="Correct that.", file=file) from error
@@ -159,7 +159,7 @@ def _array(value: object) -> list[dict[str, object]]:
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     """The tables, each from its header to the end of its last statement; comments after that belong to what follows.
 
-    They end before one that tomlkit does not give back byte for byte.
+    The first table that tomlkit does not reproduce byte for byte ends them.
     """
     from tomlkit import document, parse
     from tomlkit.items import AoT
@@ -175,12 +175,15 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         if found < 0:
             return
         end = found + len(body)
-        # The header is the line above.
+        # The table's span begins with its header, the line above its body.
         yield text.rfind("\n", 0, found) + 1, end
 
 
 def _strip_end(last: object) -> None:
-    """Take the comments and blanks off the end of a table, or of the table within that ends it."""
+    """Remove the trailing comments and blank lines of a table.
+
+    If it ends with a nested table, they belong to that one and are removed there.
+    """
     from tomlkit.items import AoT, Table
 
     while isinstance(last, Table):

@@ -14,7 +14,7 @@ from storage.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The command line's choices; each beats the environment. None: not named."""
+    """The command line's options, each of which beats the environment. None: not given."""
 
     config: Path | None = None
     profile: str | None = None
@@ -22,7 +22,7 @@ class Choice:
 
     @property
     def command_line(self) -> str:
-        """The beginning of a command that means the same service and the same files."""
+        """The beginning of a command with the same options."""
         options = {"--config": self.config, "--profile": self.profile, "--data-dir": self.data_dir}
         given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
         return shlex.join(["runwarden", *given])
@@ -56,7 +56,7 @@ def with_environment(settings: Settings, env: Mapping[str, str], choice: Choice)
 
 
 def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Iterator[tuple[str, str]]:
-    """The variables that say something else than the command line, and the option that beats each."""
+    """The environment variables that an option contradicts, each with the option that beats it."""
     by_config, by_profile = choice.config and "--config", choice.profile and "--profile"
     only = settings.profiles[0].name if len(settings.profiles) == 1 else None
     # A file that names no service, or several and no default, leaves the choice to the variable.

@@ -32,7 +32,7 @@ _LONGEST_HISTORY_DAYS: Final = 36_500
 _MOST_RUNS: Final = 100_000_000
 _MOST_MEGABYTES: Final = 10_000_000
 _LARGEST_PAGE: Final = 100
-"""Spec 8."""
+"""The API's limit (spec 8)."""
 _LARGEST_SEND_CAP: Final = 500
 _PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch"})
 
@@ -80,7 +80,7 @@ def toml_values(file: Path, text: str) -> dict[str, object]:
     Raises:
         ConfigError: It is not TOML.
     """
-    import tomllib  # only where there is a file: a fifth of the time to start belongs to it otherwise
+    import tomllib  # imported only if there is a file: it takes a fifth of the time to start
 
     try:
         return tomllib.loads(text)

@@ -16,14 +16,14 @@ NOTIFY_PLACEHOLDERS: Final = frozenset(
 )
 """Placeholders in a command's arguments, and in the title and the text of a route."""
 KINDS: Final = ("failed", "stuck", "host", "link", "action", "run", "rule")
-"""Beginnings of the keys that the inbox and silences know."""
+"""The first parts of inbox keys, which rules may name."""
 SEVERITIES: Final[tuple[Level, ...]] = get_args(Level)
 DEFAULT_ROUTE: Final = "default"
 NO_TIME: Final = timedelta(0)
 SHORTEST_REPEAT: Final = timedelta(minutes=1)
 SHORTEST_BEAT: Final = timedelta(seconds=10)
 LONGEST: Final = timedelta(days=7)
-"""Nothing is repeated after this time, and nothing waits longer."""
+"""The longest duration that the section accepts."""
 _LONGEST_HOLD_S: Final = 3_600.0
 
 

@@ -14,7 +14,7 @@ _QUIET_HOURS: Final = re.compile(r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """From one time of the day to another; over midnight if the end comes first."""
+    """A part of the day, which goes over midnight if its end is earlier than its start."""
 
     start: time
     """Inclusive."""
@@ -46,7 +46,7 @@ class QuietHours:
 
 @dataclass(frozen=True, slots=True)
 class NotifyRoute:
-    """A named way to tell people."""
+    """A named set of channels for notifications."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -57,14 +57,14 @@ class NotifyRoute:
     urls_file: Path | None = None
     """The file that holds them, one a line; its owner alone may read it."""
     title: str = ""
-    """With placeholders; empty: the notification's own. The same for `text`."""
+    """The title, with placeholders; empty: the notification's own. So is `text`."""
     text: str = ""
     markup: Markup = "text"
     """The markup of title and text, for Apprise."""
     repeat: timedelta | None = None
-    """How often an unacknowledged problem is told again. None: once."""
+    """How often the notification of an unacknowledged problem is repeated. None: never."""
     escalate_after: timedelta | None = None
-    """After this time an unacknowledged problem is told to `escalate_to`. None: never."""
+    """How long a problem may stay unacknowledged before `escalate_to` is notified. None: without end."""
     escalate_to: str = ""
     give_up: timedelta = timedelta(days=1)
     """After how long nothing is repeated, escalated or delivered any longer."""
@@ -78,13 +78,13 @@ class NotifyRule:
 
     routes: tuple[str, ...]
     severity: Level = "information"
-    """At least so severe."""
+    """The lowest severity that matches."""
     kinds: tuple[str, ...] = ()
     """Beginnings of inbox keys, such as `failed` or `host`. Empty: all."""
     repositories: tuple[str, ...] = ()
-    """Globs. Empty: all, and what belongs to no repository."""
+    """Globs of repositories. Empty: all, and alerts that belong to no repository."""
     hours: QuietHours | None = None
-    """Of the local day. None: always."""
+    """The hours of the local day in which the rule holds. None: always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ class NotifySettings:
     routes: tuple[NotifyRoute, ...] = ()
     """Named ways for automations and `rules`."""
     rules: tuple[NotifyRule, ...] = ()
-    """Which route tells what; none: the channels above tell everything."""
+    """The routing table; empty: the channels above take everything."""
     group_wait: timedelta = timedelta(seconds=30)
-    """How long a bot waits for more of the same before it tells the first."""
+    """How long a bot collects alerts of a group before its first message."""
     group_interval: timedelta = timedelta(minutes=5)
-    """How long it waits before it tells more of the same."""
+    """The shortest time between two messages of a group."""
     heartbeat_env: str = ""
     """The environment variable with the address that is asked for while all is well. Empty: none."""
     heartbeat_every: timedelta = timedelta(minutes=1)

@@ -30,7 +30,7 @@ def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
 def data_folder(settings: Settings, profile: Profile) -> Path:
     """The folder of one profile's cache and ledger, never shared by two profiles or services."""
     slug = re.sub(r"[^a-z0-9]+", "-", profile.name.lower()).strip("-")[:_SLUG_LENGTH] or "profile"
-    # The name counts as well: `Acme` and `acme` have the same slug.
+    # Slugs are not unique (`Acme` and `acme` have the same): the name is hashed too.
     identity = profile.base_url if slug == profile.name else f"{profile.base_url}\n{profile.name}"
     return data_root(settings) / f"{slug}-{sha256(identity.encode()).hexdigest()[:8]}"
 

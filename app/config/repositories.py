@@ -70,7 +70,7 @@ def _pattern(key: str) -> str:
 
 
 def _generality(entry: RepositoryAddress) -> tuple[bool, int]:
-    """An exact name comes first, then the pattern with the most letters of its own."""
+    """The sort key of a pattern: exact names first, then by the number of literal characters."""
     return any(sign in entry.pattern for sign in "*?["), -len(re.sub(r"[*?\[\]]", "", entry.pattern))
 
 
@@ -89,7 +89,7 @@ def _address(table: ConfigTable, key: str) -> str:
 
 
 def _problem(address: str) -> str | None:
-    """Why git must not be given an address; None: it may."""
+    """Why an address must not be passed to git; None: it may."""
     if address.startswith("-") or not address.isprintable() or re.match(r"[\w.+-]+::", address):
         return "this would be an option or a program to git, not an address."
     if found := _WEB.fullmatch(address):

@@ -86,7 +86,7 @@ def read_automations(root: ConfigTable, settings: Settings) -> tuple["Rule", ...
     root.known.add("automations")
     if "automations" not in root.values:
         return ()
-    from app.rules.read import read_rules  # only where there are automations: schedules need a library
+    from app.rules.read import read_rules  # imported only if there are automations: it needs a library for schedules
 
     profiles = [profile.name for profile in settings.profiles]
     return read_rules(root, profiles=profiles, routes=["default", *(route.name for route in settings.notify.routes)])

@@ -62,7 +62,7 @@ class HistorySettings:
     days: float = 30.0
     """Days before the newest run."""
     runs: int = 100_000
-    """The most runs that are fetched."""
+    """The maximum number of runs that are fetched."""
     reread_days: float = 7.0
     """Days before the newest run within which runs are read again, for late changes and deletions. 0: none."""
     keep_days: float = 400.0

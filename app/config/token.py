@@ -11,10 +11,10 @@ from typing import Final, TextIO, final
 from storage.lazy_dataclass import dataclass
 
 _LONGEST: Final = 16_384
-"""In characters; longer ones do not fit into a header."""
+"""The most characters of a token that fits into a header."""
 _COMMAND_TIMEOUT_S: Final = 30.0
 _KEYRING_TIMEOUT_S: Final = 3.0
-"""A locked keyring may wait for an invisible dialog."""
+"""How long a keyring may take: a locked one waits for a dialog that may be invisible."""
 _KEYRING_SERVICE: Final = "runwarden"
 
 
@@ -161,7 +161,7 @@ def _from_file(path: Path) -> str:
         raise TokenError(
             f"The token file {path} cannot be read: {error.strerror}.", cure="Correct token_file."
         ) from error
-    # By descriptor: the checked file is the one read, even if the path changes in between.
+    # The file is checked and read by its descriptor, so that a changed path makes no difference.
     try:
         _refuse_unsafe(path, os.fstat(descriptor))
         return os.read(descriptor, _LONGEST + 2).decode("ascii", errors="replace").strip()

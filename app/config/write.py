@@ -40,7 +40,7 @@ def add_profile(file: Path, new: Profile) -> None:
     with write_errors(target):
         before = target.read_text(encoding="utf-8") if target.exists() else example_text()
         after = f"{before.rstrip()}\n\n{_profile(new)}".lstrip()
-        parse(target, after)  # never a file that cannot be read back
+        parse(target, after)  # refuse to write a file that could not be read back
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with replacing(target) as written:
             written.write(after)

@@ -64,7 +64,7 @@ def _read_all(rng: random.Random, pace_s: float) -> None:
 
 
 def _mend(edits: Path, rng: random.Random) -> str:
-    """Make one change that is still to be made; its title."""
+    """Make the first of the known changes that is not made yet; return its title."""
     known = tomllib.loads(edits.read_text("utf-8"))["edits"]
     rng.shuffle(known)
     for edit in known:

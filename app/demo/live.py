@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 HEAD_START_S: Final = 1.5
-"""The console comes first: what follows costs seconds of a processor."""
+"""Seconds that the console has the processor for itself before the team's process imports its modules."""
 PAUSE_S: Final = (5.0, 20.0)
 """Between two runs."""
 CROWD: Final = 6
-"""Active runs, beyond which the team waits."""
+"""The team starts no further run while more than these are active."""
 OUTAGE_S: Final = (40.0, 70.0)
 BETWEEN_OUTAGES_S: Final = (200.0, 400.0)
 FIRST_OUTAGE_S: Final = 75.0
 FRAGILE: Final = "platform/tools"
-"""The repository by which the demo's GitLab is probed: where it is away, the code host cannot be reached."""
+"""The repository that the health probe of the demo's GitLab reads: while it is hidden, the host is unreachable."""
 
 
 async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
@@ -113,7 +113,7 @@ BRANCHES: Final = {
 
 
 async def _break_host(folder: Path) -> None:
-    """Take the repository away by which a code host is probed, and bring it back, again and again."""
+    """Hide and restore, again and again, the repository that the health probe of a code host reads."""
     rng = random.Random()
     repository = folder / "repositories" / "gitlab" / f"{FRAGILE}.git"
     if (left := repository.with_suffix(".away")).exists():  # The demo was killed.

@@ -38,7 +38,7 @@ class ServiceProcess:
     process: subprocess.Popen[str]
     base_url: str
     lab_token: str = ""
-    """Opens its lab. Empty: it has none."""
+    """The token for its lab. Empty: it has no lab."""
 
     def stop(self) -> None:
         """Stop it, by force if it takes too long."""
@@ -95,8 +95,8 @@ def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
         raise DemoError(
             f"The demo's service ended with status {status} before it was ready.", log.read_text(errors="replace")
         )
-    told = json.loads(line)
-    return ServiceProcess(process, str(told["base_url"]), str(told.get("lab_token", "")))
+    started = json.loads(line)
+    return ServiceProcess(process, str(started["base_url"]), str(started.get("lab_token", "")))
 
 
 AGENT: Final = Path(__file__).with_name("agent.py")
@@ -150,7 +150,7 @@ class World:
         )
 
     def configuration(self) -> tuple[Settings, Profile]:
-        """The settings of a console that looks at this world."""
+        """The settings and the profile of a console for this world."""
         settings = load(self.folder / "config.toml", {})
         return settings, settings.profile()
 

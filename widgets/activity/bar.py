@@ -24,9 +24,9 @@ class Chip:
     """One filter."""
 
     name: str
-    """Its name in the program."""
+    """The name that the program uses for it."""
     text: SafeText
-    """What it shows: `what any`."""
+    """The filter and its value as shown: `what any`."""
     is_set: bool = False
 
 
@@ -75,7 +75,7 @@ class ActivityBar(Horizontal):
     """
 
     def compose(self) -> ComposeResult:
-        """From left to right."""
+        """The parts, from left to right."""
         yield ChipBar(id="activity-views")
         yield ListSearch(PLACEHOLDERS)
         yield ChipBar(id="activity-filters")

@@ -12,7 +12,7 @@ from app.times import ago, span, stamp
 from storage.records import Action, ActionState
 from widgets.badges import Badge, action_badge
 from widgets.forms.pages import reason
-from widgets.line_table import Part, TableLine
+from widgets.line_table import TableLine, TonedText
 
 WHAT: Final = {
     "run.start": "start run",
@@ -34,7 +34,7 @@ class ActivityEntry:
 
     source: Action
     about: SafeText
-    """Its subject, in one line."""
+    """The subject of the write, in one line."""
     candidates: tuple[SafeText, ...] = ()
     """The runs that it may have made while its outcome is unknown, likeliest first."""
 
@@ -61,12 +61,12 @@ class ActivityEntry:
     def cells(self, now: datetime) -> TableLine:
         """Outcome, kind, subject, result, actor and age."""
         badge, source = badge_of(self), self.source
-        first: Part = (safe_text(badge.text), badge.tone)
-        actor: Part = (safe_text(source.actor, limit=60), "quiet")
-        when: Part = (safe_text(ago(source.created_at, now)), "quiet")
+        first: TonedText = (safe_text(badge.text), badge.tone)
+        actor: TonedText = (safe_text(source.actor, limit=60), "quiet")
+        when: TonedText = (safe_text(ago(source.created_at, now)), "quiet")
         return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
 
-    def facts(self, _now: datetime) -> tuple[tuple[str, Part], ...]:
+    def facts(self, _now: datetime) -> tuple[tuple[str, TonedText], ...]:
         """Everything known about the entry; our names, possibly foreign values."""
         return tuple(_facts(self, self.source))
 
@@ -96,13 +96,13 @@ def sent(entry: ActivityEntry) -> tuple[SafeText, ...]:
     return safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES)
 
 
-def _result(source: Action) -> Part:
+def _result(source: Action) -> TonedText:
     if source.error is not None:
         return safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
     return safe_text(source.result_id or "", limit=120), "plain"
 
 
-def _facts(entry: ActivityEntry, action: Action) -> Iterator[tuple[str, Part]]:
+def _facts(entry: ActivityEntry, action: Action) -> Iterator[tuple[str, TonedText]]:
     badge = badge_of(entry)
     found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
     yield "outcome", (safe_text(f"{badge.text}{found_out}"), badge.tone)

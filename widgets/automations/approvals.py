@@ -25,9 +25,9 @@ class Approval:
 
     decision: Decision
     sentence: SafeText
-    """The effect of its rule."""
+    """The sentence that describes its rule."""
     expires: timedelta
-    """How long it waits after it was decided."""
+    """How long it waits for an answer, from the decision on."""
 
     def heading(self, now: datetime) -> Content:
         """The rule, since and until when it waits, and its cause."""
@@ -50,7 +50,7 @@ class Approval:
 
 
 class ApprovalCard(Widget, can_focus=True):
-    """One card."""
+    """One pending approval, with its answers."""
 
     DEFAULT_CSS = """
     ApprovalCard {
@@ -87,5 +87,5 @@ class ApprovalCard(Widget, can_focus=True):
             yield Content("    "), None
 
     def tick(self, now: datetime) -> None:
-        """Move the ages."""
+        """Update the ages."""
         self.query(Static).first().update(self.approval.heading(now))

@@ -53,7 +53,7 @@ class RuleEditor(Widget):
 
     @property
     def text(self) -> str:
-        """As it is typed."""
+        """The text of the rule as typed."""
         return self.query_one(ParagraphInput).text
 
     def fill(self, text: str) -> None:

@@ -13,7 +13,7 @@ from app.times import ago, clock_time, span, stamp
 from storage.records.decision import Decision, Outcome
 from widgets.badges import STYLES, Badge
 from widgets.cells import fit
-from widgets.line_table import Part, TableLine
+from widgets.line_table import TableLine, TonedText
 
 STRIP: Final = 10
 """Results in a rule's strip."""
@@ -39,7 +39,7 @@ OUTCOMES: Final[dict[Outcome, Badge]] = {
     "acting": Badge("◌", "acting", "busy"),
 }
 """`●` it acted, `○` it did not, `!` it waits for approval, `◌` it is under way."""
-_NO_RESULT: Final[Part] = (safe_text(" "), "quiet")
+_NO_RESULT: Final[TonedText] = (safe_text(" "), "quiet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RuleView:
     """One rule and its state."""
 
     key: str
-    """Its name as written."""
+    """The name as written in the configuration."""
     mode: Mode
     sentence: SafeText
     limits: SafeText
@@ -66,7 +66,7 @@ class RuleView:
     """Since when it is in this state."""
 
     def did(self, decision: Decision) -> str:
-        """How a decision led to its result; vague if the rule was edited since."""
+        """A decision's effect on the run; vague if the rule was edited since."""
         if decision.result_id != decision.occurrence.facts.get("run.id"):
             return "made"
         is_same = self.since is not None and decision.decided_at >= self.since
@@ -84,14 +84,14 @@ class RuleView:
         coming = NOTHING if upcoming is None else safe_text(until(upcoming, now))
         results = [(safe_text(OUTCOMES[each.outcome].glyph), OUTCOMES[each.outcome].tone) for each in self.journal]
         strip = [*[_NO_RESULT] * STRIP, *reversed(results[:STRIP])][-STRIP:]
-        state: Part = (safe_text(badge.text), badge.tone)
+        state: TonedText = (safe_text(badge.text), badge.tone)
         return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
 
-    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
+    def facts(self, now: datetime) -> tuple[tuple[str, TonedText], ...]:
         """Its effect, its limits and its next times."""
         return tuple(self._facts(now))
 
-    def _facts(self, now: datetime) -> Iterator[tuple[str, Part]]:
+    def _facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         badge = MODES[self.mode]
         why = {"on": "", "paused": f" {self.paused}; P resumes it", "off": "; D switches it on"}[self.mode]
         yield "automation", (self.name, "plain")

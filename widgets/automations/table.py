@@ -49,7 +49,7 @@ class RuleTable(LineTable[RuleView]):
         super().__init__(now, _columns_for)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As high as its rules, if there is room: the rest is the pane's."""
+        """As many lines as rules, as far as there is room; the pane gets the rest."""
         del container, viewport, width
         return HEADER + self.total
 
@@ -85,7 +85,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
         self._paint(now)
 
     def on_resize(self) -> None:
-        """Break the journal's lines again."""
+        """Wrap the journal's lines for the new width."""
         if self._now is not None:
             self._paint(self._now)
 
@@ -120,7 +120,7 @@ class Status:
     bot: Badge
     """Whether a bot is at work."""
     hint: SafeText
-    """Which one; without one, what to do."""
+    """Which bot; if none is at work, how to start one."""
     waiting: int = 0
     """Requests that wait for approval."""
 

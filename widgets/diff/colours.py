@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from pygments.token import _TokenType
 
 ColourSpan = tuple[int, int, str]
-"""Begin and end in characters, and a tone."""
+"""The beginning and the end of a span, in characters, and its tone."""
 Colours = Sequence[Sequence[ColourSpan]]
-"""By line of a file, counted from 0."""
+"""The coloured spans of each line of a file."""
 
 MOST_BYTES: Final = 300_000
 """A larger file is not coloured."""
@@ -20,7 +20,7 @@ MOST_CHARACTERS: Final = 2_000
 """A file with a longer line is not coloured: lexers take seconds for one."""
 MOST_WORDS: Final = 300
 LEAST_ALIKE: Final = 0.35
-"""Lines that have less in common are not compared word by word."""
+"""The similarity from which two lines are compared word by word."""
 _WORDS: Final = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -73,7 +73,7 @@ Spans = tuple[tuple[int, int], ...]
 
 @lru_cache(maxsize=512)
 def changed_words(old: str, new: str) -> tuple[Spans, Spans]:
-    """The parts of an old and of a new line that differ; none, where little is alike."""
+    """The parts in which an old and a new line differ; none if the lines have too little in common."""
     before, after = _WORDS.findall(old), _WORDS.findall(new)
     if max(len(before), len(after)) > MOST_WORDS:
         return (), ()

@@ -23,7 +23,7 @@ NONE: Final = -1
 """Stands for a line that this side does not have."""
 GROUNDS: Final = {ADDED: "added", REMOVED: "removed"}
 SIGNED: Final = {ADDED, REMOVED, CONTEXT}
-"""The first character of a file's lines."""
+"""The kinds of lines whose first character is a sign, not content."""
 COUNTS: Final = 24
 """Cells left for the counts behind a file's name."""
 LEAST_NAME: Final = 10
@@ -33,18 +33,18 @@ class FileLines(Protocol):
     """One file of a patch."""
 
     line: int
-    """Of the patch, where it begins."""
+    """The line of the patch where the file begins."""
 
     @property
     def path(self) -> str:
         """Its name; not safe text."""
 
     def changed(self) -> ChangedFile:
-        """The patch's facts of it."""
+        """The facts that the patch states about the file."""
 
 
 class PatchLines(Protocol):
-    """A patch, line by line: one thread reads on while another shows."""
+    """A patch, line by line: one thread may read on while another draws."""
 
     kinds: bytearray
     """By line: `@`, ` `, `+`, `-`, `\\` or `HEADER`."""
@@ -52,16 +52,16 @@ class PatchLines(Protocol):
 
     @property
     def files(self) -> Sequence[FileLines]:
-        """Those that were read."""
+        """The files that were read so far."""
 
     def read(self, lines: int | None = None) -> None:
         """Read on until so many lines are known."""
 
     def line(self, number: int, limit: int = ...) -> bytes:
-        """A line that was read, cut."""
+        """A line that was read, cut to `limit` bytes."""
 
     def numbers(self, number: int) -> tuple[int | None, int | None]:
-        """Its numbers in the old and in the new file."""
+        """A line's numbers in the old and in the new file; None: it is not in that file."""
 
 
 class NoPatch:
@@ -89,7 +89,7 @@ class FileRows:
     """The rows of one file, in one of the two ways to show it."""
 
     left: "array[int]" = field(default_factory=lambda: array("i"))
-    """By row, the number of a line of the patch."""
+    """For each row, the number of its line in the patch. So is `right`."""
     right: "array[int]" = field(default_factory=lambda: array("i"))
     hunks: "array[int]" = field(default_factory=lambda: array("i"))
     """The rows on which hunks begin."""
@@ -170,7 +170,7 @@ class DiffLines:
         self._patch = patch
         self._facts = {file.path: file for file in files}
         self.colours: dict[int, tuple[Colours, Colours]] = {}
-        """By file, those of its old and its new text."""
+        """The syntax colours of each file's old and new text."""
 
     @property
     def count(self) -> int:

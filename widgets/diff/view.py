@@ -22,7 +22,7 @@ SPLIT_FROM: Final = 160
 NUMBER: Final = 5
 """Cells of a line's number."""
 ACTS: Final = frozenset({"file", "hunk", "fold", "fold_all", "split"})
-"""Its own keys, which need files."""
+"""The actions that need at least one file."""
 HEADING: Final = -1
 """The row of a file's name."""
 
@@ -61,7 +61,7 @@ class DiffView(TextView):
         """By file, the line of its name."""
         self._folded: set[int] = set()
         self._split: bool | None = None
-        """None: by the width."""
+        """Whether old and new are side by side. None: the width decides."""
         self._asked: set[int] = set()
         self._entered = NONE
 

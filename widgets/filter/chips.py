@@ -19,7 +19,7 @@ CHANGED: Final = "•"
 BETWEEN: Final = " · "
 """Between two views."""
 WIDEST_VALUE: Final = 16
-"""Cells of a facet's value."""
+"""The most cells of a facet's value."""
 FACET_GAP: Final = 3
 
 

@@ -19,14 +19,14 @@ BAR: Final = 8
 _LEFT: Final = 3
 """Cells of the time that is left."""
 _ALMOST: Final = 0.99
-"""A bar is full only when nothing is missing any more."""
+"""The largest share drawn while runs are missing, so that the bar is not full."""
 
 WAITS_FOR: Final = {**TROUBLES, "rate_limited": "rate limit"}
 
 IDLE: Final = BackfillProgress()
 
-Part = tuple[str, Tone]
-Variant = tuple[Part, ...]
+ExtentPhrase = tuple[str, Tone]
+Variant = tuple[ExtentPhrase, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,18 @@ class Extent:
     is_counted: bool = True
     """False: `matching` counts the runs found so far."""
     goes_on: bool = False
-    """The service's list goes on, and its times do not tell how far."""
+    """Whether the service's list goes on beyond the runs held, by an unknown length of time."""
     is_paused: bool = False
     """The user paused the fetching."""
     progress: BackfillProgress | None = None
-    """Of the process that fetches. None: not known."""
+    """The progress of the process that fetches. None: not known."""
 
     def gap(self, condition: RunFilter) -> CoverageGap | None:
-        """The newest gap in which runs may be that pass the filter; None: none that is known."""
+        """The newest gap in which runs may be that pass the filter; None: no such gap is known."""
         return next(iter(self.gaps(condition)), None)
 
     def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
-        """All of them, the newest first."""
+        """The gaps in which runs may be that pass the filter, newest first."""
         found = condition.gaps_in(self.coverage)
         return (CoverageGap(None, None),) if self.goes_on and not found and not condition.is_of_active else found
 
@@ -69,7 +69,7 @@ class ExtentLine:
     history: timedelta = timedelta(0)
     """How far back what is missing is fetched."""
     is_limited: bool = True
-    """Runs may be missing that match the query: only then the cached range matters."""
+    """Whether runs that match the query may be missing: only then the cached range is shown."""
     has_counts: bool = False
     """A tab shows how many match already."""
 
@@ -156,7 +156,7 @@ class ExtentLine:
 
 
 def missing_text(gap: CoverageGap, now: datetime) -> str:
-    """The runs in a gap: `runs before 20 Nov`, or `runs of 20 Nov 12:04 to 20 Nov 15:00`."""
+    """The runs in a gap: `runs before 20 Nov`, or `runs from 20 Nov 12:04 to 20 Nov 15:00`."""
     if gap.before is None:
         return "further runs"
     if gap.after is None:
@@ -186,7 +186,7 @@ def _running(progress: BackfillProgress, share: float | None, now: datetime) -> 
     return ((_quiet("fetching "), *bar, _quiet(f" {left}")), (*bar, _quiet(f" {left}")), bar)
 
 
-def _quiet(text: str) -> Part:
+def _quiet(text: str) -> ExtentPhrase:
     return text, "quiet"
 
 

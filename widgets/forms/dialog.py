@@ -111,7 +111,7 @@ class FormDialog(Vertical):
 
     def enter(self, phase: FormPhase, without: frozenset[str] = frozenset()) -> None:
         """Show the phase's page and its buttons, except those named in `without`."""
-        # By display: a change of a class would style the whole form again.
+        # Set `display`: a change of a class would compute the styles of the whole form again.
         for name, page in _PAGES.items():
             self.query_one(page).display = name == phase
         for verb in self._verbs:
@@ -123,11 +123,11 @@ class FormDialog(Vertical):
         )
 
     def note(self, text: SafeText, tone: Tone = "quiet") -> None:
-        """Show a note about the whole form; its line is always there."""
+        """Show a note about the whole form, on a line that is always there."""
         self.query_one("#note", Static).update(toned(text, tone))
 
     def did(self, text: SafeText, tone: Tone = "good") -> None:
-        """Confirm a key's effect in place of the steps, until the next one; a notice would cover the buttons."""
+        """Confirm a key's effect in place of the steps, until the next step; a toast would cover the buttons."""
         self.border_subtitle = toned(text, tone)
 
     def banner(self, text: SafeText | None) -> None:

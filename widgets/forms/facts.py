@@ -187,7 +187,7 @@ class FormChoice(Widget, can_focus=True):
             self.post_message(self.Changed())
 
     def action_step(self, step: int) -> None:
-        """Choose the next or the previous option; the first step chooses an end."""
+        """Choose the next or the previous option; if none is chosen yet, the first or the last."""
         here = self.chosen if self.chosen is not None else (-1 if step > 0 else 0)
         self.chosen = (here + step) % len(self._labels)
 

@@ -89,7 +89,7 @@ class FormField(Widget):
         self._known = ""
         """The value that was last announced."""
         self.touched = False
-        """Whether the user was here: only then a problem is shown."""
+        """Whether the user has left the field or typed in it: only then are problems shown."""
         self._is_typing = False
         """Whether the user is typing here: a missing part is then a hint, not a mistake."""
 
@@ -123,7 +123,7 @@ class FormField(Widget):
         """Focus the control with the cursor behind the value; tabbing in would select the value."""
         control = self.query("Input, TextArea").first()
         if isinstance(control, Input):
-            # Until the field is left: when the focus arrives is not known here.
+            # Set until the field is left, because the focus arrives later, at a time not known here.
             control.select_on_focus = False
         control.focus()
 
@@ -139,7 +139,7 @@ class FormField(Widget):
         self._redraw()
 
     def insist(self) -> None:
-        """Treat the field as complete: its problems are mistakes, until it is typed in."""
+        """Show what is missing as a mistake, until the user types in the field again."""
         self.touched, self._is_typing = True, False
 
     @property

@@ -23,7 +23,7 @@ class Tab:
     """One tab of the console."""
 
     name: str
-    """Its name in the program."""
+    """The name that the program uses for it."""
     key: str
     title: str
     brief: str

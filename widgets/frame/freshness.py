@@ -1,4 +1,4 @@
-"""The age of the shown facts; about our link to the service, not about its code hosts."""
+"""How old the shown facts are, which depends on the link to the service, not on the health of its code hosts."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -32,7 +32,7 @@ TROUBLES: Final[Mapping[str, str]] = {
     "no_token": "no token",
     "token": "no token",
 }
-"""An error's kind in few words, to fit into the header."""
+"""Each kind of error in a few words, for the header."""
 
 
 @dataclass(frozen=True, slots=True)

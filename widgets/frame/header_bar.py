@@ -16,7 +16,7 @@ from app.text import safe_text
 from app.times import age
 from storage.lazy_dataclass import dataclass
 from storage.records import LinkState, PlatformHealth
-from widgets.badges import STYLES, Badge, Tone, health_badge
+from widgets.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.cells import shorten
 from widgets.frame.freshness import PollTiming, freshness
 
@@ -25,15 +25,12 @@ if TYPE_CHECKING:
 
 PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
-"""Replaces the link's state: nothing on the screen can change."""
+"""Shown in place of the link's state while our own files fail."""
 SPACE: Final = 3
 """Cells between the groups."""
 
 COUNTED: Final = ("status:working", "status:queued", "status:failed since:24h")
-"""The counts' lines of the query language."""
-
-Part = tuple[str, str]
-"""Text and its style."""
+"""The query that each count opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +49,14 @@ class Vitals:
     working: int = 0
     queued: int = 0
     failed: int = 0
-    """All runs held that failed."""
+    """The number of failed runs in the cache."""
     failed_today: int = 0
     """Runs of the last 24 hours that failed."""
     health: tuple[PlatformHealth, ...] = ()
     health_is_stale: bool = False
     """The last health poll failed: the hosts' states are old."""
     known: bool = False
-    """Whether the counts are known yet."""
+    """Whether the counts were read yet."""
     unknown: int = 0
     """Writes of unknown outcome."""
     inbox: int = 0
@@ -172,8 +169,8 @@ class HeaderBar(Widget):
 
     def _content(self) -> Content:
         now, width = self._clock(), self.size.width
-        left: list[Part] = []
-        right: list[Part] = []
+        left: list[StyledText] = []
+        right: list[StyledText] = []
         for brevity in Brevity:
             left, right = self._left(now, brevity), self._right(now, brevity)
             if _width(left) + _width(right) + 2 + SPACE <= width:
@@ -182,10 +179,10 @@ class HeaderBar(Widget):
         self._counted = list(self._placed_counts(right, width - 1 - _width(right)))
         return Content.assemble(" ", *left, " " * max(1, room), *right, " ")
 
-    def _left(self, now: datetime, brevity: Brevity) -> list[Part]:
+    def _left(self, now: datetime, brevity: Brevity) -> list[StyledText]:
         name = shorten(safe_text(self._vitals.profile, limit=60), 28 if brevity < Brevity.GLYPHS else 14, "middle")
         link, fresh = self._vitals.runs_link, self._freshness(now)
-        parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if brevity is Brevity.FULL else []
+        parts: list[StyledText] = [(f"{PRODUCT}  ", "$accent bold")] if brevity is Brevity.FULL else []
         parts.append((name, "bold"))
         if self._vitals.can_switch:
             parts.append((" ▾", STYLES["quiet"]))
@@ -198,14 +195,14 @@ class HeaderBar(Widget):
         parts += [(" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
         return [*parts, *self._waiting_parts(brevity, 1 + _width(parts))]
 
-    def _waiting_parts(self, brevity: Brevity, start: int) -> list[Part]:
-        """The pending items; never left out."""
+    def _waiting_parts(self, brevity: Brevity, start: int) -> list[StyledText]:
+        """The numbers of pending items, which are shown at every width."""
         vitals, gap = self._vitals, SPACE if brevity < Brevity.GLYPHS else 1
         waiting = (
             ("?", vitals.unknown, "unknown", self.UnknownClicked),
             ("⚑", vitals.inbox, "inbox", self.InboxClicked),
         )
-        parts: list[Part] = []
+        parts: list[StyledText] = []
         self._waiting = []
         for glyph, count, word, clicked in waiting:
             if count:
@@ -215,13 +212,13 @@ class HeaderBar(Widget):
                 parts += [(" " * gap, ""), (text, f"{STYLES['warn']} bold")]
         return parts
 
-    def _right(self, now: datetime, brevity: Brevity) -> list[Part]:
+    def _right(self, now: datetime, brevity: Brevity) -> list[StyledText]:
         counts = self._counts(brevity) if self._vitals.known else []
         hosts = self._hosts(now, brevity) if brevity < Brevity.COUNTS else []
         gap = " " * (2 if brevity < Brevity.GLYPHS else 1)
         return [*_spaced(counts, gap), (" " * SPACE if counts and hosts else "", ""), *_spaced(hosts, gap)]
 
-    def _placed_counts(self, right: list[Part], x: int) -> Iterator[tuple[range, Callable[[], Message]]]:
+    def _placed_counts(self, right: list[StyledText], x: int) -> Iterator[tuple[range, Callable[[], Message]]]:
         vitals = self._vitals
         leads: list[Callable[[], Message]] = [partial(self.CountClicked, each) for each in COUNTED if vitals.known]
         leads += [partial(self.HostClicked, host.platform) for host in vitals.health if host.connected]
@@ -231,17 +228,17 @@ class HeaderBar(Widget):
                 yield range(x, x + cell_len(text)), leads.pop(0)
             x += cell_len(text)
 
-    def _counts(self, brevity: Brevity) -> list[Part]:
+    def _counts(self, brevity: Brevity) -> list[StyledText]:
         if brevity is Brevity.FULL:
             return [(f"{glyph} {n:,} {word}", style) for glyph, n, word, style in self._vitals.counts]
         if brevity is Brevity.WORDS:
             return [(f"{glyph} {n:,} {word.split()[0]}", style) for glyph, n, word, style in self._vitals.counts]
         return [(f"{glyph}{n:,}", style) for glyph, n, _, style in self._vitals.counts]
 
-    def _hosts(self, now: datetime, brevity: Brevity) -> list[Part]:
+    def _hosts(self, now: datetime, brevity: Brevity) -> list[StyledText]:
         return [self._host(host, now, brevity) for host in self._vitals.health if host.connected]
 
-    def _host(self, host: PlatformHealth, now: datetime, brevity: Brevity) -> Part:
+    def _host(self, host: PlatformHealth, now: datetime, brevity: Brevity) -> StyledText:
         badge = health_badge(host.status, self._healthy_words)
         text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
         if badge.tone != "good":
@@ -255,9 +252,9 @@ def _in_brief(freshness_word: str) -> str:
     return brief.replace(" · ", " ").removesuffix(" ago")
 
 
-def _spaced(parts: list[Part], gap: str) -> list[Part]:
+def _spaced(parts: list[StyledText], gap: str) -> list[StyledText]:
     return [part for index, one in enumerate(parts) for part in ((gap if index else "", ""), one)]
 
 
-def _width(parts: list[Part]) -> int:
+def _width(parts: list[StyledText]) -> int:
     return Content.assemble(*parts).cell_length

@@ -96,12 +96,12 @@ class Chart(PlotextPlot):
         """Label places at the bottom, as many as do not run into each other."""
         some = (ticks[::step] for step in range(1, len(ticks)))
         kept = next((each for each in some if _stand_apart(each, places)), ticks[:1])
-        # Plotext pushes a label that would cross the left edge towards its neighbour.
+        # Plotext shifts a label that would cross the left edge to the right, towards its neighbour.
         pushed = len(kept[0].text) // 2 - places[kept[0].at] - self._axis_cells
         if pushed > 0 and not _stand_apart(kept, places, pushed + 1):
             kept = kept[1:]
         self.plt.xticks([places[tick.at] for tick in kept], [tick.text for tick in kept])
-        # Plotext labels them in the order of a set, and moves each one by what is there already.
+        # Plotext would write them in the random order of a set, and shift each by those already there.
         monitor = cast("Any", self.plt).monitor
         named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
         monitor.xticks[0], monitor.xlabels[0] = [place for place, _ in named], [text for _, text in named]
@@ -130,7 +130,7 @@ class OutcomesChart(Chart, can_focus=True):
     def __init__(self, *, id: str) -> None:
         super().__init__(draw_outcomes, id=id)
         self._back = 0
-        """How far the cursor is from the last hour or day, so that it stays on the present."""
+        """The cursor's distance from the last bar: a cursor at the end stays on the present hour or day."""
 
     @property
     def cursor(self) -> int | None:
@@ -220,7 +220,7 @@ _STACK: Final = (FAILED, COMPLETED, OTHERWISE, UNFINISHED)
 """From the bottom up: failures share a base line, so that they can be compared."""
 CURSOR: Final = Badge("┊", "cursor", "wait")
 _FOOT: Final = 1
-"""Rows of the labels below a chart."""
+"""Rows below a chart, for its labels."""
 _LABELLED_FROM: Final = 5
 """From this width on, a bar has its number of failures above it."""
 
@@ -278,7 +278,7 @@ def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) 
             colour = chart.colour("busy")
             chart.plt.plot([xs[at] for at in places], heights, marker="hd", color=colour, fillx=True)
         else:
-            # No line: a zero would mean that nothing was under way.
+            # Dots, not a line at zero, which would mean that no run was under way.
             dots = sorted({round(xs[at]) for at in places})
             chart.plt.scatter(dots, [0] * len(dots), marker=UNKNOWN.glyph, color=chart.colour(UNKNOWN.tone))
     chart.below(_ticks(view), [round(x) for x in xs])

@@ -87,7 +87,7 @@ FAILED: Final = Badge("x", "failed", "bad")
 UNFINISHED: Final = Badge("░", "not finished", "busy")
 OTHERWISE: Final = Badge("▒", "ended otherwise", "plain")
 UNKNOWN: Final = Badge("·", "not known", "quiet")
-"""Each has a shape of its own; colour only repeats it."""
+"""Each of these has a glyph of its own, so that colour only repeats it."""
 NOTHING: Final = "-"
 NOT_FETCHED: Final = "not fetched"
 
@@ -113,7 +113,7 @@ def started(at: datetime, step: ChartStep) -> str:
 
 
 def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
-    """The same below its bar: `14h`, `4` or `4 May`."""
+    """The label below an outcome's bar: `14h`, `4` or `4 May`."""
     local = at.astimezone()
     if step == "hour":
         return f"{local:%H}h" if is_short else f"{local:%H:%M}"

@@ -11,7 +11,7 @@ from storage.records import INVITATION_LIFETIME, Action, Organization
 from widgets.badges import Badge, action_badge
 from widgets.forms.facts import FactPane
 from widgets.forms.pages import reason
-from widgets.line_table import GAP, LineColumn, LineTable, Part, TableLine
+from widgets.line_table import GAP, LineColumn, LineTable, TableLine, TonedText
 
 SOON: Final = timedelta(days=3)
 """An invitation that ends within this time is highlighted."""
@@ -25,7 +25,7 @@ class Attempt:
 
     action: Action
     email: str
-    """As it was sent."""
+    """The address as sent."""
     offer_code: str | None
     """None: the standard trial."""
     organization: Organization | None
@@ -57,7 +57,7 @@ class Attempt:
         return (self.organization and self.organization.organization_name) or self.email
 
     def matches(self, words: Iterable[str]) -> bool:
-        """Whether all the folded words occur in its address, name, slug or ids."""
+        """Whether all these case-folded words occur in its address, name, slug or ids."""
         found, action = self.organization, self.action
         made = (found.organization_name, found.organization_slug, found.organization_id) if found is not None else ()
         text = "\n".join((self.email, action.action_id, action.result_id or "", *made)).casefold()
@@ -74,7 +74,7 @@ class Attempt:
             (safe_text(ago(self.action.created_at, now)), "quiet"),
         )
 
-    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
+    def facts(self, now: datetime) -> tuple[tuple[str, TonedText], ...]:
         """Everything known about the attempt; our names, possibly foreign values."""
         return tuple(_facts(self, now))
 
@@ -96,14 +96,14 @@ def attempt_badge(attempt: Attempt) -> Badge:
     return action_badge(attempt.action.state)
 
 
-def _organization(attempt: Attempt) -> Part:
+def _organization(attempt: Attempt) -> TonedText:
     found = attempt.organization
     if found is not None and found.organization_name:
         return safe_text(found.organization_name, limit=120), "plain"
     return safe_text(attempt.action.result_id or "-", limit=120), "quiet"
 
 
-def _invitation(attempt: Attempt, now: datetime) -> Part:
+def _invitation(attempt: Attempt, now: datetime) -> TonedText:
     if attempt.is_unknown:
         return safe_text("address blocked"), "warn"
     until = attempt.invited_until
@@ -116,7 +116,7 @@ def _invitation(attempt: Attempt, now: datetime) -> Part:
     return safe_text(f"{text} left"), "warn" if left < SOON else "plain"
 
 
-def _facts(attempt: Attempt, now: datetime) -> Iterator[tuple[str, Part]]:
+def _facts(attempt: Attempt, now: datetime) -> Iterator[tuple[str, TonedText]]:
     action, found = attempt.action, attempt.organization
     badge = attempt_badge(attempt)
     found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""

@@ -43,7 +43,7 @@ class ImportLine:
     """One row of the file, and its state."""
 
     line: int
-    """Its line in the file, from 1."""
+    """Its line in the file, counted from 1."""
     email: SafeText
     offer: SafeText
     state: ImportRowState

@@ -90,14 +90,14 @@ def _outcome(turn: Turn, width: int) -> list[Line]:
     lines: list[Line] = []
     if turn.reason:
         lines += wrapped(safe_text(turn.reason), width, STYLES["bad" if turn.state != "completed" else "quiet"], INDENT)
-    told = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
+    result = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
     if turn.files is not None:
-        told.append(f"{turn.files:,} file{'' if turn.files == 1 else 's'}")
+        result.append(f"{turn.files:,} file{'' if turn.files == 1 else 's'}")
     counts = [] if turn.additions is None else [(f"  +{turn.additions:,}", STYLES["good"])]
     counts += [] if turn.deletions is None else [(f" -{turn.deletions:,}", STYLES["bad"])]
     counts += [] if turn.usage is None else [(f"  {turn.usage}", QUIET)]
-    if told or counts:
-        lines.append(Content.assemble(" " * INDENT, ("→ ", QUIET), (" · ".join(told), QUIET), *counts))
+    if result or counts:
+        lines.append(Content.assemble(" " * INDENT, ("→ ", QUIET), (" · ".join(result), QUIET), *counts))
     if turn.summary:
         for text in safe_block(turn.summary, lines=MOST_LINES):
             lines += wrapped(text, width, STYLES["plain"], INDENT + 2)

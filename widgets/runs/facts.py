@@ -1,4 +1,4 @@
-"""One run: all facts of a pane, and the same as lines of text."""
+"""The facts of one run, and the lines of text that show them in a pane."""
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -9,7 +9,7 @@ from app.text import SafeText, safe_text
 from app.times import ago, clock_time, roughly_ago, span, stamp, started
 from storage.lazy_dataclass import dataclass
 from storage.records import RunDetail, RunRow
-from widgets.badges import STYLES, action_badge, run_badge
+from widgets.badges import STYLES, StyledText, action_badge, run_badge
 from widgets.cells import shorten
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The neighbours of a run on its branch."""
+    """The runs on a run's branch."""
 
     total: int
-    """Counted up to 100."""
+    """The number of runs on the branch, counted up to 100."""
     rows: tuple[RunRow, ...] = ()
     """Newest first, the run itself among them."""
 
@@ -80,7 +80,6 @@ READABLE: Final = 100
 MOST_COUNTED: Final = 100
 
 Line = Content
-Part = tuple[str, str]
 
 
 def title(view: RunView, now: datetime, width: int) -> list[Line]:
@@ -88,7 +87,7 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
     run = view.detail.run
     badge = run_badge(run.status, is_final=view.detail.is_final)
     when = ago(run.updated_at, now) if run.updated_at is not None else ""
-    head: list[Part] = [(badge.text, f"{badge.style if view.is_live(now) else QUIET} bold")]
+    head: list[StyledText] = [(badge.text, f"{badge.style if view.is_live(now) else QUIET} bold")]
     if view.stuck:
         head.append(("  ! stuck", STYLES["warn"]))
     room = width - sum(len(text) for text, _ in head) - len(when)
@@ -134,7 +133,7 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
 
 def raw(view: RunView) -> list[Line]:
     """The run object as received."""
-    from widgets.forms.pages import coloured  # keeps the first frame quick
+    from widgets.forms.pages import coloured  # imported late, to keep the first frame quick
 
     return [coloured(text) for text in view.raw]
 
@@ -158,7 +157,7 @@ def heading(text: str, note: str = "") -> list[Line]:
     return [line(), line((text, HEADING), ("  ", ""), (note, QUIET))]
 
 
-def line(*parts: Part) -> Line:
+def line(*parts: StyledText) -> Line:
     """One line of parts; nothing in them is markup."""
     return Content.assemble(*parts)
 

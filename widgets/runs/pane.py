@@ -77,12 +77,12 @@ class RunPane(VerticalScroll, can_focus=True):
             self._paint()
 
     def rests(self, now: datetime, as_of: datetime | None) -> bool:
-        """Whether no time in it changes for now."""
+        """Whether none of the times shown changes for now."""
         is_final = self._view is not None and self._view.detail.is_final
         return is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS
 
     def _paint(self) -> None:
-        # Neither before it is composed, nor while the console closes.
+        # The text is missing before the pane is composed and while the console closes.
         for text in self.query(LineText):
             text.take(self._lines())
 

@@ -81,7 +81,7 @@ FIELD_LIMIT: Final = 200
 
 
 RESTS: Final = timedelta(seconds=5)
-"""How long the ages of an ended run may lag."""
+"""How long the shown ages of an ended run may stay out of date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class RowTimes:
     updated: str
     took: str
     is_live: bool = True
-    """False: for a long time the service did not confirm it."""
+    """Whether the service confirmed the run lately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Cell:
 
 
 def rests(row: RunRow, now: datetime) -> bool:
-    """Whether the row's times change once a minute at most, so that they may lag for a moment."""
+    """Whether the row's times change at most once a minute, so that a late update is not noticed."""
     latest = row.updated_at or row.created_at
     return row.took.since is None and latest is not None and now - latest > timedelta(minutes=1)
 

@@ -19,7 +19,7 @@ HOLD_S: Final = 0.05
 """The longest time that an old frame stays on the screen; a longer wait must be visible."""
 
 FreezeFrame = Callable[[], AbstractContextManager[object]]
-"""Nothing is painted while this context is open."""
+"""Returns a context in which the screen paints nothing."""
 
 
 class RunRows(CursorView, can_focus=True):
@@ -61,7 +61,7 @@ class RunRows(CursorView, can_focus=True):
         self._freeze = freeze
         self._resize_to = resize_to
         self._frozen: ExitStack | None = None
-        """Thaws the frame when closed. None: the frame is not held."""
+        """The open context of `FreezeFrame`. None: the screen paints."""
         self._now = clock()
         self._as_of: datetime | None = None
         self._window = RunWindow()
@@ -125,7 +125,7 @@ class RunRows(CursorView, can_focus=True):
         is_sought, was_at_tail = self._cursor_id is not None and self._row is None, self.is_at_tail
         gap_before, group_before = self.gap, self.group_at
         follows = is_sought or self._cursor in self.visible_rows
-        # The same request would bring the same rows.
+        # Remembered, so that the same rows are not requested again.
         self._window, self._asked = window, (request.offset, request.limit)
         self.total = window.total + bool(self._tail)
         self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before, group=group_before)
@@ -145,7 +145,7 @@ class RunRows(CursorView, can_focus=True):
         self._request_rows()
 
     def counted(self, total: int) -> None:
-        """Take the number of rows, which may have been a minimum when the first ones came."""
+        """Take the exact number of rows: the first answer may have held only a minimum."""
         if total == self.count:
             return
         self._window, self._asked = replace(self._window, total=total, gaps=()), None
@@ -250,7 +250,7 @@ class RunRows(CursorView, can_focus=True):
         self.release()
 
     def rows_came_into_view(self) -> None:
-        """Request missing rows; at the top nothing is unseen."""
+        """Request missing rows, and forget the unseen runs once the top is in view."""
         if self.scroll_offset.y == 0:
             self._unseen = 0
         self._request_rows()
@@ -279,16 +279,16 @@ class RunRows(CursorView, can_focus=True):
         elif window.cursor_index is not None:
             self._cursor = window.cursor_index
         elif group is not None and not self._is_other:
-            at = window.row_of_head(group.name)  # Its own line, or that of the group that its run is folded into.
+            at = window.row_of_head(group.name)  # The head of its group.
             self._cursor = self._cursor if at is None else at
         elif gap_before is not None:
-            # The runs that come in place of the line are under the cursor.
+            # The gap is filled: put the cursor on the first run that replaced its line.
             same = (number for number, gap in window.gaps if gap.before == gap_before.before)
             self._cursor = next(same, self._cursor + window.shift)
         elif self._is_other:
             self._cursor = 0
         elif was_at_tail:
-            self._cursor += window.shift  # The runs that come in place of that line are under the cursor.
+            self._cursor += window.shift  # Further runs replaced the line below the last one.
         self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
         if window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group:
             self.cursor_moved()

@@ -31,7 +31,7 @@ class Period:
 
     @property
     def badge(self) -> Badge | None:
-        """The status. None: unobserved."""
+        """The badge of the status. None: the time before the first observation."""
         return None if self.status is None else run_badge(self.status, is_final=self.is_final)
 
 
@@ -70,7 +70,7 @@ FILLS: Final = {"queued": "░", "working": "━", "": "·"}
 """The fill of each status, so that colour only repeats it; the empty one is unobserved time."""
 OTHER: Final = "▒"
 RESTING: Final = "┈"
-"""Between a final status and the next turn."""
+"""The fill of the time between a final status and the next turn."""
 
 QUIET: Final = STYLES["quiet"]
 

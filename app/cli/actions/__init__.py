@@ -63,7 +63,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
 
 
 async def _proposal(engine: "Engine", action: Action, *, asks: bool) -> "Proposal | None":
-    """The possible results of an unknown action, in the cache or the service's list; None: nothing lists them."""
+    """The runs that an action of unknown outcome may have made, from the cache or the service; None: not searched."""
     from app.reconcile.candidates import FINDABLE
 
     is_listed = action.kind in FINDABLE and action.sending_at is not None
@@ -139,7 +139,7 @@ async def _settle(invocation: Invocation, action_id: str, created: str | None, *
             if action.state == "unknown" and not forced:
                 await check_result_id(action, created.strip(), engine.reconciliation)
             action = await engine.actions.resolve_created(action.action_id, created.strip())
-    # Resolved: the reason for the unknown outcome no longer matters.
+    # The outcome is now known, so the error that hid it no longer matters.
     document = {name: value for name, value in write_document(action).items() if name != "error"}
     return tell(invocation, action, document, code=Exit.DONE)
 

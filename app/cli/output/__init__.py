@@ -24,7 +24,7 @@ Document = Mapping[str, object]
 """One JSON object: what `--json` prints."""
 
 TABLE_ROWS: Final = 1_000
-"""Rows of a table that wait for each other, so that its columns are as wide as the widest cell of them all."""
+"""Rows that are held before a table begins, so that its columns fit their widest cell."""
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -44,7 +44,7 @@ class Format(StrEnum):
 
     @property
     def is_json(self) -> bool:
-        """Whether errors, too, are JSON on stdout."""
+        """Whether the format is JSON or NDJSON, in which errors are JSON on stdout too."""
         return self in {Format.JSON, Format.NDJSON}
 
 
@@ -131,7 +131,7 @@ class Output:
         self.write(buffer.getvalue())
 
     def json(self, value: object, *, indent: int | None = None) -> str:
-        """A value as JSON that the stream can hold and that does nothing to a terminal."""
+        """A value as JSON, with escapes for what stdout cannot encode and for a terminal's control characters."""
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))
 
@@ -161,7 +161,7 @@ def _csv_row(columns: Sequence[Column[T]], item: T) -> list[object]:
 class Rows(Generic[T]):
     """Prints many items of one kind as they come; the JSON document is `{key: entries, "count": n, …more}`.
 
-    Until the first item came, nothing is on stdout.
+    Nothing is printed on stdout before the first item.
     """
 
     output: Output
@@ -183,7 +183,7 @@ class Rows(Generic[T]):
         match self.output.format:
             case Format.JSON:
                 for entry in entries:
-                    # No string of a document has a line break of its own.
+                    # Only the indentation has line breaks: those within strings are escaped.
                     text = self.output.json(entry, indent=2).replace("\n", "\n    ")
                     self.output.write((",\n    " if self.count else f'{{\n  "{self.key}": [\n    ') + text)
                     self.count += 1
@@ -201,7 +201,7 @@ class Rows(Generic[T]):
         self.count += len(items)
 
     def flush(self) -> None:
-        """Flush the printed rows: the next ones may take their time."""
+        """Flush the printed rows, before a wait for further ones."""
         self.output.flush()
 
     def end(self, more: Document | None = None, *, empty: str = "") -> None:
@@ -218,7 +218,7 @@ class Rows(Generic[T]):
                 self.output.note(empty)
 
     def failure(self, failure: Failure, beside: Document | None = None) -> None:
-        """Print an error after the items that came before it: in the JSON document beside them, else as always."""
+        """Print an error after the items before it: inside their JSON document, otherwise as `Output.failure` does."""
         if self.output.format is Format.JSON and self.count:
             self.end({**(beside or {}), "error": failure.as_json()})
             return

@@ -33,7 +33,7 @@ ID_KEYS: Final[Mapping[ActionKind, str]] = {
     "gitlab.onboard": "project_path",
     "run.cancel": "run_id",
 }
-"""The field that holds its id."""
+"""The field of a result that holds its id."""
 
 
 def unsent_document(kind: ActionKind) -> dict[str, object]:
@@ -64,14 +64,14 @@ def write_document(action: Action) -> dict[str, object]:
 
 
 def _linked(action: Action) -> dict[str, object] | None:
-    """The result of a manual resolution: only the id is known."""
+    """The result that a person named when they resolved the action: only its id is known."""
     if action.resolution != "created" or action.result_id is None:
         return None
     return {ID_KEYS[action.kind]: action.result_id}
 
 
 def error_document(action: Action) -> dict[str, ErrorDetail] | None:
-    """Why the action is not confirmed; None: it is, or it is still open."""
+    """The action's error as JSON; None: it is confirmed, or still open."""
     if action.error is None:
         return None
     error = action.error
@@ -156,7 +156,7 @@ class RunDocument:
     stuck: bool
     continues: str | None
     now: datetime
-    """By the clock of the run's times."""
+    """Now, by the clock that the run's times come from."""
     ahead: timedelta
     """How far that clock is ahead of this machine's."""
 
@@ -194,7 +194,7 @@ async def views(
 
 
 async def continued_from(engine: "Engine | ProfileFiles") -> dict[str, str]:
-    """By run: the one whose conversation it goes on with, where the service gave it another id."""
+    """By run: the run whose conversation it continues, if the service gave the continuation another id."""
     actions = await engine.ledger.actions(kinds={"run.continue"}, states={"confirmed"}, limit=10_000)
     return {
         action.result_id: action.subject

@@ -1,4 +1,4 @@
-"""How far a command is, as one line on a terminal."""
+"""The progress of a command, as one line on a terminal."""
 
 import sys
 from collections import Counter
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from storage.records.backfill import BackfillProgress
 
 BAR: Final = 24
-"""Cells."""
+"""Cells of the bar."""
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
 
 
 class Bar:
-    """One line on a terminal; into a file, or without a stream, nothing."""
+    """A progress line on a terminal; prints nothing into a file, or without a stream."""
 
     def __init__(self, stream: TextIO | None, title: str = "") -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
@@ -58,7 +58,7 @@ class Bar:
                 print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Leave the line empty."""
+        """Clear the line."""
         if self._is_drawn:
             self.note("")
 

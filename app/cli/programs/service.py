@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 DATA_DIR_VARIABLE: Final = "RUNWARDEN_SERVICE_DATA_DIR"
-"""The variable with the service's data folder."""
+"""The environment variable with the service's data folder."""
 PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 
@@ -21,7 +21,7 @@ class ServiceCommand(click.Command):
     """A command of the service's own command line, which is another program; it completes its own words."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """What that program completes."""
+        """The suggestions of that program."""
         from app.cli.completion import completed_by_service
 
         before = ["serve"] if self.name == "serve" else []
@@ -64,7 +64,7 @@ def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoRetur
 def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
     if invocation.read_only:
         raise failed("read_only", "--read-only cannot be used here: a service and its administration write.")
-    require_extra("service")  # Checked before this process is replaced: the service itself could not say it.
+    require_extra("service")  # Checked here, because the service cannot start without it, and so cannot report it.
     if invocation.data_dir is not None:
         # Means the same before the command's name as after it; after it wins.
         os.environ[DATA_DIR_VARIABLE] = str(invocation.data_dir)

@@ -64,7 +64,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     except asyncio.CancelledError:
         if invocation.stopped_by is not signal.SIGTERM:
             raise
-        # A service manager asked it to end, and it does: that is no failure.
+        # Ending because a service manager asked for it is no failure.
         invocation.stopped_by = None
     finally:
         for bot in bots:

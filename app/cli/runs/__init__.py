@@ -59,7 +59,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         asked_at = engine.clock()
         view = await _view(engine, run_id, cached=cached)
         said = await engine.ledger.for_run(view.run.run_id)
-    # A run that the service did not show just now, and may still have, is as old as it was.
+    # If the service did not show the run just now, the facts are those of the last time it did.
     is_live = view.presence == "lost" or (view.detail is not None and view.detail.last_seen_at >= asked_at)
     document = {
         "run": view.document(),

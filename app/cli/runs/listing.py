@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _as_written(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Callback for a time that counts from a now that is not known yet."""
+    """Callback that checks a time and keeps it as text: the clock it counts from is known only later."""
     try:
         if value is not None:
             parse_period(value, datetime.now(UTC))
@@ -88,7 +88,7 @@ def run_filter(
     active: bool,
     now: datetime | None = None,
 ) -> RunFilter:
-    """The filter that the options describe, with times before this now. None: by our clock.
+    """The filter that the options describe; times such as `-2h` count back from `now`. None: from this machine's now.
 
     Raises:
         CommandFailedError: The time range is empty, or the query means nothing.
@@ -118,7 +118,7 @@ def run_filter(
 
 
 async def _by_service_clock(engine: "Engine | ProfileFiles", filters: dict[str, Any]) -> RunFilter:
-    """The filter of the options, by the clock of the runs' times, as far as it is known."""
+    """The filter, whose relative times count by the service's clock, as far as its offset is known."""
     return run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
 
 
@@ -142,9 +142,9 @@ def _excluded(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _label(name: str) -> str:
     if "://" in name:
-        # No label holds an address: the list would be empty without a reason.
+        # No run's repository is named by an address: the list would be empty, without a reason.
         raise failed("usage", f"{name!r} is an address: write owner/repo, or gitlab:group/project.", field="repository")
-    # A repository's label leaves GitHub's name out; with the name it means the same.
+    # Labels of GitHub repositories have no prefix.
     return name.removeprefix("github:")
 
 
@@ -206,9 +206,9 @@ class _RunList:
     asked_at: datetime = field(init=False)
     coverage: Coverage = field(default_factory=Coverage)
     seen_at: tuple[datetime, datetime] | None = None
-    """When the service showed the run of this list that it showed longest ago, and the one it showed last."""
+    """The earliest and the latest time at which the service showed a run of this list."""
     long_ago: int = 0
-    """How many of its runs were not confirmed for so long that they do not count as live."""
+    """The number of its runs that were not confirmed for too long to count as live."""
 
     async def print(self, rows: Rows[RunDocument]) -> None:
         """Print the runs, page by page.
@@ -223,7 +223,7 @@ class _RunList:
             if status not in known and closest_word(status, known):
                 raise _unknown_status(status, known)
         self.asked_at = self.engine.clock()
-        # The count at the first row: other processes go on filling the cache.
+        # Read at the first row, because other processes go on filling the cache.
         self.coverage = await self.engine.cache.coverage()
         continued = await continued_from(self.engine)
         # Rows on a terminal are progress enough.
@@ -234,7 +234,7 @@ class _RunList:
                 rows.add((view.document() for view in shown), shown)
                 rows.flush()
                 bar.note(plural(rows.count, "run"))
-        # The service may have statuses that were never seen here: only an empty answer tells.
+        # The service may use statuses that were never seen here: a status is called unknown only if no run has it.
         unknown = [] if rows.count else [status for status in self.condition.statuses if status not in known]
         if unknown:
             raise _unknown_status(unknown[0], known)

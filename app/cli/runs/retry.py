@@ -31,7 +31,7 @@ RetryOutcome = Literal[
     "to_send", "sent", "sent_before", "refused", "blocked", "rejected", "unknown", "not_sent", "not_tried"
 ]
 OWN_FAULT: Final = frozenset({"rejected", "not_found"})
-"""Kinds of errors that say something of this run only: the next one may well succeed."""
+"""Kinds of errors that concern one run only, so that the next one may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Retry:
 
     @property
     def ends_the_batch(self) -> bool:
-        """Whether the next one would most likely end the same way."""
+        """Whether the batch stops here, because the next retry would most likely fail in the same way."""
         error = self.action.error if self.action else None
         return self.outcome in {"unknown", "not_sent", "rejected"} and (error is None or error.kind not in OWN_FAULT)
 
@@ -146,7 +146,7 @@ async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
     if first is None:
         problem = "It was not started from here, so its instructions are not known. See: runwarden runs start --help"
         return Retry(run.run_id, "refused", problem=problem)
-    # One failure is retried once: where the same run works and fails again, that is another one.
+    # Each failure is retried once; a run that works and fails again has a new failure, and so another key.
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
     return await _checked(engine, Retry(run.run_id, "to_send", asked_of(first), key))
 
@@ -192,8 +192,8 @@ async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retr
                 is_stopped = is_stopped or (result is not each and result.ends_the_batch)
                 results.append(result)
                 batch = f"  batch {n // cap + 1} of {batches}" if batches > 1 else ""
-                told = "not_tried" if result.outcome == "to_send" else result.outcome
-                progress.done(told, f"{each.run_id}{batch}")
+                outcome = "not_tried" if result.outcome == "to_send" else result.outcome
+                progress.done(outcome, f"{each.run_id}{batch}")
     except StorageError:
         base_url = engine.client.base_url
         invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
@@ -223,7 +223,7 @@ async def _waited(
     if is_stopped or not made:
         return list(results), None
     base_url = engine.client.base_url
-    # They were sent: keep their ids, even if waiting ends early.
+    # Report the sent retries, even if waiting ends early.
     invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
     invocation.output.note(f"{_runs(len(made))} sent; waiting for the end of {'it' if len(made) == 1 else 'them'}.")
     waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))

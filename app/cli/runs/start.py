@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.api.requests import Json, StartRun
 
 LONGEST: Final = 1_000_000
-"""Bytes."""
+"""The most bytes of instructions."""
 
 
 def gather(words: tuple[str, ...], file: Path | None) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 WAIT_S: Final = 10.0
-"""After a refusal that does not say how long to wait."""
+"""Seconds to wait after a rate limit that names no time."""
 
 
 @click.command("sync", cls=FactCommand, short_help="Fetch the history that is missing.")

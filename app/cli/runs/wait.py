@@ -305,7 +305,7 @@ async def finish(
     document = write_document(action)
     invocation.beside_error = document
     # An execution shows as a run of the same id, or not at all (spec 4.4).
-    # A run that the cache could not take is not lost: the service is asked.
+    # A run that the cache could not store is not lost: it may still appear.
     may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
     waiter = RunWaiter(engine, output.note, may_appear=may_appear, is_stale=bool(invocation.warnings))
     results = await waiter.until_final([action.result_id], patience)

@@ -20,7 +20,7 @@ SHOWN: Final = {
     "organization": ("organization_id", "organization_name", "organization_slug"),
     "project": ("project_path", "status", "error"),
 }
-"""Fields of the result to show."""
+"""The fields of a result that a table shows."""
 
 NOT_RECORDED: Final = "not_recorded"
 """The error's kind where the service answered and the ledger could not record it; its message names the cure."""
@@ -91,7 +91,7 @@ async def _settled(sending: Awaitable[Action]) -> Action:
     try:
         return await sending
     except SendCancelledError as cancelled:
-        # The interrupted command reports the known part.
+        # The interrupted command reports the action as far as it is settled.
         return cancelled.action
 
 

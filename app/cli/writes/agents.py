@@ -52,7 +52,7 @@ def start(
 
     if more_inputs and not inputs:
         raise click.UsageError(f"Got unexpected extra argument ({more_inputs[0]})")
-    # The spec's four forms have no prefix; ours for GitLab means the bare path.
+    # The spec's forms of a repository have no `gitlab:`: it is sent without.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
     write = WriteOptions.of(**options)
     code = submit(invocation, request, write)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Type": "application/json"}
-"""As a dry run shows them: the token never is."""
+"""The headers that a dry run shows, with the token masked."""
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -154,7 +154,7 @@ SEVERITY: Final = (
     Exit.NOT_AUTHORIZED,
     Exit.UNKNOWN_OUTCOME,
 )
-"""Exit codes of a batch's rows, least severe first."""
+"""The exit codes that a row of a batch can have, least severe first."""
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
