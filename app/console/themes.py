@@ -18,7 +18,7 @@ FAINT: Final = 40
 """The brightest background of a field: on a brighter one the caret would be lost."""
 
 
-class Uncoloured(LineFilter):
+class ColourRemover(LineFilter):
     """Removes colours, for the theme without any, where every background but a cursor's is black."""
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
@@ -101,7 +101,7 @@ def begin_with_theme(app: App[Any], settings: Settings) -> None:
     app.stylesheet.set_variables(app.get_css_variables())
     if app.no_color:
         # Textual's own filter turns colours into grey, which is a colour too.
-        app._filters[-1] = Uncoloured()  # noqa: SLF001 — Textual has no other way to take its own filter's place
+        app._filters[-1] = ColourRemover()  # noqa: SLF001 — Textual has no other way to take its own filter's place
 
 
 def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:

@@ -11,7 +11,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES, Uncoloured
+from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES, ColourRemover
 from widgets.badges import STYLES
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +88,6 @@ def test_what_is_written_on_blue_is_bright() -> None:
 def test_without_colours_a_caret_is_seen_in_the_field_that_has_the_focus() -> None:
     """A field's ground is hardly lit by its focus; were it reversed as a cursor is, so would be all within it."""
     grounds = [Style(bgcolor=RichColor.from_rgb(*[part] * 3)) for part in (0, 13, 64, 255)]
-    plain = Uncoloured().apply([Segment(" ", style) for style in grounds], Color(0, 0, 0))
+    plain = ColourRemover().apply([Segment(" ", style) for style in grounds], Color(0, 0, 0))
 
     assert [segment.style.reverse for segment in plain if segment.style] == [False, False, True, True]

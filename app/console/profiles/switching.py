@@ -68,7 +68,7 @@ class BetweenScreen(Screen[None]):
         self._name_of_profile = safe_text(name, limit=60)
 
     def compose(self) -> ComposeResult:
-        """One line."""
+        """Compose the line."""
         yield Static(f"◌ Opening {self._name_of_profile} …", markup=False)
 
 
@@ -105,7 +105,7 @@ class ProfileSwitching:
 
     def ask(self, session: Session) -> None:
         """Ask which profile to show."""
-        from app.console.profiles.switcher import ProfileSwitcher
+        from app.console.profiles.screen import ProfileSwitcher
 
         if self.engines is None or not self.is_possible:
             session.notify("There is one profile. Another one is a [profiles.NAME] in the configuration.")

@@ -132,8 +132,8 @@ class ConversationPart(RunPart):
                 lines += facts.wrapped(safe_text(str(each)), width, facts.QUIET)
         if not turns or (view.turns and any(turn.instructions is None for turn in turns)):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
-        if subject.lacking:
-            lines += facts.wrapped(safe_text(subject.lacking, limit=2_000), width, STYLES["quiet"])
+        if subject.turns_problem:
+            lines += facts.wrapped(safe_text(subject.turns_problem, limit=2_000), width, STYLES["quiet"])
         lines += facts.heading("Timeline", "as observed, to scale") + timeline(view, now, as_of, width)
         lines = lines[1:] + facts.heading("Facts") + facts.fields(view, now, as_of, width)
         return lines if self.has_class("-wide") else lines + self._neighbours(width)

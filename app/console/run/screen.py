@@ -213,7 +213,7 @@ class RunScreen(BaseScreen):
             self.session.notify(f"There is no {'older' if step > 0 else 'newer'} run on this branch.")
             return
         subject = self._subject
-        subject.run_id, subject.turn, subject.turns, subject.lacking = there, None, None, ""
+        subject.run_id, subject.turn, subject.turns, subject.turns_problem = there, None, None, ""
         self._reader.ask()
 
     def action_turn(self, step: int) -> None:
@@ -318,7 +318,7 @@ class RunScreen(BaseScreen):
         if detail.run.run_id != subject.run_id:
             return
         subject.turns = found if isinstance(found, RunTurns) else None
-        subject.lacking = "" if isinstance(found, RunTurns) else found.reason
+        subject.turns_problem = "" if isinstance(found, RunTurns) else found.reason
         if self._is_active and subject.has_ended:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._show_place()

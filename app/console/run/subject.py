@@ -30,7 +30,7 @@ class RunSubject:
     view: RunView | None = None
     """None: not read yet, or not in the cache."""
     turns: RunTurns | None = None
-    lacking: str = ""
+    turns_problem: str = ""
     """Why the turns cannot be read; empty: they were read, or not asked for yet."""
     turn: int | None = None
     """The selected turn; None: the whole run."""

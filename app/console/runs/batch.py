@@ -1,17 +1,189 @@
-"""A batch: the requests of one confirmation, sent one after the other, and their outcomes."""
+"""A write for many runs: the task of one confirmation, its requests, sent one after the other, and their outcomes."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import hashlib
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Self
 
-from app.actions import ActionRefusedError, Actions, AlreadyAskedError
-from app.console.runs.many import ManyTask
-from app.text import SafeText, safe_text
+from app.actions import ActionRefusedError, Actions, AlreadyAskedError, FieldProblem
+from app.actions.refusals import branch_problem
+from app.actions.retry import retry_key, retry_request
+from app.api.requests import StartAgent, StartRun, WriteRequest, asked_of
+from app.console.forms.instructions import PLACEHOLDERS, filled_in
+from app.console.forms.runs import continuation
+from app.console.ledger_turns import instructions_of
+from app.text import SafeText, plural, safe_text
+from storage.ledger import Ledger
 from storage.records import Action, Run, RunDetail
 from widgets.badges import Badge, action_badge, run_badge
 from widgets.batch import BatchLine, BatchView
 from widgets.forms.pages import reason
+
+
+@dataclass(frozen=True, slots=True)
+class ManyText:
+    """The form's texts."""
+
+    title: str
+    draft: str
+    nothing: str
+    """Shown if no run is left."""
+    hint: str
+    placeholder: str
+    consequence: str
+    """The effect of sending, with a placeholder for the number of runs."""
+    each: str
+    """Added to the effect where there are several runs."""
+    done: str
+    """The outcome, with placeholders for how many of how many."""
+
+    def outlook(self, count: int) -> str:
+        """The effect for this number of runs."""
+        return f"{self.consequence.format(_runs(count))}{self.each if count > 1 else ''}."
+
+    def outcome(self, confirmed: int, count: int) -> str:
+        """The outcome for this number of runs."""
+        return self.done.format(f"{confirmed:,}", _runs(count))
+
+
+CONTINUE: Final = ManyText(
+    title="Continue many runs",
+    draft="run.continue.many",
+    nothing="Nothing to continue",
+    hint="Each agent remembers what was said to it before. {repository} and {branch} are its own.",
+    placeholder="What should each of them do next?",
+    consequence="Continues {}",
+    each=", one after the other, each with its own context",
+    done="{} of {} continued",
+)
+START_LIKE: Final = ManyText(
+    title="Start runs like these",
+    draft="run.start.many",
+    nothing="Nothing to start",
+    hint="{repository} and {branch} are each run's own. So are {previous_instructions}.",
+    placeholder="What should each of them do?",
+    consequence="Starts {}",
+    each=", one after the other, each on its repository and branch",
+    done="{} of {} started",
+)
+RETRY: Final = ManyText(
+    title="Retry failed runs",
+    draft="run.retry.many",
+    nothing="Nothing to retry",
+    hint="Optional. Is put below each run's own instructions.",
+    placeholder="Nothing: the same instructions once more.",
+    consequence="Sends the last instructions of {} that failed once more",
+    each=", one after the other",
+    done="{} of {} started again",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ManyTask:
+    """A task for many runs."""
+
+    text: ManyText
+    runs: tuple[Run, ...]
+    left_out: str
+    """The marked runs that are left out, and why; empty: none."""
+    turns: Mapping[str, Action]
+    """The last turn of each run in the ledger."""
+    make: Callable[[Run, str], WriteRequest]
+    key: Callable[[Run, str], str | None]
+    """The key under which a run's request is sent once; None: the ledger prevents a second one."""
+
+    @property
+    def nothing(self) -> str:
+        """The reason if no run is left."""
+        return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
+
+    def filled(self, run: Run, words: str) -> str:
+        """The instructions as sent for a run."""
+        return filled_in(words, self._known(run))[0]
+
+    def request(self, run: Run, words: str) -> WriteRequest:
+        """The request for a run."""
+        return self.make(run, self.filled(run, words))
+
+    def problem(self, words: str) -> FieldProblem | None:
+        """The reason why the instructions cannot be sent for all runs."""
+        for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
+            if lacking := [run for run in self.runs if not self._known(run)[name]]:
+                return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
+        agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
+        return self._problem(agents, "named agents take no words", "Leave this empty.") if agents else None
+
+    def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
+        count = f"{len(runs):,} of {_runs(len(self.runs))}"
+        return FieldProblem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
+
+    def _known(self, run: Run) -> dict[str, str]:
+        turn = self.turns.get(run.run_id)
+        said = "" if turn is None else instructions_of(turn)
+        return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": said}
+
+
+async def continued(ledger: Ledger, runs: Sequence[Run], final_statuses: Collection[str]) -> ManyTask:
+    """The next turn of each conversation, with the same instructions.
+
+    Raises:
+        StorageError: The ledger cannot be read.
+    """
+    ended = tuple(run for run in runs if run.status in final_statuses)
+    left_out = _left_out((len(runs) - len(ended), "still active, and a turn has to end first"))
+    return ManyTask(CONTINUE, ended, left_out, await _turns(ledger, ended), continuation, lambda _run, _words: None)
+
+
+async def started_like(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
+    """A new run on each of these runs' repositories, with the same new instructions. Raises as `continued`."""
+    return ManyTask(START_LIKE, tuple(runs), "", await _turns(ledger, runs), _start, _start_key)
+
+
+async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
+    """The last turn of each failed run again, as the ledger has it. Raises as `continued`."""
+    failed = [run for run in runs if run.status == "failed"]
+    turns = await _turns(ledger, failed)
+    known = tuple(run for run in failed if run.run_id in turns)
+    others = (len(runs) - len(failed), "did not fail"), (len(failed) - len(known), "not started from this machine")
+
+    def again(run: Run, words: str) -> WriteRequest:
+        return retry_request(turns[run.run_id], words)
+
+    return ManyTask(RETRY, known, _left_out(*others), turns, again, retry_key)
+
+
+def _runs(count: int) -> str:
+    return plural(count, "run")
+
+
+def _left_out(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{count:,} {why}" for count, why in counts if count)
+
+
+def _start(run: Run, words: str) -> StartRun:
+    branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
+    return StartRun(words, run.repository, branch)
+
+
+def _start_key(run: Run, words: str) -> str:
+    state = "" if run.updated_at is None else run.updated_at.isoformat()
+    digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{START_LIKE.draft}:{run.run_id}:{state}:{digest}"
+
+
+async def _turns(ledger: Ledger, runs: Sequence[Run]) -> dict[str, Action]:
+    """The last turn of each run in this machine's ledger that this version can read."""
+    turns = {}
+    for run in runs:
+        turn = await ledger.last_turn(run.run_id)
+        with suppress(KeyError, TypeError, ValueError, IndexError):
+            if turn is not None:
+                asked_of(turn)  # Written by another version.
+                turns[run.run_id] = turn
+    return turns
+
 
 HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
 """Refusals that the next run would meet as well."""
@@ -20,7 +192,7 @@ REFUSED: Final = Badge("⊘", "not sent", "warn")
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RequestOutcome:
     """The outcome of one run's request."""
 
     run: Run
@@ -65,11 +237,11 @@ class RunBatch:
     batch_id: str
     task: ManyTask
     begun_at: datetime
-    sent: Mapping[str, Sent] = field(default_factory=dict)
+    sent: Mapping[str, RequestOutcome] = field(default_factory=dict)
     """By the id of the run that the request was for."""
     is_sending: bool = False
 
-    def settled(self, sent: Sent) -> Self:
+    def settled(self, sent: RequestOutcome) -> Self:
         """The batch with the outcome of one run's request."""
         return replace(self, sent={**self.sent, sent.run.run_id: sent})
 
@@ -143,7 +315,7 @@ def _where(run: Run) -> SafeText:
 
 async def send_each(
     actions: Actions, task: ManyTask, runs: Sequence[Run], words: str, *, is_wanted: Callable[[], bool]
-) -> AsyncIterator[Sent]:
+) -> AsyncIterator[RequestOutcome]:
     """Send the request of one run after the other, until an answer stops the rest or `is_wanted` returns False.
 
     Raises:
@@ -154,11 +326,11 @@ async def send_each(
             return
         request, key = task.request(run, words), task.key(run, task.filled(run, words))
         try:
-            sent = Sent(run, await actions.submit(request, key=key))
+            sent = RequestOutcome(run, await actions.submit(request, key=key))
         except AlreadyAskedError as asked:
-            sent = Sent(run, asked.existing)
+            sent = RequestOutcome(run, asked.existing)
         except ActionRefusedError as refused:
-            sent = Sent(run, None, refused)
+            sent = RequestOutcome(run, None, refused)
         yield sent
         if sent.ends_all:
             return

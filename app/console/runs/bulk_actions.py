@@ -169,7 +169,7 @@ async def show_many(
     sent: "Callable[[tuple[str, ...]], None]",
 ) -> None:
     """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
-    from app.console.runs.many import continued, retried, started_like
+    from app.console.runs.batch import continued, retried, started_like
     from app.console.runs.many_form import ManyForm
 
     session, held = context.session, await engine.cache.details(ids)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """How a run was started from here."""
+class RunOrigin:
+    """How a run was started from this machine."""
 
     instructions: str
     branch: str
@@ -134,7 +134,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     )
 
 
-async def read_beginning(ledger: "Ledger", run_id: str) -> Beginning:
+async def read_origin(ledger: "Ledger", run_id: str) -> RunOrigin:
     """Read how the run was started from here; empty where it was started elsewhere.
 
     Raises:
@@ -143,5 +143,5 @@ async def read_beginning(ledger: "Ledger", run_id: str) -> Beginning:
     for action in await ledger.for_run(run_id):
         body = json.loads(action.body_json)
         if action.kind == "run.start" and isinstance(body, dict):
-            return Beginning(str(body.get("instructions") or ""), str(body.get("branch_name") or ""))
-    return Beginning("", "")
+            return RunOrigin(str(body.get("instructions") or ""), str(body.get("branch_name") or ""))
+    return RunOrigin("", "")

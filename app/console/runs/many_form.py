@@ -14,8 +14,7 @@ from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
 from app.console.forms.form_screen import RequestOrProblems
 from app.console.forms.instructions import NAMES
-from app.console.runs.batch import RunBatch, send_each
-from app.console.runs.many import ManyTask
+from app.console.runs.batch import ManyTask, RunBatch, send_each
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged

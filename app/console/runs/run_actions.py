@@ -93,18 +93,17 @@ class RunActions:
 
     def reply(self, text: str, closed: Callable[["Action | None"], None]) -> None:
         """Preview a reply in the form that continues the run; `closed` is called with the result."""
+        self._context.with_engine(partial(self._preview_reply, text=text, closed=closed), "form")
 
-        async def show(engine: "Engine") -> None:
-            from app.console.forms import ContinueRunForm
+    async def _preview_reply(self, engine: "Engine", text: str, closed: Callable[["Action | None"], None]) -> None:
+        from app.console.forms import ContinueRunForm
 
-            run = await self._run()
-            if run is None or not text.strip():
-                self._session.notify("Nothing to send: type what it should do next.", severity="warning")
-                return
-            finals = await engine.cache.final_statuses()
-            self._context.push_screen(ContinueRunForm(engine, run, final_statuses=finals, said=text), closed)
-
-        self._context.with_engine(show, "form")
+        run = await self._run()
+        if run is None or not text.strip():
+            self._session.notify("Nothing to send: type what it should do next.", severity="warning")
+            return
+        finals = await engine.cache.final_statuses()
+        self._context.push_screen(ContinueRunForm(engine, run, final_statuses=finals, said=text), closed)
 
     async def _run(self) -> Run | None:
         engine, run_id = self._session.engine, self._run_id()
@@ -148,14 +147,14 @@ class RunActions:
 
     async def _new_like(self, engine: "Engine") -> None:
         from app.console.forms import NewRunForm
-        from app.console.runs.loaders import read_beginning
+        from app.console.runs.loaders import read_origin
 
         run = await self._run()
         if run is None:
             self._show(NewRunForm(engine))
             return
-        begun = await read_beginning(engine.ledger, run.run_id)
-        self._show(NewRunForm(engine, run.repository.label, begun.branch, begun.instructions, like=run.run_id))
+        origin = await read_origin(engine.ledger, run.run_id)
+        self._show(NewRunForm(engine, run.repository.label, origin.branch, origin.instructions, like=run.run_id))
 
     async def _continue(self, engine: "Engine") -> None:
         from app.console.forms import ContinueRunForm

@@ -106,7 +106,7 @@ class Session:
     def open(self, engine: "Engine") -> None:
         """Start to use the engine."""
         self.engine = engine
-        self._unsubscribe = engine.subscribe(self.hear), engine.subscribe(self.engine_changed.publish)
+        self._unsubscribe = engine.subscribe(self.handle), engine.subscribe(self.engine_changed.publish)
         self._opened.set()
         self.vitals.ask()
         self.inbox.ask()
@@ -120,7 +120,7 @@ class Session:
         self._unsubscribe, self.engine = (), None
         self.show_pins(())
 
-    def hear(self, event: "Event") -> None:
+    def handle(self, event: "Event") -> None:
         """Handle an event of the engine."""
         from app.events import LinkChanged
 

@@ -27,7 +27,7 @@ def restore_on_signals(app: "App[Any]") -> None:
         if app._driver is not None and app._driver.can_suspend:  # noqa: SLF001 — it has no other name
             loop.add_signal_handler(signal.SIGCONT, _go_on, app._driver)  # noqa: SLF001 — as above
     except (ValueError, RuntimeError):
-        return  # Not the main thread, as under a test runner: signals are not ours there.
+        return  # Only the main thread can handle signals; a test runner may use another.
 
 
 def _end(app: "App[Any]", number: signal.Signals) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.api.requests import StartRun
 from app.console.forms.runs import continuation
-from app.console.runs.many import continued, retried, started_like
+from app.console.runs.batch import continued, retried, started_like
 from app.console.runs.many_form import ManyForm
 from app.engine import Engine
 from app.events import CacheChangedElsewhere

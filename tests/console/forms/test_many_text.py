@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.console.runs.many import CONTINUE, RETRY, START_LIKE, ManyText
+from app.console.runs.batch import CONTINUE, RETRY, START_LIKE, ManyText
 
 
 @pytest.mark.parametrize(
