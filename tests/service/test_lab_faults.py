@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,8 +11,17 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.service.conftest import OPERATIONS
+from tests.service.conftest import OPERATIONS, Api, Laboratory
+from tests.service_process import start_service
 from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """A service without a worker: faults are in its answers, and what it accepts stays queued."""
+    service = start_service(tmp_path_factory.mktemp("laboratory"), arguments=["--lab", "--no-worker"])
+    yield Laboratory(service)
+    assert service.stop() == 0
 
 
 @dataclass
@@ -121,8 +131,9 @@ def test_an_answer_is_lost_after_the_commit(lab: Any) -> None:
     assert lab.state()["consumed"][0]["executed_status"] == 201
 
 
-def test_a_lost_answer_to_a_run_leaves_the_run(lab: Any) -> None:
+def test_a_lost_answer_to_a_run_leaves_the_run(start: Callable[..., Api]) -> None:
     """It is listed, and executed to its end."""
+    lab = Laboratory(start(arguments=["--lab"]).service)
     before = lab.api.get("/external/runs").json()["total_count"]
     lab.script("start_agent", "lose_answer")
     seen = call(lab, "start_agent")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import lru_cache
 from heapq import merge
 from http import HTTPStatus
 from itertools import islice
@@ -292,7 +293,7 @@ class Peer:
     def _key(self, run: PeerRun) -> tuple[str, str]:
         moment = run.updated if self.order == "updated" else run.created
         tie = f"{crc32(f'{self._listed} {run.run_id}'.encode())}" if self.shuffles_ties else run.run_id
-        return f"{moment:%Y%m%d%H%M%S%f}", tie
+        return _digits(moment), tie
 
     def _stored_runs(self, query: dict[str, str]) -> Sequence[PeerRun]:
         runs = list(self.runs.values())
@@ -326,6 +327,12 @@ def _times(query: dict[str, str]) -> tuple[datetime, datetime]:
     bounds = query.get("date_from", "0001-01-01T00:00:00Z"), query.get("date_to", "9999-12-31T00:00:00Z")
     start, end = (datetime.fromisoformat(bound) for bound in bounds)
     return start, end
+
+
+@lru_cache(1 << 16)
+def _digits(moment: datetime) -> str:
+    """A moment as it sorts; each list is sorted by it."""
+    return f"{moment:%Y%m%d%H%M%S%f}"
 
 
 def _cut(moment: datetime, unit: timedelta) -> datetime:
