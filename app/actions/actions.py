@@ -20,11 +20,11 @@ from app.actions.refusals import (
 from app.actions.settlement import (
     CommitPoint,
     Done,
-    Doubtful,
     NotDone,
     SendCancelledError,
     Settlement,
     SettlementVerdict,
+    UnknownOutcome,
     verdict_on,
 )
 from app.api.client import Client
@@ -257,12 +257,12 @@ class Actions:
             return await self._settle(commit, NotDone(ActionError(error.kind, error.message)))
         except asyncio.CancelledError as cancelled:
             reason = ActionError("interrupted", "Interrupted before the answer came.")
-            raise SendCancelledError(await self._settle(commit, Doubtful(reason))) from cancelled
+            raise SendCancelledError(await self._settle(commit, UnknownOutcome(reason))) from cancelled
         except Exception as error:
             # A mistake of ours: an action that the ledger has as begun may have been carried out.
             log.exception("a write broke")
             reason = ActionError("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
-            settled = await self._settle(commit, Doubtful(reason))
+            settled = await self._settle(commit, UnknownOutcome(reason))
             if settled.state == "not_sent":
                 raise
             return settled
@@ -290,7 +290,7 @@ class Actions:
         try:
             return self._ring(await self.in_flight.to_its_end(settlement.record()))
         except asyncio.CancelledError as cancelled:
-            # The outcome is recorded all the same.
+            # The outcome is recorded even so.
             raise SendCancelledError(settlement.settled) from cancelled
 
     async def _held(self, action_id: str) -> Action:

@@ -16,11 +16,11 @@ from storage.records.results import RunTurns, Turn
 
 CANCELLED = "cancelled"
 LOOK_S: Final = 2.0
-"""How often unknown cancellations are checked."""
+"""Seconds between two checks of unknown cancellations."""
 REST_S: Final = 5.0
-"""How soon a new one is noticed."""
+"""Seconds until a new unknown cancellation is noticed."""
 SELDOM: Final = timedelta(hours=1)
-"""The longest time between two checks of the same one."""
+"""The longest time between two checks of the same cancellation."""
 
 
 async def look(actions: Actions, action: Action) -> Action:
@@ -41,7 +41,7 @@ async def look(actions: Actions, action: Action) -> Action:
         return action
     if turn.outcome == CANCELLED:
         return await actions.resolve_created(action.action_id, request.run_id)
-    # While it works, the request may still be on its way.
+    # While the run works, the request may still be on its way.
     return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
 
 
@@ -69,6 +69,6 @@ class Cancellations:
             at, pause = self._next.get(action.action_id, (now, timedelta(seconds=LOOK_S)))
             if action.kind == CancelRun.kind and at <= now and not self.actions.read_only:
                 self._next[action.action_id] = now + pause, min(2 * pause, SELDOM)
-                with suppress(ActionRefusedError, LedgerRefusedError):  # Another process was quicker.
+                with suppress(ActionRefusedError, LedgerRefusedError):  # Another process recorded the outcome first.
                     await look(self.actions, action)
         return LOOK_S if unresolved else REST_S

@@ -27,10 +27,10 @@ class ImportRow:
     """One organization to create."""
 
     line: int
-    """In the file, from 1."""
+    """The line's number in the file, from 1."""
     email: str
     offer_code: str | None = None
-    """None: the standard trial."""
+    """None: the service gives the standard trial."""
     problems: tuple[FieldProblem, ...] = ()
     """Why it cannot be sent."""
     is_twice: bool = False
@@ -212,7 +212,7 @@ class Import:
             self.sent -= 1
             return Imported(row, "blocked", blocked.existing)
         except DuplicateError as duplicate:
-            # Another process was faster, under another key.
+            # Another process was first, under another key.
             self.sent -= 1
             return Imported(row, "already_created", duplicate.existing)
         return Imported(row, _outcome(action), action)

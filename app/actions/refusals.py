@@ -32,7 +32,7 @@ class FieldProblem:
 
     field: str
     message: str
-    """Names the cure."""
+    """What is wrong, and how to correct it."""
 
 
 def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:

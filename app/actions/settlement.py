@@ -35,7 +35,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubtful:
+class UnknownOutcome:
     """It may have had an effect, if a byte of it left."""
 
     error: ActionError
@@ -48,7 +48,7 @@ class NotDone:
     error: ActionError
 
 
-SettlementVerdict = Done | Refused | Doubtful | NotDone
+SettlementVerdict = Done | Refused | UnknownOutcome | NotDone
 
 
 def verdict_on(error: ApiError) -> SettlementVerdict:
@@ -56,7 +56,7 @@ def verdict_on(error: ApiError) -> SettlementVerdict:
     code = error.error_code if isinstance(error, RefusedError) else None
     reason = ActionError(error.kind, error.message, getattr(error, "status", None), code)
     if error.may_have_been_executed:
-        return Doubtful(reason)
+        return UnknownOutcome(reason)
     return Refused(reason) if isinstance(error, RefusedError) else NotDone(reason)
 
 
@@ -154,9 +154,9 @@ class Settlement:
             return self._unknown(f"The service refused: {verdict.error.message} {why}", "--not-created")
         return replace(action, state="unknown", error=verdict.error)
 
-    def _unknown(self, heard: str, word: str) -> Action:
+    def _unknown(self, outcome: str, word: str) -> Action:
         cure = f"Once it can: {self.command_line} actions resolve {self.commit.action.action_id} {word}"
         known = None if isinstance(self.verdict, Done) else self.verdict.error
         status, code = (known.http_status, known.error_code) if known else (None, None)
-        error = ActionError(NOT_RECORDED, f"{heard} {cure}", status, code)
+        error = ActionError(NOT_RECORDED, f"{outcome} {cure}", status, code)
         return replace(self.commit.action, state="unknown", error=error)

@@ -53,7 +53,7 @@ LOOK_AGAIN_S: Final = 5.0
 
 
 class BudgetStore(Protocol):
-    """Stores the state. Nothing here may fail: a budget that cannot be shared is this process's own."""
+    """Stores the state. Its methods never raise: where the state cannot be shared, the process keeps its own."""
 
     async def current(self) -> BudgetState:
         """The state as of a moment ago."""
@@ -88,17 +88,17 @@ class Budget:
     draw: Callable[[], float] = random.random
     """Between 0 and 1: spreads simultaneous requests."""
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
-    """Requests so far."""
+    """The number of requests so far."""
     _history_waits_until_s: float = 0.0
     """Until then polls leave history its share."""
     _state: BudgetState = field(default_factory=BudgetState)
-    """As seen last."""
+    """The state as it was read last."""
     _succeeded: deque[float] = field(default_factory=lambda: deque(maxlen=1_000))
     """Times of the last successes."""
     _ahead_s: deque[float] = field(default_factory=lambda: deque(maxlen=5))
     """How far the service's clock was ahead in the last answers."""
     _changes: set[asyncio.Task[None]] = field(default_factory=set)
-    """Under way; the next request waits for them."""
+    """Changes that are being stored; the next request waits for them."""
 
     async def wait(self, priority: Priority = Priority.ACTIVE, requests: float = pace.POLL) -> Wait | None:
         """Why this many requests would have to wait, and until when; None: they may be sent now."""
@@ -209,9 +209,11 @@ class Budget:
     def _note(self, priority: Priority, error: ApiError | None, sent_s: float) -> None:
         now_s = self.now_s()
         if isinstance(error, RateLimitedError):
-            wait_s, passed = error.retry_after_s, self._passed(now_s + (error.retry_after_s or 0.0))
+            wait_s, throughput = error.retry_after_s, self._throughput(now_s + (error.retry_after_s or 0.0))
             self._later(
-                partial(pace.limited, now_s=now_s, sent_s=sent_s, wait_s=wait_s, passed=passed, draw=self.draw())
+                partial(
+                    pace.limited, now_s=now_s, sent_s=sent_s, wait_s=wait_s, throughput=throughput, draw=self.draw()
+                )
             )
         elif error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
             # A service that refuses is not down.
@@ -224,12 +226,12 @@ class Budget:
         else:
             self._later(partial(pace.failed, now_s=now_s, draw=self.draw()))
 
-    def _passed(self, opens_s: float) -> pace.Passed:
+    def _throughput(self, opens_s: float) -> pace.Throughput:
         """What was let through in the last minute; the limit opens again at `opens_s`."""
         times = [at_s for at_s in self._succeeded if self.now_s() - pace.MEASURED_S <= at_s <= self.now_s()]
         # The best of all sequences of the last ones: before them, less may have been requested than was allowed.
         speeds = (count / max(1.0, opens_s - at_s) for count, at_s in enumerate(reversed(times), 1))
-        return pace.Passed(len(times), max(islice(speeds, pace.CHANCE, None), default=0.0))
+        return pace.Throughput(len(times), max(islice(speeds, pace.CHANCE, None), default=0.0))
 
     def _later(self, change: BudgetChange, *, needed: bool = True) -> None:
         # Not awaited: between an answer and its reader nothing may fail or wait.

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from storage.records.service_traits import BudgetState, WaitReason
 
 
-class Passed(NamedTuple):
+class Throughput(NamedTuple):
     """What a process saw the service let through in the minute before a 429."""
 
     requests: int
@@ -138,15 +138,15 @@ def paused(state: BudgetState, now_s: float, wait_s: float) -> BudgetState:
 
 
 def limited(
-    state: BudgetState, now_s: float, *, sent_s: float, wait_s: float | None, passed: Passed, draw: float
+    state: BudgetState, now_s: float, *, sent_s: float, wait_s: float | None, throughput: Throughput, draw: float
 ) -> BudgetState:
     """Slow down after a 429 to a request sent at `sent_s`.
 
-    `wait_s` is the stated wait, `passed` what was let through before it, `draw` a random number in 0..1.
+    `wait_s` is the stated wait, `throughput` what was let through before it, `draw` a random number in 0..1.
     """
     if not state.rate or sent_s >= state.slowed_at_s + SLOW_ONCE_S or state.slowed_at_s > now_s + CLOCK_SLACK_S:
         # Refusals that belong together lower the rate once.
-        state = replace(_slowed(state, now_s + (wait_s or 0.0), passed), slowed_at_s=now_s)
+        state = replace(_slowed(state, now_s + (wait_s or 0.0), throughput), slowed_at_s=now_s)
     refusals = state.refusals + 1
     # Others of the organization wait for the same moment.
     backoff_s = draw * min(LONGEST_PAUSE_S, 2.0**refusals)
@@ -210,17 +210,17 @@ def _refilled(state: BudgetState, now_s: float) -> BudgetState:
     return replace(state, rate=state.rate + step * elapsed_s, tokens=tokens, tokens_at_s=max(now_s, at_s))
 
 
-def _slowed(state: BudgetState, opens_at_s: float, passed: Passed) -> BudgetState:
+def _slowed(state: BudgetState, opens_at_s: float, throughput: Throughput) -> BudgetState:
     """The rate after a 429, by what was let through between the last two openings of the limit.
 
     Whatever the limiter's kind, that is its grant: a window's requests, or what dripped into an empty bucket.
     """
     rate, is_searching = state.rate, not state.refused_rate
-    if is_searching and passed.per_s:
-        return replace(state, rate=CAREFUL * passed.per_s, refused_rate=passed.per_s, opened_at_s=opens_at_s)
+    if is_searching and throughput.per_s:
+        return replace(state, rate=CAREFUL * throughput.per_s, refused_rate=throughput.per_s, opened_at_s=opens_at_s)
     if not rate:
-        return replace(state, rate=FIRST * (1 + passed.requests), opened_at_s=opens_at_s)
-    # If nothing passed, the rate is lower still.
+        return replace(state, rate=FIRST * (1 + throughput.requests), opened_at_s=opens_at_s)
+    # If nothing was let through, the rate is lower still.
     measured = max(0.5, state.successes) / max(1.0, opens_at_s - state.opened_at_s)
     lower = max(SLOWEST, min(DECREASE * rate, max(measured, DEEPEST * rate, RARE)))
     is_unknown = is_searching and (not state.successes or measured > BURSTY * rate)

@@ -113,7 +113,7 @@ class OnboardProject:
     """Empty: the call is idempotent."""
     project_path: str | None = None
     project_id: int | None = None
-    """Wins if both are given."""
+    """If both are given, the service uses the id."""
 
     def body(self) -> dict[str, Json]:
         """The JSON body."""

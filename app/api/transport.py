@@ -98,12 +98,12 @@ def _upper(codes: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A successful answer, whole."""
+    """A successful answer that was read completely."""
 
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
-    """By name, ignoring case."""
+    """By name; case does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +154,14 @@ class Transport:
 
     base_url: str
     token: Token | TokenError | None
-    """None, or an error with the reason."""
+    """Without a token: None, or an error with the reason."""
     deadline_s: float
-    heard: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
+    on_headers: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
     in_lab: bool = field(default=False, init=False)
     """Whether the last answer came from a lab, where faults are scripted."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
-    """One for reads, one for writes (True)."""
+    """The connections: one pool for reads (False), one for writes (True)."""
 
     def __post_init__(self) -> None:
         """Check the address, without any I/O.
@@ -238,7 +238,7 @@ class Transport:
         async with aclosing(await lane.handle_async_request(request)) as response:
             status = response.status_code
             self.in_lab = response.headers.get(_LAB) == "on"
-            self.heard(response.headers, sent_s)
+            self.on_headers(response.headers, sent_s)
             if status // 100 in (4, 5):
                 raise await _failure(response, mask)
             if status not in call.expected:

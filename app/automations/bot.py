@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from app.automations.acting import Acting, CannotActError
+from app.automations.acting import Acting, CannotActError, Telling
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.observing import Observer
 from app.automations.occurrences import asked_for
 from app.automations.runner import Runner
-from app.automations.telling import Telling
 from app.config import Profile, Settings
 from app.config.token import EnvToken
 from app.engine import Engine
 from app.events import Event, LinkChanged, StorageFailed
+from app.notify.delivery import Say
 from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
 from app.notify.news import NewsReader
@@ -41,9 +41,6 @@ STANDBY_S: Final = 5.0
 FORGET_EVERY: Final = timedelta(days=1)
 RETRY_EVERY_S: Final = 10.0
 """How often to look for messages whose next attempt is due."""
-
-Say = Callable[..., None]
-"""Writes one line of the log: an event's name, and its facts by name."""
 
 
 @dataclass(slots=True)
@@ -276,12 +273,14 @@ def runner_of(settings: Settings, engine: Engine, state: State, journal: Callabl
 
 
 def dispatcher_of(
-    settings: Settings, engine: Engine, state: State, say: Say, heard: Callable[[Sequence[StatusChange]], None]
+    settings: Settings, engine: Engine, state: State, say: Say, on_changes: Callable[[Sequence[StatusChange]], None]
 ) -> Dispatcher:
     """The dispatcher of an engine's profile, with these settings."""
     notify, name = settings.notify, engine.profile.name
     reader = NewsReader(engine.cache, engine.ledger, incidents_of(settings, engine), notify, name)
-    return Dispatcher(state, engine.cache, reader, notify, name, engine.clock, say, heard, engine.settings.command_line)
+    return Dispatcher(
+        state, engine.cache, reader, notify, name, engine.clock, say, on_changes, engine.settings.command_line
+    )
 
 
 def incidents_of(settings: Settings, engine: Engine) -> IncidentReader:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from app.automations.acting import CannotActError, facts_of
-from app.automations.bot import Bot, Say, dispatcher_of, occurrence_asked_for, runner_of
+from app.automations.bot import Bot, dispatcher_of, occurrence_asked_for, runner_of
 from app.config import ConfigError, Settings
 from app.engine import Engine
+from app.notify.delivery import Say
 from app.rules.placeholders import filled, filled_argument
 from app.rules.rule import DoCommand, DoNotify, Rule
 from storage.records.decision import Decision, Occurrence

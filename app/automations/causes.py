@@ -39,7 +39,7 @@ Titled = Callable[[Sequence[InboxEntry]], str]
 
 @dataclass(slots=True)
 class Cause:
-    """Everything that has one cause."""
+    """The waiting items that have one cause."""
 
     key: str
     kind: InboxKind
@@ -71,7 +71,7 @@ class Causes:
         self._incidents = IncidentReader(engine.cache, words, health_s, hold)
 
     async def read(self, now: datetime) -> list[Cause]:
-        """All there is now.
+        """Read all causes of the present.
 
         Raises:
             StorageError: A file cannot be read.
@@ -148,7 +148,7 @@ class Causes:
         for rule in rules:
             held = states.get(rule.name)
             if held is not None and held.paused and rule.is_on:
-                # Not the last line: each time that is passed over while it is paused is one, and is no news.
+                # The last line does not count: every time that is skipped while the rule is paused writes one.
                 last = next(iter(await state.journal(rule.name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
                 at = held.since if last is None else last.decided_at
                 title, cure = f"{rule.name} is paused: {held.paused}", f"automations resume {shlex.quote(rule.name)}"

@@ -143,7 +143,7 @@ def _cure(entry: InboxEntry) -> str:
 
 
 def _back(marks: Iterable[Mark], now: datetime) -> str:
-    """Why something that was put away is here again."""
+    """Why an item that was put away is in the inbox again."""
     said = ""
     for mark in marks:
         if mark.snoozed_until is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_VALUES: Final = 30
 """Values of one label; the rest is counted as `other`."""
 DEADLINE_S: Final = 10.0
-"""For one scrape."""
+"""Seconds that one scrape may take."""
 LARGEST_HEAD: Final = 8_192
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -85,7 +85,7 @@ class Snapshot:
     """Requests per second that polls may send; None: no limit is known."""
     counts: RunCounts = field(default_factory=RunCounts)
     heartbeats: Mapping[str, int] = field(default_factory=dict)
-    """Of this process, by outcome."""
+    """The heartbeats of this process, by outcome."""
 
 
 async def snapshot(engine: Engine, state: State, counts: RunCounts, *, is_working: bool) -> Snapshot:
@@ -256,7 +256,7 @@ async def serve(host: str, port: int, snapshots: Snapshots) -> asyncio.Server:
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A peer that is too slow, or goes away, is left.
+        # The connection of a peer that is too slow, or closes it, is given up.
         with suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(DEADLINE_S):
                 head = await reader.readuntil(b"\r\n\r\n")

@@ -44,7 +44,7 @@ class RunFacts:
     tell_reason: Callable[[str], Awaitable[str]] = _none_told
     """Asks the service for a reason that its list does not have; empty: it does not tell."""
     questions: int = MOST_QUESTIONS
-    """How many more may be asked."""
+    """How many more reasons may be asked for."""
 
     async def reason(self, run_id: str) -> str:
         """Why the run ended, as the service says it in its list, or in its results.

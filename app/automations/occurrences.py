@@ -34,7 +34,7 @@ class Seen:
     unknown: tuple[Action, ...] = ()
     """Actions whose outcome is unknown."""
     watermark: Watermark = field(default_factory=Watermark)
-    """How far the changes go."""
+    """The watermark up to which `changes` reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """From when on a rule looks."""
+    """The time from which on a rule's triggers count."""
 
     since: datetime
     """When it was first seen as it is now."""

@@ -39,15 +39,15 @@ class ReplayClock:
     now: datetime
 
     def __call__(self) -> datetime:
-        """The replay reached this moment."""
+        """The moment that the replay has reached."""
         return self.now
 
 
 class NothingDone:
-    """Stands for what would act: everything succeeds at once, and nothing is done."""
+    """Responses that succeed at once and do nothing."""
 
     async def carry_out(self, _rule: Rule, _decision: Decision) -> ActingResult:
-        """It would have been done."""
+        """Report success."""
         return ActingResult("done")
 
     async def request(self, rule: Rule, decision: Decision) -> None:
@@ -114,7 +114,7 @@ class _Told:
     def add(self, decision: Decision) -> None:
         number, outcome = decision.decision_id, decision.outcome
         if self._open.get(number) == "waiting":
-            return  # It expired, since nothing in a replay approves it.
+            return  # The approval expired, since nothing in a replay approves it.
         if number in self._open:
             self._counts[self._open.pop(number)] -= 1
         self._counts[outcome] += 1
@@ -144,7 +144,7 @@ class ReplayHistory:
     """How far the times of runs are ahead of our clock."""
     stuck: Sequence[PastStuck] = ()
     spans: Sequence[HealthSpan] = ()
-    """By platform."""
+    """Spans of the code hosts' health, sorted by platform."""
     unknown: Sequence[UnknownSpan] = ()
     healthy_words: frozenset[str] = frozenset()
     hold: timedelta = timedelta(0)
@@ -256,5 +256,5 @@ class Playback:
         return replace(seen, changes=tuple(changes[self._shown : until]), watermark=Watermark(until))
 
     def passed(self, seen: Seen) -> None:
-        """Go on after it."""
+        """Continue after this observation."""
         self._shown = seen.watermark.transition

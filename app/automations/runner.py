@@ -201,9 +201,9 @@ class Runner:
         try:
             result = await self.acting.carry_out(rule, decision)
         except StorageError as error:
-            # Of this rule's write alone: the other rules go on.
+            # The failure concerns this rule's write alone: the other rules continue.
             result = ActingResult("failed", str(error), may_repeat=True)
-        # Entering it may fail where the disk is full: it is not done a second time for that.
+        # Storing the result may fail if the disk is full; the action is not carried out again for that.
         self._unentered[decision.decision_id] = result
         await self._settle(rule, decision, result)
 
@@ -273,12 +273,12 @@ class Runner:
         if decision.outcome != "acting":
             await self._close(decision, "expired", why)
         elif await self.state.adopt(decision.decision_id, now):
-            # Another process may be at it: such a rule can still be set off by hand.
+            # Another process may be carrying it out, since a rule can be set off by hand there.
             await self._close(decision, "interrupted", f"{why}; whether it was done is not known")
 
     def _why_expired(self, rule: Rule, decision: Decision, now: datetime) -> str:
-        """Why what waits will not be done; empty: it may be."""
-        # A request that was kept is compared when it is sent.
+        """Why a waiting decision will not be carried out; empty: it may be."""
+        # A stored request is compared when it is sent.
         if decision.request_json is None and decision.decided_at < self._states[rule.name].since:
             return "its rule was edited"
         over = now - decision.decided_at - rule.approval_expires
@@ -297,7 +297,7 @@ class Runner:
         """Send an approved request, unless its cause is gone."""
         held = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
         changed = changed_since(decision.occurrence, seen, None if held is None else held.run)
-        # Approved at a time of the person's choosing: neither its age nor the hour speaks against it.
+        # A person chose the time of the approval, so its age and the quiet hours do not matter.
         asked, now = replace(rule, needs_approval=False, quiet=None), self.clock()
         occurrence = replace(decision.occurrence, at=now)
 

@@ -37,6 +37,7 @@ CLAIMED_FOR: Final = timedelta(minutes=2)
 OFF: Final = "The channels of [notify] are off: set notify.desktop or notify.command, or add a route."
 
 Say = Callable[..., None]
+"""Writes one line of the log: an event's name, and its facts by name."""
 
 
 async def send(
@@ -65,7 +66,6 @@ class Postman:
     profile: str
     clock: Callable[[], datetime]
     say: Say
-    """Writes one line of the log."""
     command_line: str = "runwarden"
 
     async def deliver(self) -> None:
@@ -80,7 +80,7 @@ class Postman:
         routes = [list(each) for _, each in groupby(due, key=lambda each: each.message.route)]
         ended = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
         for failure in (each for each in ended if each is not None):
-            # Not a group of them: callers expect a storage failure as everywhere else.
+            # One failure is raised, not a group: callers catch a `StorageError`.
             raise failure
 
     async def _deliver(self, deliveries: Iterable[Delivery]) -> None:
@@ -129,7 +129,7 @@ _LONGEST: Final = 600
 _LOOK_ALIKES: Final = str.maketrans(
     {"@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}", ">": "\N{FULLWIDTH GREATER-THAN SIGN}"}
 )
-"""Of what chats obey in any format: `@everyone`, `<!channel>`, `<https://…|text>`."""
+"""Look-alikes of the characters that chats obey in any format: `@everyone`, `<!channel>`, `<https://…|text>`."""
 _LINK: Final = re.compile(r"\](?=\s*[(\[:])")
 _MARKS: Final = re.compile(r"([\\`*_{}\[\]()#+.!|~-])")
 

@@ -32,7 +32,7 @@ class Dispatcher:
     profile: str
     clock: Callable[[], datetime]
     say: Say
-    heard: Callable[[Sequence[StatusChange]], None] = lambda _: None
+    on_changes: Callable[[Sequence[StatusChange]], None] = lambda _: None
     """Is given the changes of status, without those before the first look."""
     command_line: str = "runwarden"
     """Begins the commands that messages quote."""
@@ -43,7 +43,7 @@ class Dispatcher:
 
     @property
     def postman(self) -> Postman:
-        """Delivers the messages that looks made."""
+        """Delivers the messages that `look` has made."""
         return Postman(self.state, self.notify, self.profile, self.clock, self.say, self.command_line)
 
     async def look(self, *, at_once: bool = False) -> bool:
@@ -57,7 +57,7 @@ class Dispatcher:
             asked = repr((sorted(self.notify.on), self._tells_own))
             self._since = (await self.state.begin_rule(OWN, asked, now)).since
         news = await self.reader.read(now, self._since)
-        self.heard(news.changes)
+        self.on_changes(news.changes)
         if self._tells_own:
             of_rules: tuple[Alert, ...] = ()
             if RULES in self.notify.on:
@@ -71,7 +71,7 @@ class Dispatcher:
                 return False
             at = await self._situation(now, news, waiting, told)
             found = plan(at, notify)
-            # Else another process was faster, as a command of cron's may be: what it said is not said again.
+            # Otherwise another process, such as a command run by cron, has made messages: the plan is made again.
             if await self.state.apply_plan(found, now, basis):
                 break
         await self._claim(found, at)
@@ -98,11 +98,11 @@ class Dispatcher:
         )
 
     def _shared(self, alerts: Sequence[Alert]) -> list[Alert]:
-        """Those that a console would tell over the same channels; by rules, a bot tells over its own."""
+        """The alerts that a console would tell over the same channels; with rules, a bot uses channels of its own."""
         return [] if self.notify.rules else [each for each in alerts if not each.source]
 
     async def _claim(self, found: Plan, at: Situation) -> None:
-        """Keep consoles from telling them too, and their end; only now, for a claim must not be lost."""
+        """Keep consoles from telling the same alerts and their ends; called last, as a claim is final."""
         own = (each.key for each in self._shared(at.waiting) if each.key not in at.elsewhere)
         told = [key for key in own if found.settled.get(key) == "told"]
         ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in told]
@@ -124,7 +124,7 @@ class Dispatcher:
 
 
 RULES: Final = "automations"
-"""In `[notify] on`: tell it."""
+"""The word in `[notify] on` that selects alerts about automations."""
 _LONGEST: Final = 400
 
 

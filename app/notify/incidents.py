@@ -1,4 +1,4 @@
-"""The code hosts' incidents, made again only where a sample came in."""
+"""The code hosts' incidents, computed again only after a new health sample."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class IncidentReader:
             StorageError: The cache cannot be read.
         """
         hosts = await self.cache.health()
-        # Every poll of runs comes by here as well; incidents change with samples only.
+        # This is called after every poll of runs, too; incidents change only with health samples.
         if hosts != self._hosts:
             gap = max(LONGEST_GAP, timedelta(seconds=3 * self.health_s))
             connected = {host.platform for host in hosts if host.connected}

@@ -23,7 +23,7 @@ from storage.records.alert import Alert
 from storage.records.following import StatusChange, StuckRun, Watermark
 
 LATEST: Final = timedelta(days=1)
-"""Older changes, from while no bot was at work, are not told."""
+"""Changes that are older, because no bot was at work, are not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class News:
     present: Present
     alerts: tuple[Alert, ...]
     changes: tuple[StatusChange, ...]
-    """Of status, since the last look; none at the first one."""
+    """The changes of status since the last look; empty at the first look."""
 
 
 @dataclass(slots=True)

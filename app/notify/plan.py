@@ -154,7 +154,7 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> GroupingVer
     lasts = alert.kind in ENDING and alert.kind != "failed" and at.present.has(alert.group, alert.at)
     if waited > LONGEST and not lasts:
         return "expired"
-    # An event is over when the silence ends.
+    # An event, unlike a problem, is not told after the silence.
     return "muted" if alert.kind not in ENDING and at.is_silenced(alert) else "tell"
 
 
@@ -171,7 +171,7 @@ def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySe
         return "tell"
     if any(told.group == host for told in at.told):
         return "inhibited"
-    # Where the host itself is told to no one, its runs' failures are.
+    # If no one is told of the host's problem, the failures of its runs are told.
     return "hold" if waited <= notify.group_interval else "tell"
 
 
@@ -181,7 +181,7 @@ def _is_of(told: ToldProblem, alert: Alert) -> bool:
 
 def _is_due(batch: str, route: str, alerts: Sequence[Alert], at: Situation, notify: NotifySettings) -> bool:
     if any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts):
-        return True  # A person waits for it.
+        return True  # A person waits for this message.
     waits_since = min(each.entered_at or at.now for each in alerts)
     last = at.last_made.get((route, batch))
     return at.now >= waits_since + notify.group_wait and (last is None or at.now >= last + notify.group_interval)
@@ -262,7 +262,7 @@ def key_of(told: ToldProblem) -> ToldKey:
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:
-    """The names of its routes at this time; none: no rule matches it."""
+    """The names of the alert's routes at this time; empty: no rule matches it."""
     if alert.route != DEFAULT_ROUTE or not notify.rules:
         return (alert.route,)
     return next((rule.routes for rule in notify.rules if _matches(rule, alert, now)), ())
@@ -274,7 +274,7 @@ def is_quiet(route: str, notify: NotifySettings, now: datetime) -> bool:
 
 
 def worst(levels: Iterable[Level]) -> Level:
-    """The most severe of them."""
+    """The most severe of the levels."""
     return max(levels, key=SEVERITIES.index)
 
 

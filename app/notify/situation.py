@@ -20,7 +20,7 @@ class Present:
     unwell: frozenset[str] = frozenset()
     """Code hosts whose incident is not over."""
     bad: frozenset[str] = frozenset()
-    """Those of them that are worse than impaired."""
+    """The unwell code hosts that are worse than impaired."""
     stuck: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
     """Actions whose outcome is unknown."""

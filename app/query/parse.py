@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final, get_args
 
 from app.query.result import Query, QueryProblem, SpanKind, TextSpan
-from app.query.terms import STATES, KeyName, QueryToken, Term, key_name, key_of, near, terms
+from app.query.terms import STATES, KeyName, QueryToken, Term, closest_name, key_name, key_of, terms
 from app.times import INSTANT, parse_period
 from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, RunFilter, RunSort
@@ -172,7 +172,7 @@ class _Parser:
         self.spans += spans(term)
 
     def _unknown_key(self, term: Term, written: str) -> None:
-        meant = near(written)
+        meant = closest_name(written)
         cure = f'Did you mean {meant}:? To search for it as it is, put it in quotes: "{written}:…".'
         at = term.key_end - len(written) - 1
         self._refuse(term, QueryProblem(at, term.key_end, f"There is no {written}:.", cure))
@@ -205,7 +205,7 @@ class _Parser:
         token = term.tokens[0]
         state = token.text.casefold()
         if state not in STATES:
-            meant = near(state, STATES)
+            meant = closest_name(state, STATES)
             cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended or is:stuck."
             return QueryProblem(token.start, token.end, f"A run is never {token.text!r}.", cure)
         if state == "stuck":

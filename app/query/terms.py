@@ -37,7 +37,7 @@ def key_name(name: str) -> KeyName | None:
     return _BY_NAME.get(name.casefold())
 
 
-def near(name: str, known: Iterable[str] = _BY_NAME) -> str | None:
+def closest_name(name: str, known: Iterable[str] = _BY_NAME) -> str | None:
     """The known word, or the key, that an unknown one was probably meant to be."""
     from difflib import get_close_matches  # Imported only for unknown values; the console starts without it.
 
@@ -46,7 +46,7 @@ def near(name: str, known: Iterable[str] = _BY_NAME) -> str | None:
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
     """Describe a status that no run was ever seen with, and the cure."""
-    meant = near(status, known)
+    meant = closest_name(status, known)
     cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
     return f"No run that was ever seen here has the status {status!r}.", cure
 
@@ -114,7 +114,7 @@ def _term(line: str, start: int) -> Term:
 
 def is_key_like(name: str) -> bool:
     """Whether a name before a colon is a key or a misspelt one; others are part of a word, as in `gitlab:acme/api`."""
-    return key_name(name) is not None or near(name) is not None
+    return key_name(name) is not None or closest_name(name) is not None
 
 
 def _list(line: str, at: int) -> Iterator[QueryToken]:

@@ -16,7 +16,7 @@ FINDABLE: Final[tuple[ActionKind, ...]] = ("run.start", "run.continue")
 CLOSE: Final = timedelta(minutes=5)
 """How far from the send a run may be dated, if the service's clock is known."""
 FAR: Final = timedelta(hours=26)
-"""The same if it is not known: the widest difference between two time zones."""
+"""How far from the send a run may be dated, if the service's clock is not known: zones are up to 26 hours apart."""
 EXACT: Final = timedelta(seconds=10)
 """How exactly the service's clock is known."""
 LONGEST: Final = timedelta(minutes=10)
@@ -43,7 +43,7 @@ class Candidate:
 
     @property
     def evidence(self) -> str:
-        """Why it is one, in a few words."""
+        """Why the run is a candidate, in a few words."""
         verb = "" if not self.is_turn else "went on " if self.is_observed else "last changed "
         if self.after is None:
             when = "first seen after the send"
@@ -55,7 +55,7 @@ class Candidate:
 
     @property
     def line(self) -> str:
-        """It in one line."""
+        """The candidate in one line: its id and the evidence."""
         return "  ".join(filter(None, (self.run.run_id, self.evidence, self.run.status, self.run.branch_name)))
 
 
@@ -64,7 +64,7 @@ class Proposal:
     """The possible results of an unknown action; the user decides."""
 
     candidates: tuple[Candidate, ...] = ()
-    """The likeliest first."""
+    """The candidates, the likeliest first."""
     is_whole: bool = False
     """The runs around the send are all known. False: there may be others."""
 
@@ -82,7 +82,7 @@ class Send:
     request: StartRun | ContinueRun
     clock: RunClock
     sent_at: datetime
-    """By our clock."""
+    """When the action was sent, by our clock."""
 
     @classmethod
     def of(cls, action: Action, clock: RunClock) -> Self | None:
@@ -104,7 +104,7 @@ class Send:
 
     @property
     def ended_at(self) -> datetime:
-        """By our clock: it was not carried out later."""
+        """The latest time, by our clock, at which the service may have carried it out."""
         return min(self.action.settled_at or self.sent_at, self.sent_at + LONGEST)
 
     @property
@@ -165,7 +165,7 @@ class Send:
         )
 
     def ranked(self, found: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
-        """The likeliest first."""
+        """The candidates, the likeliest first."""
 
         def key(pair: tuple[Candidate, RunDetail]) -> tuple[object, ...]:
             candidate, detail = pair

@@ -26,7 +26,7 @@ EXECUTIONS: Final = 1_000
 LOOK_S: Final = 2.0
 """How often the poller looks for unknown actions."""
 REST_S: Final = 5.0
-"""How soon a new one is noticed."""
+"""Seconds until a new unknown action is noticed."""
 AGE_PART: Final = 10
 """An old unknown action is searched for again after this part of its age."""
 AGAIN: Final = timedelta(minutes=1)
@@ -43,7 +43,7 @@ class Search:
     """When the service may be asked."""
     pause: timedelta = AGAIN
     proposed: tuple[str, ...] = ()
-    """The candidates' ids, as they were announced."""
+    """The ids of the candidates that were announced last."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Reconciliation:
     ledger: Ledger
     announce: Announce
     _searches: dict[str, Search] = field(default_factory=dict)
-    """By action."""
+    """The searches, by action."""
 
     async def cached(self, action: Action) -> Proposal:
         """The possible results of an action in the cache; empty: the service does not list them."""
@@ -82,7 +82,7 @@ class Reconciliation:
         cache, budget = self.runs.cache, self.runs.reader.client.budget
         if Send.of(action, await cache.run_clock()) is None:
             return Proposal()
-        # It teaches how the service dates its runs, too.
+        # The answer also shows how the service dates its runs.
         await self.runs.service_traits()
         await budget.settle()
         send = Send.of(action, await cache.run_clock())
@@ -151,7 +151,7 @@ class Reconciliation:
         cache, window = self.runs.cache, send.around()
         label = send.request.repository.label
         labels = [each for each in await cache.repositories() if each.casefold() == label.casefold()]
-        # A star would be a pattern; matches are judged again.
+        # A name with a star would be a pattern, so the filter omits it; `Send` checks each match again.
         place = RunFilter(
             repositories=tuple(each for each in labels or [label] if "*" not in each),
             branches=(branch,) if branch and "*" not in branch else (),

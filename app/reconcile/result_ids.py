@@ -49,9 +49,9 @@ class IdForm:
 
     example: str
     prefixes: frozenset[str]
-    """Before the first separator; empty for ids without one."""
+    """The text before the first separator; empty if the ids have no separator."""
     lengths: frozenset[int]
-    """Empty: they vary."""
+    """Empty: the lengths vary."""
     are_uuids: bool
 
     @classmethod

@@ -46,7 +46,7 @@ class FilePatch:
     """One file of a patch: its lines and its header. It grows while the patch is being read."""
 
     line: int
-    """Of the patch, counted from 0, where it begins."""
+    """The line of the patch, from 0, where the file begins."""
     end: int
     hunks: list[Hunk] = field(default_factory=list)
     additions: int = 0
@@ -104,7 +104,7 @@ class Patch:
         """Where the patch is cut off or damaged: a sentence for the user."""
         self.is_complete = not data
         self.kinds = bytearray()
-        """One a line, see `HEADER`; its length is the number of lines that were read."""
+        """The kind of each line, see `HEADER`; the length is the number of lines read so far."""
         self._offsets = array("Q")
         self._numbers = {ord("-"): array("I"), ord("+"): array("I")}
         self._at = 0
@@ -140,7 +140,7 @@ class Patch:
         return tuple(file.changed() for file in self.files)
 
     def _read(self) -> Iterator[bool]:
-        """Read a piece with every step."""
+        """Read the patch, one piece at every step."""
         while self._at < len(self.data):
             line = self._peek()
             if found := _HUNK.match(line):
@@ -162,7 +162,7 @@ class Patch:
         self._numbers[ord("+")].append(new)
         end = self.data.find(b"\n", self._at)
         self._at = len(self.data) if end < 0 else end + 1
-        self.kinds.append(kind)  # The last one: by it others know that the line is there.
+        self.kinds.append(kind)  # This is appended last: other threads see by it that the line can be read.
         if self.files:
             self.files[-1].end = len(self.kinds)
 
@@ -180,7 +180,7 @@ class Patch:
         self._take(HEADER)
 
     def _binary(self) -> Iterator[bool]:
-        """Lines up to the next file: base85 has neither blanks nor a `diff --git`."""
+        """Read a binary patch up to the next file: base85 has neither blanks nor a `diff --git`."""
         if self.files:
             self.files[-1].is_binary = True
         self._take(HEADER)
@@ -313,7 +313,7 @@ def _counts(numstat: bytes) -> Iterator[tuple[bytes, tuple[int | None, int | Non
         removed, tab, path = rest.partition(b"\t")
         if not tab:
             return
-        if not path:  # Renamed: both names follow.
+        if not path:  # A renamed file has both names.
             next(fields, b"")
             path = next(fields, b"")
         yield path, (None if added == b"-" else int(added), None if removed == b"-" else int(removed))

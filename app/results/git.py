@@ -61,7 +61,7 @@ class TooLargeError(GitError):
     def __init__(self, data: bytes) -> None:
         super().__init__(f"git's answer is larger than {len(data) >> 20} MB.")
         self.data = data
-        """The beginning of it."""
+        """The beginning of the output."""
 
 
 @dataclass(frozen=True, slots=True)

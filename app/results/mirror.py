@@ -32,7 +32,7 @@ _UNTOUCHED_S: Final = 3_600.0
 _DIFF: Final = ("--no-ext-diff", "--no-textconv", "--no-color", "-M", "--ignore-submodules=none")
 _FIELDS: Final = "%H%x00%P%x00%ct%x00%s%x00%(trailers:key=" + TRAILER + ",valueonly,separator=%x2C)"
 _PROMISOR: Final = ("-c", "remote.origin.promisor=true", "-c", "remote.origin.partialclonefilter=blob:none")
-"""Told to a fetch alone: a reading git that knew of it would die of a missing content, or fetch it."""
+"""Given to `git fetch` alone: a reading command with it would fail at a missing content, or fetch it."""
 _BLOB: Final = re.compile(rb":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ")
 
 
@@ -46,7 +46,7 @@ class Commit:
     """When it was made, by its maker's clock, in whole seconds."""
     subject: str
     marks: tuple[str, ...]
-    """Which turns say that it is theirs, see `TRAILER`."""
+    """The turns that the commit names as its own, see `TRAILER`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Mirror:
         if not missing and pull is None:
             return True
         async with self._alone():
-            with suppress(GitError):  # Not every server gives commits that no branch leads to.
+            with suppress(GitError):  # Some servers refuse commits that are on no branch.
                 if missing:
                     await self._bring(*missing)
                     return True

@@ -27,16 +27,16 @@ from storage.records.backfill import BackfillPhase, BackfillProgress
 ANNOUNCED_S: Final = 0.25
 """How often progress is announced while runs arrive."""
 SHARED_S: Final = 1.0
-"""How often other processes are told and heard."""
+"""Seconds between two exchanges with other processes: our progress is stored, their requests are read."""
 SLICE_S: Final = 20.0
 """A job fills for this long, then checks whether it should continue."""
 LOOK_S: Final = 2.0
-"""How often a pause, or its end, is noticed."""
+"""Seconds between two checks for a pause or its end."""
 REST_S: Final = 5.0
-"""Between two checks for missing history."""
+"""Seconds between two checks for missing history."""
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 300.0
-"""After a failure; it doubles from the first to the longest."""
+"""The wait after a failure doubles from the first to the longest."""
 OLDER_RUNS: Final = 1_000
 """Runs fetched for one request of a user."""
 
@@ -147,12 +147,12 @@ class Backfill:
         self._is_paused = False
         self._turn = asyncio.Lock()
         self._asked_for = 0
-        """Fillings that a user waits for: the background filling gives way."""
+        """The number of fillings that a user waits for; while there are any, the background filling pauses."""
         self._wait_s = FIRST_WAIT_S
 
     @property
     def progress(self) -> BackfillProgress:
-        """Of this process."""
+        """The progress of this process's backfill."""
         return self.report.progress
 
     # In the background.
@@ -288,7 +288,7 @@ class Backfill:
         coverage = await self._cache.coverage()
         if await self._cache.is_unread():
             if in_background and await self._cache.has_habit("endless", self._runs.clock()):
-                return ()  # It was read to its end.
+                return ()  # The list was read to its end.
             return (CoverageGap(None, None),)  # The list goes on, and its times cannot be read.
         if floor is None:
             return coverage.gaps

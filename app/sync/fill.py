@@ -32,7 +32,7 @@ UNSTORED: Final = 4 * PARALLEL
 BATCH: Final = 16
 """Pages stored at a time, if that many arrive soon enough."""
 LATE_S: Final = 0.25
-"""A page is stored this soon after the last ones: what a crash costs."""
+"""The longest time that a page waits to be stored; a crash loses the pages of this time."""
 WIDER: Final = timedelta(seconds=1)
 """Added to both ends of a request: a service may store finer times than it shows."""
 
@@ -66,7 +66,7 @@ class ArrivedPage:
 
     page: RunPage
     asked_at: datetime
-    """By our clock."""
+    """When the page was requested, by our clock."""
 
 
 @dataclass(slots=True)
@@ -80,14 +80,14 @@ class WindowFill:
     longest: float = LONGEST
     """See `Windows`."""
     _arrived: list[tuple[ArrivedPage, Stretch | None]] = field(default_factory=list)
-    """In order of arrival; not stored yet."""
+    """Pages that are not stored yet, in the order of their arrival."""
     _unstored: int = 0
     """Pages that arrived and are not stored, including those being written."""
     _stored_s: float = 0.0
     """Monotonic seconds of the last write."""
     _failure: ApiError | FilterDoubtError | None = None
     _odd: EndlessListError | UnsteadyListError | None = None
-    """Of a window that was given up."""
+    """The error of a window that was given up."""
 
     async def fill(self, gaps: Sequence[CoverageGap]) -> None:
         """Fetch until nothing is missing, the pace stops it or a request fails; arrived pages are stored.
@@ -153,7 +153,7 @@ class WindowFill:
             answer = task.result()
             complete = self._advanced(windows, window, answer.page)
         except RateLimitedError as error:
-            # So many requests at a time do not all get a turn; a single one is told to wait.
+            # Of many parallel requests some get no turn before they give up; a single one fails with the stated wait.
             if self.pace.parallel <= 1:
                 self._failure = self._failure or error
             self.pace.parallel = max(1.0, self.pace.parallel / 2)
@@ -171,7 +171,7 @@ class WindowFill:
         try:
             return windows.advance(window, page, reach(page.runs))
         except (EndlessListError, UnsteadyListError) as error:
-            self._odd = error  # The other windows may end.
+            self._odd = error  # The other windows go on to their ends.
             return None
 
     async def _store(self) -> None:
@@ -229,7 +229,7 @@ class ListFill:
             try:
                 await self._walk(place)
             except (RefusedError, EndlessListError) as error:
-                # Below a known creation an endless list has no more; without times a newer gap may be above it.
+                # An endless list has nothing more below a known creation; without times, a newer gap may be above that.
                 is_bottom = isinstance(error, EndlessListError) and before is not None
                 if place is None or is_bottom or isinstance(error, _NOT_THE_TOKENS_FAULT):
                     raise
@@ -264,9 +264,9 @@ class _Descent:
         self._walk = walk
         self._place = place
         self._is_from_top = place is None
-        """It began at the newest run and missed none."""
+        """Whether it began at the newest run and missed none."""
         self._is_linked = place is None
-        """Its pages join those read before."""
+        """Whether its pages join those read before."""
         self._token = place.token if place else None
         """Leads to the next page."""
         self._total: int | None = None

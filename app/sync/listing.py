@@ -22,7 +22,7 @@ class Listed:
 
     runs: tuple[Run, ...]
     dropped: int
-    """Its entries without a usable id."""
+    """The number of its entries without a usable id."""
 
 
 class FilterIgnoredError(Exception):
@@ -57,7 +57,7 @@ class Listing:
             count += len(found)
             yield Listed(found, stored.page.dropped)
             if count == limit or (condition.since and (reach(stored.page.runs) or condition.since) < condition.since):
-                return  # What follows is older.
+                return  # All further runs are older.
 
     async def older(self, condition: RunFilter, before: datetime | None) -> AsyncGenerator[int, None]:
         """Fetch matching runs, page by page, with the service's filter; this completes no range.
@@ -81,14 +81,14 @@ class Listing:
                 new = set(stored.changes.new)
                 yield sum(run.run_id in new and matches(run, condition, finals) for run in stored.page.runs)
                 if condition.since and (reach(stored.page.runs) or condition.since) < condition.since:
-                    break  # What follows is older.
+                    break  # All further runs are older.
 
     async def _query(self, condition: RunFilter) -> RunQuery:
         """The part of the filter that the API has parameters for (spec 4.2); it excludes no matching run."""
         since, until = condition.since, condition.until
         traits = await self.runs.service_traits() if since or until else ServiceTraits()
         if traits.date_filter not in {"created", "updated"}:
-            since = until = None  # The service might leave out any of them.
+            since = until = None  # Without a known date filter the service might leave out any of the runs.
         if traits.date_filter == "updated":
             until = None  # A run of that time may have changed since.
         return RunQuery(

@@ -21,7 +21,7 @@ LookUpVerdict = Literal["found", "absent", "unknown"]
 
 SECOND: Final = timedelta(seconds=1)
 QUARTER: Final = timedelta(minutes=15)
-"""Offsets from UTC are multiples of it."""
+"""Every offset from UTC is a multiple of this."""
 FURTHEST: Final = 14 * 4
 """The largest offset from UTC in quarters of an hour."""
 APART: Final = timedelta(seconds=5)
@@ -40,9 +40,9 @@ TOGETHER: Final = 4
 RECENT: Final = timedelta(minutes=10)
 """A change between two looks no further apart has a time at most this old."""
 CHANGES: Final = 3
-"""So many changes together show that times have moved."""
+"""The number of changes that together show that the service's times have moved."""
 REST: Final = timedelta(hours=1)
-"""Until a service with an unclear date filter is examined again."""
+"""The wait before a service with an unclear date filter is examined again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +59,20 @@ class TimeRange:
         return cls(at - SECOND, at + 2 * SECOND)
 
     def holds(self, shown: datetime | None, offset: timedelta) -> bool:
-        """Whether a shown time lies in it; an unreadable one may."""
+        """Whether a shown time lies in the range; True for a time that cannot be read."""
         return shown is None or self.start <= shown - offset <= (self.end or shown - offset)
 
 
 @dataclass(frozen=True, slots=True)
 class LookUpAnswer:
-    """The content of an answer."""
+    """The runs that a look-up was answered with."""
 
     runs: tuple[Run, ...]
     ended: bool
-    """It was read to its end, with every entry."""
+    """Whether the list was read to its end and every entry could be read."""
 
     def has(self, run: Run) -> bool:
-        """Whether the run was shown."""
+        """Whether the answer contains the run."""
         return any(shown.run_id == run.run_id for shown in self.runs)
 
 
@@ -90,7 +90,7 @@ class LookUp:
     _lags: deque[timedelta] = field(default_factory=lambda: deque(maxlen=5))
     """How far the shown times of the last changes are from when they were observed."""
     _doubted_at: datetime | None = None
-    """When they last showed that times have moved."""
+    """When the lags last showed that the service's times have moved."""
 
     async def traits(self) -> ServiceTraits:
         """The service's habits; if they are not known, a few requests may find them out.
@@ -189,11 +189,11 @@ class LookUp:
         if len(times) < TOGETHER:
             return runs
         span = TimeRange(TimeRange.around(min(times), offset).start, TimeRange.around(max(times), offset).end)
-        sight = await self._walk(span, runs, len(times) // 2)
-        if sight.ended:
-            self._settle(verdicts, runs, sight)
+        answer = await self._walk(span, runs, len(times) // 2)
+        if answer.ended:
+            self._settle(verdicts, runs, answer)
             return ()
-        for run in (found := [run for run in runs if sight.has(run)]):
+        for run in (found := [run for run in runs if answer.has(run)]):
             verdicts[run.run_id] = "found"
         return [run for run in runs if run not in found]
 
@@ -206,11 +206,11 @@ class LookUp:
                 self._settle(verdicts, left, await self._walk(None, left, WALK_PAGES))
         return verdicts
 
-    def _settle(self, verdicts: dict[str, LookUpVerdict], runs: Sequence[Run], sight: LookUpAnswer) -> None:
+    def _settle(self, verdicts: dict[str, LookUpVerdict], runs: Sequence[Run], answer: LookUpAnswer) -> None:
         for run in runs:
-            if sight.has(run):
+            if answer.has(run):
                 verdicts[run.run_id] = "found"
-            elif not sight.ended:
+            elif not answer.ended:
                 verdicts[run.run_id] = "unknown"
 
     async def _by_creation(self, run: Run, offset: timedelta) -> LookUpAnswer:
@@ -262,10 +262,10 @@ class LookUp:
         if shown is None:
             return ()
         span = TimeRange.around(shown, offset)
-        sight = await self._walk(span, [control], 1)
-        if not sight.has(control):
+        answer = await self._walk(span, [control], 1)
+        if not answer.has(control):
             return ()
-        others = [run for run in sight.runs if _is_plausible(run)]
+        others = [run for run in answer.runs if _is_plausible(run)]
         by_creation = all(span.holds(run.created_at, offset) for run in others)
         by_change = all(span.holds(run.updated_at, offset) for run in others)
         fits: dict[DateFilter, bool] = {"created": by_creation, "updated": by_change}
@@ -290,7 +290,7 @@ def _is_far(span: TimeRange | None, shown: Sequence[Run], last: Sequence[Run], m
     """Whether the start of the span is more than `most` pages away, by the density of the last shown page."""
     if span is None or span.end is None:
         return False
-    # Lengths, not times: they may be shown as local ones.
+    # Only durations are compared: the shown times may be local ones.
     return span.end - span.start - _length(shown) > most * (_length(last) + SECOND)
 
 
@@ -307,7 +307,7 @@ def _is_plausible(run: Run) -> bool:
 
 
 def _controls(shown: Sequence[Run]) -> Sequence[Run]:
-    """Choose the runs to request, the most telling first: final and old ones whose two times are apart."""
+    """The runs that show most about the date filter, best first: final and old ones whose two times differ."""
 
     def worth(place: int) -> tuple[bool, bool, int]:
         run = plausible[place]

@@ -49,7 +49,7 @@ class Cadence:
     """Between 0 and 1: spreads the retries of many consoles over the interval."""
     interval_s: float = field(init=False)
     due_at_s: float = field(init=False, default=0.0)
-    """Zero: at once."""
+    """0: the poll is due at once."""
 
     def __post_init__(self) -> None:
         self.interval_s = self.base_s

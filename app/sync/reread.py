@@ -20,7 +20,7 @@ from storage.records import RunFilter, RunPage
 from storage.records.backfill import RereadPlace
 
 TICK_S: Final = 60.0
-"""Between two pages; less if a pass would take longer than a day."""
+"""Seconds between two pages; fewer if a pass would take longer than a day."""
 PASS_S: Final = 86_400.0
 SHORTEST_S: Final = 2.0
 
@@ -55,7 +55,7 @@ class Rereader:
             except RateLimitedError as error:
                 wait_s = error.retry_after_s
             except ApiError:
-                pass  # The polls report it.
+                pass  # The polls report this failure.
             self._due_s = time.monotonic() + max(self._tick_s, wait_s or 0.0)
         return max(0.0, self._due_s - time.monotonic()) if self.history.reread_days else TICK_S
 
@@ -81,7 +81,7 @@ class Rereader:
             # Runs that were dropped to make room are not fetched again.
             place = replace(place, floor=max(place.floor, dropped + 2 * WIDER))
         stored = await self._page(place, traits.display_offset if by_date else None)
-        if stored is None:  # Its token is refused: the part that was read is confirmed, the rest has to wait.
+        if stored is None:  # The page token was refused: what was read is confirmed, the rest has to wait.
             await self._begin(place)
             return True
         ended = stored.page.next_token is None or self._is_endless(place, stored.page)
@@ -89,7 +89,7 @@ class Rereader:
         down_to = place.down_to if bottom is None else min(bottom, place.down_to or bottom)
         is_over = ended or (place.floor is not None and down_to is not None and down_to <= place.floor)
         if await self._look_for_missing(place, stored.page, down_to, ended=ended, by_date=by_date):
-            return False  # There are more of them: the same page again.
+            return False  # More runs are missing than one step looks up: the next step reads the same page.
         if is_over:
             if by_date and place.floor is not None and not self._is_shuffled:
                 await self.runs.cache.keep_pass(place.floor, place.began_at)
@@ -105,7 +105,7 @@ class Rereader:
         if place.token is None:
             self._check = EndCheck()
         elif place.token == self._checked:
-            return False  # The same page again.
+            return False  # This page was checked before.
         self._checked = place.token
         met = self._check.meet(page)
         self._is_shuffled = self._is_shuffled or met.is_shuffled

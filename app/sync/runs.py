@@ -27,7 +27,7 @@ ENDS_BY_NAME: Final = frozenset(
         *("skipped", "succeeded", "success", "terminated", "timed_out", "timeout"),
     }
 )
-"""Final by name, unless runs are seen leaving them."""
+"""Statuses that count as final by their name, until runs are seen to leave them."""
 OTHERS: Final = 3
 """Runs of another status that prove that a filter is ignored; fewer may have changed just now."""
 PRESENT_PAGES: Final = 5
@@ -43,19 +43,19 @@ class Showing:
     """The answers of one refresh."""
 
     runs: dict[str, Run] = field(default_factory=dict)
-    """Those of the head page."""
+    """The runs of the head page, by id."""
     seen: set[str] = field(default_factory=set)
-    """Ids, from the head and the sweeps."""
+    """The ids of all runs in the head and the sweeps."""
     changes: list[RunChanges] = field(default_factory=list)
     unswept: set[str] = field(default_factory=set)
     """Statuses of which not all runs were shown."""
     is_whole: bool = False
-    """One page showed the whole list, and every entry could be read."""
+    """Whether one page showed the whole list, and every entry could be read."""
     dropped: int = 0
     """Entries of the head that had no usable id; those of the sweeps may be the same ones."""
 
     def take(self, stored: StoredPage) -> None:
-        """Take a page."""
+        """Add a page: the ids that it shows, and what it changed in the cache."""
         self.seen |= {run.run_id for run in stored.page.runs}
         self.changes.append(stored.changes)
 

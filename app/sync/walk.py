@@ -40,7 +40,7 @@ def reach(runs: Sequence[Run]) -> datetime | None:
     created = [run.created_at for run in runs if run.created_at is not None]
     updated = [run.updated_at for run in runs if run.updated_at is not None]
     bounds = [median_high(times[-_ends(times) :]) for times in (created, updated) if times and _descends(times)]
-    # Others of the last one's very instant may be on the next page.
+    # Runs of the same instant as the last one may be on the next page.
     return max(bounds) + TICK if bounds and 2 * len(created) > len(runs) else None
 
 
@@ -84,16 +84,16 @@ class Walk:
     """A walk from the newest run downwards, page by page, without gaps."""
 
     as_of: datetime
-    """By our clock: when the first page was asked for."""
+    """When the first page was requested, by our clock."""
     known: CoverageRange | None = None
     """The newest complete range before it began."""
     pages: list[StoredPage] = field(default_factory=list)
-    """Pages that it read; of a long walk the last few."""
+    """The pages that it read; in a long walk only the last few."""
     ended: bool = False
-    """The service sent no further page."""
+    """Whether the list was read to its end."""
     runs: int = 0
     token: str | None = None
-    """The next page."""
+    """The token of the next page."""
     slipped: bool = False
     """Runs may be on none of its pages: runs were deleted on the way, which moves later ones to an earlier page if
     tokens count places; or the order is not steady.
@@ -107,7 +107,7 @@ class Walk:
     _recent: deque[Run] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def step(self, stored: StoredPage) -> None:
-        """Take the next page."""
+        """Add the next page."""
         page = stored.page
         shrank = self._total is not None and page.total_count is not None and page.total_count < self._total
         self.slipped, self._total = self.slipped or shrank or page.is_shuffled, page.total_count

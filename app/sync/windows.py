@@ -29,7 +29,7 @@ class Stretch:
     """Creations from start to end, both inclusive."""
 
     start: datetime | None
-    """None: from the very first run."""
+    """None: the stretch begins at the very first run."""
     end: datetime
 
 
@@ -38,9 +38,9 @@ class Window:
     """A stretch of creations, both ends inclusive, that one worker at a time requests from its end down."""
 
     start: datetime | None
-    """None: from the very first run."""
+    """None: the stretch begins at the very first run."""
     end: datetime
-    """Moves down page by page."""
+    """It moves down with every page."""
     is_busy: bool = False
     spacing: timedelta | None = None
     """Time between two of its runs, by its last page. None: not known."""
@@ -50,9 +50,9 @@ class Window:
     barren: int = 0
     """Pages in a row that completed nothing."""
     check: EndCheck = field(default_factory=EndCheck)
-    """Of the pages of `asked`."""
+    """Checks the pages of `asked`."""
     is_shuffled: bool = False
-    """Those pages have no steady order and complete nothing."""
+    """Whether the pages of `asked` have no steady order, and so complete nothing."""
 
     def pages_left(self, size: int) -> float:
         """Pages to its start, by the density of its last page. Infinite: not known."""

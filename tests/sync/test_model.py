@@ -275,7 +275,7 @@ class SyncModel(RuleBasedStateMachine):
             hear(headers, sent_s)
             budget._ahead_s[-1] = self.peer.clock_offset.total_seconds()
 
-        self.engine.client._transport.heard = heard
+        self.engine.client._transport.on_headers = heard
 
     # what is claimed
 

@@ -13,7 +13,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.query import QueryProblem, parse, unknown_status
 from app.query.parse import KNOWN_STATUSES
-from app.query.terms import near
+from app.query.terms import closest_name
 from app.text import safe_text
 from storage.records import RunFilter
 from widgets.filter.chips import Facet, ViewTab
@@ -168,7 +168,7 @@ class FilterDisplay:
         known, condition = self.counts.statuses, self._query.condition
         if known is None or self._query.now.cursor is not None:
             return ()
-        excluded = (status for status in condition.not_statuses if near(status, known))
+        excluded = (status for status in condition.not_statuses if closest_name(status, known))
         unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
         return tuple(QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown)
 
