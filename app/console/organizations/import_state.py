@@ -12,6 +12,9 @@ from storage.records import Action
 from widgets.badges import Tone
 from widgets.organizations.imports import ImportLine, ImportRowState
 
+SendingPhase = Literal["idle", "asked", "sending", "stopping"]
+_UNDER_WAY: Final = frozenset({"sending", "stopping"})
+
 
 def lines(rows: Sequence[ImportRow], attempts: Sequence[Action]) -> tuple[ImportLine, ...]:
     """Return each row with its state by the attempts so far, which are given newest first."""
@@ -77,23 +80,6 @@ class ImportList:
         return before if before.state in {"created", "rejected"} else found
 
 
-def _state(result: Imported) -> ImportRowState:
-    if result.row.is_twice:
-        return "twice"
-    if result.row.problems:
-        return "invalid"
-    match result.outcome:
-        case "to_create" | "not_tried" | "not_sent":
-            return "to_create"
-        case "rejected":
-            # A row refused for a reason other than its own can be sent again.
-            return "to_create" if result.ends_the_import else "rejected"
-        case "blocked":
-            return "unknown" if result.action is not None and result.action.state == "unknown" else "blocked"
-        case outcome:
-            return outcome
-
-
 def why_stopped(result: Imported) -> str:
     """Explain why nothing more is sent after this row, and which key helps."""
     error = result.action.error if result.action is not None else None
@@ -107,10 +93,6 @@ def why_stopped(result: Imported) -> str:
         return f"Refused, as every other row would be: {message} Nothing more was sent."
     message = error.message if error is not None else ""
     return f"Line {result.row.line} could not be sent: {message} ^s goes on where it stopped."
-
-
-SendingPhase = Literal["idle", "asked", "sending", "stopping"]
-_UNDER_WAY: Final = frozenset({"sending", "stopping"})
 
 
 class Sending:
@@ -218,6 +200,23 @@ class Sending:
     def _is_still_so(self, stopped_by: Imported) -> bool:
         here = next((each for each in self.rows.shown if each.line == stopped_by.row.line), None)
         return stopped_by.outcome != "unknown" or (here is not None and here.unknown is not None)
+
+
+def _state(result: Imported) -> ImportRowState:
+    if result.row.is_twice:
+        return "twice"
+    if result.row.problems:
+        return "invalid"
+    match result.outcome:
+        case "to_create" | "not_tried" | "not_sent":
+            return "to_create"
+        case "rejected":
+            # A row refused for a reason other than its own can be sent again.
+            return "to_create" if result.ends_the_import else "rejected"
+        case "blocked":
+            return "unknown" if result.action is not None and result.action.state == "unknown" else "blocked"
+        case outcome:
+            return outcome
 
 
 def _organizations(count: int) -> str:

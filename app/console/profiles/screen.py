@@ -43,6 +43,8 @@ LONGEST_S: Final = 900.0
 MONTH: Final = timedelta(days=30)
 USUAL_FOR: Final = timedelta(hours=1)
 """The usual figures are counted again after this time: counting a month of many runs takes a moment."""
+LOOK_S: Final = 5.0
+"""Seconds between two readings of the caches; services are polled far less often."""
 
 
 class ProfileOverview:
@@ -122,19 +124,6 @@ class ProfileOverview:
             return True
         # Another console or a bot may be polling it.
         return now - link.last_ok_at >= timedelta(seconds=GENTLE_S)
-
-
-def _wait_s(problem: ApiError | None, link: LinkState | None) -> float:
-    if problem is None:
-        return GENTLE_S
-    if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
-        return max(GENTLE_S, problem.retry_after_s)
-    failures = link.failures if link is not None else 0
-    return min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
-
-
-LOOK_S: Final = 5.0
-"""Seconds between two readings of the caches; services are polled far less often."""
 
 
 class ProfilesScreen(BaseScreen):
@@ -225,15 +214,6 @@ class ProfilesScreen(BaseScreen):
         return Criteria(patience, self.session.healthy_words, now)
 
 
-def _title(facts: tuple[ProfileFacts, ...], criteria: Criteria) -> Content:
-    count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
-    well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
-    words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else well
-    if any(each.vitals is None and not each.problem for each in facts):
-        words = "looking…"
-    return Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))
-
-
 class ProfileSwitcher(PickerScreen[str]):
     """Closes with the name of the profile to show; None: no change."""
 
@@ -302,6 +282,24 @@ class ProfileSwitcher(PickerScreen[str]):
             return
         matches = [(match[0], each) for each in self._facts if (match := fuzzy(text, each.name)) is not None]
         yield from (each for _, each in sorted(matches, key=lambda pair: -pair[0]))
+
+
+def _wait_s(problem: ApiError | None, link: LinkState | None) -> float:
+    if problem is None:
+        return GENTLE_S
+    if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
+        return max(GENTLE_S, problem.retry_after_s)
+    failures = link.failures if link is not None else 0
+    return min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
+
+
+def _title(facts: tuple[ProfileFacts, ...], criteria: Criteria) -> Content:
+    count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
+    well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
+    words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else well
+    if any(each.vitals is None and not each.problem for each in facts):
+        words = "looking…"
+    return Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))
 
 
 def _facts(profile: Profile, current: str) -> ProfileFacts:

@@ -21,6 +21,11 @@ from widgets.badges import Badge, action_badge, run_badge
 from widgets.batch import BatchLine, BatchView
 from widgets.forms.pages import reason
 
+HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
+"""Refusals that the next run would meet as well."""
+WAITING: Final = Badge("◌", "waiting", "quiet")
+REFUSED: Final = Badge("⊘", "not sent", "warn")
+
 
 @dataclass(frozen=True, slots=True)
 class ManyText:
@@ -58,6 +63,7 @@ CONTINUE: Final = ManyText(
     each=", one after the other, each with its own context",
     done="{} of {} continued",
 )
+
 START_LIKE: Final = ManyText(
     title="Start runs like these",
     draft="run.start.many",
@@ -68,6 +74,7 @@ START_LIKE: Final = ManyText(
     each=", one after the other, each on its repository and branch",
     done="{} of {} started",
 )
+
 RETRY: Final = ManyText(
     title="Retry failed runs",
     draft="run.retry.many",
@@ -152,43 +159,6 @@ async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
         return retry_request(turns[run.run_id], words)
 
     return ManyTask(RETRY, known, _left_out(*others), turns, again, retry_key)
-
-
-def _runs(count: int) -> str:
-    return plural(count, "run")
-
-
-def _left_out(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{count:,} {why}" for count, why in counts if count)
-
-
-def _start(run: Run, words: str) -> StartRun:
-    branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
-    return StartRun(words, run.repository, branch)
-
-
-def _start_key(run: Run, words: str) -> str:
-    state = "" if run.updated_at is None else run.updated_at.isoformat()
-    digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{START_LIKE.draft}:{run.run_id}:{state}:{digest}"
-
-
-async def _turns(ledger: Ledger, runs: Sequence[Run]) -> dict[str, Action]:
-    """The last turn of each run in this machine's ledger that this version can read."""
-    turns = {}
-    for run in runs:
-        turn = await ledger.last_turn(run.run_id)
-        with suppress(KeyError, TypeError, ValueError, IndexError):
-            if turn is not None:
-                asked_of(turn)  # Written by another version.
-                turns[run.run_id] = turn
-    return turns
-
-
-HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
-"""Refusals that the next run would meet as well."""
-WAITING: Final = Badge("◌", "waiting", "quiet")
-REFUSED: Final = Badge("⊘", "not sent", "warn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +279,6 @@ class RunBatch:
         return BatchLine(badge, safe_text(sent.made), _where(detail.run if detail else run), opens=sent.made)
 
 
-def _where(run: Run) -> SafeText:
-    return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
-
-
 async def send_each(
     actions: Actions, task: ManyTask, runs: Sequence[Run], words: str, *, is_wanted: Callable[[], bool]
 ) -> AsyncIterator[RequestOutcome]:
@@ -334,3 +300,38 @@ async def send_each(
         yield sent
         if sent.ends_all:
             return
+
+
+def _runs(count: int) -> str:
+    return plural(count, "run")
+
+
+def _left_out(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{count:,} {why}" for count, why in counts if count)
+
+
+def _start(run: Run, words: str) -> StartRun:
+    branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
+    return StartRun(words, run.repository, branch)
+
+
+def _start_key(run: Run, words: str) -> str:
+    state = "" if run.updated_at is None else run.updated_at.isoformat()
+    digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{START_LIKE.draft}:{run.run_id}:{state}:{digest}"
+
+
+async def _turns(ledger: Ledger, runs: Sequence[Run]) -> dict[str, Action]:
+    """The last turn of each run in this machine's ledger that this version can read."""
+    turns = {}
+    for run in runs:
+        turn = await ledger.last_turn(run.run_id)
+        with suppress(KeyError, TypeError, ValueError, IndexError):
+            if turn is not None:
+                asked_of(turn)  # Written by another version.
+                turns[run.run_id] = turn
+    return turns
+
+
+def _where(run: Run) -> SafeText:
+    return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)

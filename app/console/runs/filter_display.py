@@ -204,16 +204,6 @@ def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
     return tuple(Facet(name, safe_text(_brief(values), limit=60), bool(values)) for name, values in found)
 
 
-def _values(shown: Iterable[str], excluded: Iterable[str]) -> list[str]:
-    return [*shown, *(f"not {value}" for value in excluded)]
-
-
-def _brief(values: Sequence[str]) -> str:
-    if not values:
-        return ANY
-    return values[0] if len(values) == 1 else f"{values[0]} +{len(values) - 1}"
-
-
 class ExtentDisplay:
     """Keeps the texts about missing runs in step with the cache."""
 
@@ -259,3 +249,13 @@ class ExtentDisplay:
         self._body.set_class(has_none and not self._table.count, "-empty")
         unreadable = self._session.vitals.storage_trouble is not None
         self._table.say(UNREADABLE if unreadable else self._older_runs.nothing_here())
+
+
+def _values(shown: Iterable[str], excluded: Iterable[str]) -> list[str]:
+    return [*shown, *(f"not {value}" for value in excluded)]
+
+
+def _brief(values: Sequence[str]) -> str:
+    if not values:
+        return ANY
+    return values[0] if len(values) == 1 else f"{values[0]} +{len(values) - 1}"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LOOKS_S: Final = (0.015, 0.06)
 """How long each try to find the first page may take before what it found is shown; each starts at the beginning."""
+PAUSE: Final = timedelta(seconds=30)
+"""The pause after a failed request."""
 
 
 class TableLoader:
@@ -249,10 +251,6 @@ async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is
         is_paused=await cache.backfill_paused(),
         progress=await cache.backfill_progress(cache.clock()),
     )
-
-
-PAUSE: Final = timedelta(seconds=30)
-"""The pause after a failed request."""
 
 
 class FiguresLoader:

@@ -141,13 +141,6 @@ class ViewSaver(PickerScreen[ViewSettings]):
         return other is None or other.origin == "saved"
 
 
-def _entry(view: View) -> Content:
-    return Content.assemble(
-        (f"{safe_text(view.name, limit=24):<25}", "bold"),
-        (safe_text(view.query, limit=80) or "every run", "$foreground 70%"),
-    )
-
-
 class ColumnList(Widget):
     """Draws the columns: whether each is shown, and its width."""
 
@@ -279,3 +272,10 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     def _change(self, choice: ColumnChoice) -> None:
         self._list.show(choice)
         self._apply(choice)
+
+
+def _entry(view: View) -> Content:
+    return Content.assemble(
+        (f"{safe_text(view.name, limit=24):<25}", "bold"),
+        (safe_text(view.query, limit=80) or "every run", "$foreground 70%"),
+    )

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 TODAY: Final = timedelta(hours=24)
 UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
 """Writes of unknown outcome."""
+AT_MOST_EVERY: Final = timedelta(seconds=2)
+AT_LEAST_EVERY: Final = timedelta(minutes=1)
+"""The end of a snooze and a silent bot cause no event."""
 
 
 class VitalsFeed:
@@ -184,11 +187,6 @@ def first_vitals(profile: "Profile", first: "FirstPaint | None", *, can_switch: 
     """The header's figures before anything is read of the service."""
     vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
     return vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
-
-
-AT_MOST_EVERY: Final = timedelta(seconds=2)
-AT_LEAST_EVERY: Final = timedelta(minutes=1)
-"""The end of a snooze and a silent bot cause no event."""
 
 
 class InboxFeed:

@@ -19,9 +19,20 @@ if TYPE_CHECKING:
     from widgets.frame.header_bar import Vitals
 
 KEEP_TITLE: Final = "\x1b[22;2t"
-"""Ask the terminal to store its title; terminals that cannot ignore it."""
+"""Asks the terminal to store its title; a terminal without this feature ignores it."""
 GIVE_TITLE_BACK: Final = "\x1b[23;2t"
 LONGEST: Final = 120
+TERMINAL_BINDINGS: Final = (
+    Binding("f8", "mouse", "mouse on/off", show=False, tooltip="Off: the terminal selects text", id="app.mouse"),
+    Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
+)
+KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
+"""Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
+LOOK_S: Final = 2.0
+"""Seconds between two checks whether a frame is due."""
+EVERY_S: Final = 30.0
+"""Seconds between two frames; rendering one takes about as long as answering a key."""
+_DIM: Final = Style(dim=True)
 
 
 def title_of(vitals: "Vitals") -> str:
@@ -34,17 +45,11 @@ def title_of(vitals: "Vitals") -> str:
     return safe_text(f"{lost}{said or 'runwarden'} · {profile}", limit=LONGEST)
 
 
-TERMINAL_BINDINGS: Final = (
-    Binding("f8", "mouse", "mouse on/off", show=False, tooltip="Off: the terminal selects text", id="app.mouse"),
-    Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
-)
-
-
 class Terminal:
     """Sets the window's title and lends the mouse. Without a terminal it does nothing."""
 
     def __init__(self, driver: "Callable[[], Driver | None]", *, mouse: bool) -> None:
-        """Change nothing yet; there is no driver before the app runs."""
+        """Change nothing yet; `driver` returns None before the app runs."""
         self._textual_driver = driver
         self._mouse_is_ours = mouse
         self.modes_before: list[Any] | None = None
@@ -53,7 +58,7 @@ class Terminal:
         """Keeps the last frame for the next start. None: there is no terminal."""
         self.keep_frame_now: Callable[[], None] = lambda: None
         self._title: str | None = None
-        """The title that was set; None: none."""
+        """The title that was set last; None: no title was set."""
 
     @property
     def driver(self) -> "Driver | None":
@@ -109,29 +114,6 @@ class Terminal:
         return "The mouse works here again." if self._mouse_is_ours else "The mouse selects text; f8 takes it back."
 
 
-def _lend_mouse(driver: "Driver", *, to_console: bool) -> None:
-    """Let the terminal report the mouse to the console, or keep it for selecting text."""
-    write = driver.write
-    if to_console:
-        write("\x1b[?1000h\x1b[?1003h\x1b[?1006h")
-        if getattr(driver, "_mouse_pixels", False):
-            # Cells and pixels exclude each other: the last request counts, and Textual goes on reading pixels.
-            write("\x1b[?1016h")
-    else:
-        write("\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1016l")
-    driver.flush()
-    # After a suspension the driver switches on again what it believes to be on.
-    driver._mouse = to_console  # noqa: SLF001 — it has no other way to be told
-
-
-KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
-"""Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
-LOOK_S: Final = 2.0
-EVERY_S: Final = 30.0
-"""Seconds between two frames; rendering one takes about as long as answering a key."""
-_DIM: Final = Style(dim=True)
-
-
 def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
     """Keep a frame every half minute, so that a killed console leaves one too; return a function that keeps one now.
 
@@ -151,6 +133,21 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
 
     app.set_interval(LOOK_S, look)
     return keep_now
+
+
+def _lend_mouse(driver: "Driver", *, to_console: bool) -> None:
+    """Let the terminal report the mouse to the console, or keep it for selecting text."""
+    write = driver.write
+    if to_console:
+        write("\x1b[?1000h\x1b[?1003h\x1b[?1006h")
+        if getattr(driver, "_mouse_pixels", False):
+            # Cells and pixels exclude each other: the last request counts, and Textual goes on reading pixels.
+            write("\x1b[?1016h")
+    else:
+        write("\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1016l")
+    driver.flush()
+    # After a suspension the driver switches on again what it believes to be on.
+    driver._mouse = to_console  # noqa: SLF001 — it has no other way to be told
 
 
 def _shows_runs(app: App[Any]) -> bool:
