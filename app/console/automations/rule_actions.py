@@ -251,7 +251,8 @@ class RuleActions:
         elif not is_approved:
             said = f"Rejected: {name}."
         elif self.found is not None and self.found.bot is None:
-            said = f"Approved: {name}. It is sent as soon as a bot is running: runwarden watch"
+            start = f"{self._file.settings.command_line} watch"
+            said = f"Approved: {name}. It is sent as soon as a bot is running: {start}"
         else:
             said = f"Approved: {name}. The bot sends it."
         self._session.notify(said)

@@ -20,23 +20,6 @@ from widgets.insights.figures import (
     InsightsView,
 )
 
-WHAT_COMES: Final = (
-    "The outcomes of each hour or day, the number of runs at once, and each repository's success rate and durations"
-    " will appear here."
-)
-ASKING: Final = Notice(
-    "◌",
-    "Asking the service for its runs…",
-    (WHAT_COMES, "", "The newest come with its first answer, older days as they are fetched."),
-    "busy",
-)
-NO_RUN_YET: Final = Notice(
-    "○",
-    "The service has no run yet",
-    (WHAT_COMES, "", "It begins with the first run: n in Runs starts one."),
-    "plain",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class InsightSpan:
@@ -90,6 +73,24 @@ async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> Insig
         repositories=await cache.repository_figures(edges[0]),
         coverage=await cache.coverage(),
     )
+
+
+WHAT_COMES: Final = (
+    "The outcomes of each hour or day, the number of runs at once, and each repository's success rate and durations"
+    " will appear here."
+)
+ASKING: Final = Notice(
+    "◌",
+    "Asking the service for its runs…",
+    (WHAT_COMES, "", "The newest come with its first answer, older days as they are fetched."),
+    "busy",
+)
+NO_RUN_YET: Final = Notice(
+    "○",
+    "The service has no run yet",
+    (WHAT_COMES, "", "It begins with the first run: n in Runs starts one."),
+    "plain",
+)
 
 
 def legend(view: InsightsView) -> Content:

@@ -170,7 +170,8 @@ async def test_a_rule_is_paused_switched_and_read_again(staged: Staged, configur
 
 async def test_an_approval_is_answered_twice(staged: Staged, configured: Configured, hasty: Hasty) -> None:
     """Over the exact request each time, once it was seen; enter never does it, nor after another process's answer."""
-    async with staged(toasts=True, changed=configured(ONE)) as scene:
+    changed = configured(ONE) | {"command_line": "runwarden --profile=acme-prod"}
+    async with staged(toasts=True, changed=changed) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
         await scene.press("5", "v")
         for key, answer, state, why in (
@@ -188,6 +189,7 @@ async def test_an_approval_is_answered_twice(staged: Staged, configured: Configu
             ((outcome, reason),) = await outcomes(scene)
             assert (outcome, reason[: len(why)]) == (state, why)
             assert isinstance(scene.app.screen, ApprovalsSheet) == (outcome == "waiting")
+        assert "as soon as a bot is running: runwarden --profile=acme-prod watch" in scene.toasts[-1]
 
         number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=0.5, **RUN)
         await scene.ring(StateChangedElsewhere())
