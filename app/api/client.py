@@ -34,10 +34,10 @@ FetchPage = Callable[[str | None], Awaitable[RunPage]]
 BARREN: Final = 2
 """Pages in a row without a new run. One is normal: runs move while a list is read."""
 NAMELESS: Final = 20
-"""The same, if the last page has only entries without a usable id: whether they are new is unknown."""
+"""As `BARREN`, if the last page has only entries without a usable id: whether these are new is unknown."""
 
 REMEMBERED: Final = 1_000
-"""Runs of a list whose order is remembered."""
+"""The number of runs of a list whose order is remembered."""
 
 
 class EndCheck:

@@ -101,7 +101,7 @@ class RefusedError(ApiError):
         super().__init__(message)
         self.status = status
         self.error_code = error_code
-        """As received; the spec names no values."""
+        """The service's own code, as received; the spec names no values."""
 
     @property
     def may_have_been_executed(self) -> bool:

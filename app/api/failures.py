@@ -32,7 +32,7 @@ _FIRST_SERVER_ERROR: Final = 500
 
 
 class _FailureBody(BaseModel):
-    """Spec 2.8."""
+    """The body of a failed answer (spec 2.8)."""
 
     message: str | None = None
     error_code: str | None = None

@@ -51,7 +51,7 @@ def clock_ahead_s(headers: Mapping[str, str], sent_s: float, received_s: float) 
     The request was sent and its answer received at those moments, in seconds since 1970 by our clock.
     """
     sent_at = _http_date(headers.get("Date", ""))
-    # Its seconds are whole ones: half a second has passed on average.
+    # The header shows whole seconds: on average half a second more has passed.
     return None if sent_at is None else sent_at.timestamp() + 0.5 - (sent_s + received_s) / 2
 
 

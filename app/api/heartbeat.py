@@ -13,6 +13,8 @@ from app.config import NotifySettings
 from app.config.address import is_loopback
 from storage.errors import StorageError
 
+DEADLINE_S: Final = 10.0
+
 
 class Watched(Protocol):
     """The parts that must be well."""
@@ -34,16 +36,16 @@ class Heartbeat:
     counts: Counter[str] = field(default_factory=Counter)
     """The numbers of `taken` and `failed`."""
     _trouble: str | None = None
-    """The trouble that was reported last: once is enough."""
+    """The trouble that was reported last; the same one is not reported twice."""
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Request the address again and again, until cancelled."""
         while True:
             await self.beat()
             await asyncio.sleep(self.settings().heartbeat_every.total_seconds())
 
     async def beat(self) -> None:
-        """Beat once, if there is an address and all is well; nothing is raised."""
+        """Request the address once, if there is one and all is well; nothing is raised."""
         address = self.env.get(self.settings().heartbeat_env or "", "")
         if not address or not await self._is_well():
             return
@@ -58,11 +60,8 @@ class Heartbeat:
         try:
             return all([await one.is_well() for one in self.watched])
         except StorageError:
-            # The bots report it themselves; an unreadable part is not well.
+            # The bots report this failure themselves.
             return False
-
-
-DEADLINE_S: Final = 10.0
 
 
 async def beat(address: str) -> str | None:

@@ -40,55 +40,59 @@ HISTORY_SHARE: Final = 0.25
 DEBT: Final = {Priority.ASKED: 4.0, Priority.ACTIVE: 32.0, Priority.HEALTH: 1.0}
 """Requests that may be sent ahead of the rate: a poll that has begun goes on, and the next one waits for longer."""
 STEP: Final = 2e-6
-"""Requests per second that each second adds, but where requests are rarer, only this part of one a request:"""
+"""What each second adds to the rate, in requests per second; a low rate rises by less, see `STEP_SHARE`."""
 STEP_SHARE: Final = 0.5
+"""What each second adds at most, as a part of the square of the rate."""
 FORGOTTEN_S: Final = 3_600.0
 """After this time without a request, no limit is known."""
 
 SEARCHING: Final = 0.7
-"""The part that a success adds to the rate while no limit is known, only that there is one."""
+"""The part that a success adds to the rate while the limit itself has not been measured."""
 QUICKLY: Final = 0.1
-"""The part that a success adds, and a second at most, below the limit that was met;"""
+"""The part that a success adds to the rate while it is below `NEAR`; each second adds this part at most."""
 GENTLY: Final = 0.01
-"""near it, that is from this part of it on:"""
+"""As `QUICKLY`, for a rate that is near the measured limit."""
 NEAR: Final = 0.9
+"""A rate from this part of the measured limit on is near it."""
 BEYOND: Final = 0.05
-"""after a long row, in successes or, where they are more, in seconds:"""
+"""As `GENTLY`, after `LONG_ROW` successes without a 429: the limit seems to have risen."""
 LONG_ROW: Final = 40
+"""In successes; at more than one request per second, in seconds."""
 SHARED: Final = 3 / 60
 """Below this rate, in requests per second, many share the limit: only time and a long row raise it."""
 
 DECREASE: Final = 0.7
-"""The part of the rate that a 429 leaves, or less where less was let through since the one before, but not below:"""
+"""The part of the rate that a 429 leaves at most; less if less was let through since the 429 before."""
 DEEPEST: Final = 0.3
+"""The part of the rate that a 429 leaves at least."""
 RARE: Final = 1 / 150
-"""Requests per second: what was let through at a rate below says too little."""
+"""In requests per second: a 429 lowers no rate below this because little was let through."""
 SLOW_ONCE_S: Final = 1.0
-"""In this time 429s lower the rate only once."""
+"""All 429s within this time lower the rate only once."""
 SAME_S: Final = 10.0
 """A 429 within this time of the one before belongs to the same burst."""
 CHANCE: Final = 8
-"""Successes in a minute that say little of the limit: of many who ask at once, some are the first ones."""
+"""So few successes in a minute may be chance: of many clients that ask at once, some are let through."""
 FIRST: Final = 0.03
-"""The first rate for each of so few, and for the request that was refused, in requests per second."""
+"""What each such success, and the refused request, add to the first rate, in requests per second."""
 CAREFUL: Final = 0.9
-"""The part of the rate that more of them show."""
+"""The first rate after more successes, as a part of their rate."""
 BURSTY: Final = 2.0
-"""Where so many times the rate was let through, the 429 came from a burst, not from the rate."""
+"""If more than this many times the rate was let through, the 429 came from a burst, not from the rate."""
 SLOWEST: Final = 1 / 600
 FASTEST: Final = 50.0
-"""A higher rate is no limit at all."""
+"""A rate above this counts as no limit."""
 MEASURED_S: Final = 60.0
 """The time over which successes are counted to estimate a limit."""
 LONGEST_PAUSE_S: Final = 60.0
 """The most that polls and history wait beyond the stated wait."""
 ASIDE: Final = 0.3
-"""The part of it that each of them waits at the least."""
+"""The part of `LONGEST_PAUSE_S` that polls and history wait at least."""
 FAILURES_TO_OPEN: Final = 5
 """Failures in a row after which the service counts as down."""
 LONGEST_PROBE_WAIT_S: Final = 60.0
 SLOWEST_PROBE_S: Final = 300.0
-"""The same where our rate is so low that many others must be asking."""
+"""As `LONGEST_PROBE_WAIT_S`, if our rate is so low that many others must be asking."""
 PROBE_TERM_S: Final = 30.0
 """How long a probe keeps others from asking, in case its process dies."""
 CLOCK_SLACK_S: Final = 5.0

@@ -98,7 +98,7 @@ class _Parser:
     problems: list[QueryProblem] = field(default_factory=list)
     spans: list[TextSpan] = field(default_factory=list)
     lists: dict[tuple[KeyName, bool], dict[str, None]] = field(default_factory=dict)
-    """By key and whether it was negated; a dictionary for its order."""
+    """The values by key and negation; dictionaries keep their order and drop repeated ones."""
     words: list[str] = field(default_factory=list)
     since: datetime | None = None
     until: datetime | None = None
@@ -109,7 +109,7 @@ class _Parser:
     """The last term that set a time limit."""
 
     def take(self, term: Term) -> None:
-        """One term."""
+        """Add one term to the filter."""
         wanted = key_name(term.key) if term.key is not None else None
         if term.key is not None and wanted is None:
             self._unknown_key(term, term.key)

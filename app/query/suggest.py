@@ -28,7 +28,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One way to go on."""
+    """A text that completes the token under the cursor."""
 
     start: int
     """Index of the first character it replaces."""

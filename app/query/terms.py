@@ -11,7 +11,7 @@ KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
 
 @dataclass(frozen=True, slots=True)
 class QueryKey:
-    """One key."""
+    """A key of the query language."""
 
     name: KeyName
     aliases: tuple[str, ...]
@@ -70,7 +70,7 @@ class QueryToken:
     start: int
     end: int
     quoted: bool = False
-    """Whether it is literal."""
+    """Whether the token was quoted, and so is literal."""
     closed: bool = True
     """False: the closing quote is missing."""
 
@@ -83,9 +83,9 @@ class Term:
     end: int
     negated: bool
     key: str | None
-    """As written; None: a word."""
+    """The key as written; None: the term is a word."""
     key_end: int
-    """Index behind the colon; of a word, where it begins."""
+    """The index behind the colon; for a word, the index of its first character."""
     tokens: tuple[QueryToken, ...]
     """The condition's values, empty ones included; one for a word."""
 

@@ -134,7 +134,7 @@ class Mirror:
         return commit if commit and await self.bring([commit], number) else None
 
     async def pin(self, run_id: str, turn: int, commit: str) -> None:
-        """Keep a turn's commit, whatever becomes of its branch."""
+        """Keep a turn's commit, even if its branch is deleted or rewritten."""
         if (await self.pinned(run_id)).get(turn) != commit:
             async with self._alone():
                 await self._git.read(self.git_dir, "update-ref", f"{_pins(run_id)}{turn}", commit)
@@ -155,7 +155,7 @@ class Mirror:
         return found[::-1]
 
     async def merge_base(self, one: str, other: str) -> str | None:
-        """The commit from which both go on."""
+        """The last commit that both have in common."""
         try:
             return (await self._git.read(self.git_dir, "merge-base", one, other, "--")).decode().split()[0]
         except (GitError, IndexError):

@@ -49,7 +49,7 @@ class CommitHistory:
     base_name: str
     turns: tuple[TurnCommits, ...]
     note: str
-    """A remark on where they come from and how they were found."""
+    """A remark on where the commits come from and how they were found."""
 
 
 class RunRepositories:
@@ -203,7 +203,7 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
         if base != head:
             commits = await mirror.commits(head, heads.default)
             return base, f"merge base with {heads.default_name}" if base else "nothing: it shares no history", commits
-    # Merged, or the default branch itself: what the run added is found by its marks and times.
+    # The branch is merged, or is the default branch: the run's own commits are found by their marks and times.
     commits = await mirror.commits(head, None)
     own = [commit for each in of_commits(detail, commits)[0] for commit in each.commits]
     if not own:

@@ -118,6 +118,6 @@ def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:
     text = (item[1] if item else rest).strip()
     said = _SEVERITY.match(text)
     weight = _WEIGHTS.get(said[1].lower()) if said else None
-    if said and weight:  # It is shown beside the text, and so is the line.
+    if said and weight:  # Severity and line are shown beside the text.
         text = text[said.end() :]
     return Finding(path, line, _LINE.sub("", text, count=1).strip(" :-\u2013\u2014") or rest.strip(), weight, at)

@@ -152,7 +152,7 @@ async def _read(change: Change) -> Change:
 
 
 def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
-    """The reviews of a patch without its repository: whole, where the file is new."""
+    """The reviews that a patch itself contains: a new file's whole text, else only the lines that the patch has."""
     patch = Patch(change.patch)
     wanted = {file.path: file.kind for file in written_reviews(patch.changed_files(), patterns)}
     return tuple(

@@ -20,7 +20,7 @@ class ToldTurns:
     """The turns of the runs that were asked for last."""
 
     _known: OrderedDict[str, tuple[_State, RunTurns | None]] = field(default_factory=OrderedDict)
-    """By run; None: the service has none of it."""
+    """The turns by run; None: the service has none of this run."""
 
     def holds(self, run: Run) -> bool:
         """Whether the service was asked for the run in its present state."""
@@ -38,7 +38,7 @@ class ToldTurns:
         """
         if not self.holds(run):
             told = await extension.turns(run.run_id)
-            if told == NOT_OFFERED:  # Known for all runs, and only for today.
+            if told == NOT_OFFERED:  # This holds for all runs, and is asked again a day later.
                 return None
             self._known[run.run_id] = _state(run), told if isinstance(told, RunTurns) else None
             self._known.move_to_end(run.run_id)

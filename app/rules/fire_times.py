@@ -47,7 +47,7 @@ def check_schedule(on: OnSchedule, now: datetime) -> None:
         raise ValueError(f"{on.cron!r} never comes")
     shortest = min((later - at for at, later in pairwise(upcoming)), default=on.jitter)
     if on.jitter > shortest:
-        # Its times could overtake each other.
+        # With so much jitter, one time could come after the next.
         longest = span(shortest.total_seconds())
         raise ValueError(f"the jitter is longer than the {longest} between two of its times: write at most that")
 

@@ -71,7 +71,7 @@ class OnHealth:
     lasting: timedelta = timedelta(0)
     """How long the state must have lasted."""
     platforms: tuple[str, ...] = ()
-    """Globs; empty means all."""
+    """Globs for the platforms' names; empty means all."""
 
 
 @dataclass(frozen=True, slots=True)

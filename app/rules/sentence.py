@@ -38,9 +38,9 @@ _OVERLAPS: Final[Mapping[Overlap, str]] = {
     "allow": "also while its last run is active",
 }
 _LOOKED_AT: Final = 1_500
-"""Fire times that are looked at for what never happens, within a year: more than a day of minutes."""
+"""The number of fire times, within a year, that are examined for warnings: more than a day has minutes."""
 STATUSES: Final = ("queued", "working", "completed", "failed")
-"""Of a run, as the API specifies them."""
+"""The statuses of a run that the API specifies."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
 HEALTH_KEPT: Final = timedelta(days=35)
 _YEAR, _DAY, _HOUR = timedelta(days=400), timedelta(days=1), timedelta(hours=1)

@@ -16,7 +16,7 @@ _FONT_SIZE: Final = 16
 
 
 def page(title: str, text: str, *, status: int) -> web.Response:
-    """A page of our own words."""
+    """A page with a title and a sentence."""
     body = _template("words.html").substitute(title=escape(title), text=escape(text))
     return web.Response(text=body, content_type="text/html", status=status)
 
@@ -33,7 +33,7 @@ def console_page(*, static: str, websocket: str, font_size: str | None) -> web.R
 
 
 def keys_script() -> web.Response:
-    """The script that sees to the focus."""
+    """The script that keeps the keyboard's focus on the console."""
     return web.Response(text=_read("keys.js"), content_type="text/javascript")
 
 

@@ -26,9 +26,9 @@ from app.web.pages import NOT_FOR_YOU, console_page, keys_script, page
 PATIENCE_S: Final = 5.0
 """How long a console may take to leave before it is killed."""
 MOST_CONSOLES: Final = 16
-"""At a time: each is a process."""
+"""The most consoles at a time; each is a process."""
 LARGEST_SIDE: Final = 1_000
-"""Cells of a terminal's width or height."""
+"""The most cells of a terminal's width or height."""
 _ANSWER_S: Final = 5.0
 """Seconds that open connections are given at the end."""
 
