@@ -71,7 +71,8 @@ def rfc3339(moment: datetime | None) -> str | None:
     """UTC with microseconds and `Z`, of one fixed width; None stays None."""
     if moment is None:
         return None
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not strftime: it takes twice as long, and a list has three times for each run.
+    return f"{moment.astimezone(UTC).isoformat(timespec='microseconds').removesuffix('+00:00')}Z"
 
 
 def age(then: datetime, now: datetime) -> str:

@@ -150,7 +150,7 @@ async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Action
 @pytest.mark.parametrize(
     ("size", "portions", "seed"),
     [
-        pytest.param(200, 1, 1, id="200"),
+        pytest.param(100, 1, 1, id="100"),
         pytest.param(5_000, 20, None, id="100000", marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)]),
     ],
 )

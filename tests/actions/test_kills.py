@@ -52,7 +52,7 @@ def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: i
 @pytest.mark.parametrize(
     ("size", "portions", "seed"),
     [
-        pytest.param(25, 1, 1, id="25"),
+        pytest.param(15, 1, 1, id="15"),
         pytest.param(250, 20, None, id="5000", marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)]),
     ],
 )

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.config import ConfigError, Profile, load
@@ -51,6 +51,7 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
     assert mode(file) == 0o600
 
 
+@settings(max_examples=40)
 @given(
     name=line.map(str.strip).filter(lambda name: name_problem(name) is None), source=sources, read_only=st.booleans()
 )
