@@ -3,5 +3,5 @@
 from service.cli import main
 
 if __name__ == "__main__":
-    # Where `python -m service` came from, `runwarden service` is: the name that every help and cure uses.
+    # Help and cures name the installed command, which is `runwarden service`.
     main(prog_name="runwarden service")

@@ -1,4 +1,4 @@
-"""Deadlines on sockets: a peer that drips bytes is cut off, however often it resets a time-out."""
+"""Deadlines on sockets: a peer that sends byte by byte, and so never meets a time-out, is cut off."""
 
 import contextlib
 import socket
@@ -25,5 +25,5 @@ def _shut_down(socket_of: Callable[[], socket.socket | None]) -> None:
     open_socket = socket_of()
     if open_socket is not None:
         with contextlib.suppress(OSError):
-            # Not the TLS wrapper's own method, which would go on in clear text.
+            # Not the TLS wrapper's own method: after it, the connection would continue in clear text.
             socket.socket.shutdown(open_socket, socket.SHUT_RDWR)

@@ -108,7 +108,7 @@ class RunningService:
         starting = None if worker is None else threading.Thread(target=self._start_worker, args=(worker,))
 
         async def announce() -> bool:
-            # Ready means that accepted runs are executed.
+            # The service is ready only when accepted runs can be executed.
             if starting is not None:
                 await asyncio.to_thread(starting.join)
             if not self._failed:
@@ -203,7 +203,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _no_worker() -> None:
-    """Wake no worker here: those elsewhere are woken by the database."""
+    """Do nothing: this process has no worker, and the database wakes those elsewhere."""
 
 
 def _context(

@@ -88,7 +88,7 @@ def announce(line: Mapping[str, object]) -> None:
     """Print the line that says that a process is ready, and tell systemd (`Type=notify`)."""
     sys.stdout.write(f"{json.dumps(line)}\n")
     sys.stdout.flush()
-    # Taken out of the environment: git and agents have nothing to tell systemd.
+    # Removed from the environment, so that git and agents cannot reach systemd.
     address = os.environ.pop("NOTIFY_SOCKET", "")
     if address.startswith(("/", "@")):
         name = f"\0{address[1:]}" if address.startswith("@") else address
@@ -121,7 +121,7 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
 def build_worker(
     database: Database, folder: DataFolder, settings: Settings, concurrency: int | None, tracer: Tracer
 ) -> TurnWorker:
-    """Return a worker that has not started yet, and say in the log what will stand around its agents.
+    """Return a worker that has not started yet, and log how its agents will be isolated.
 
     Raises:
         ServiceError: A sandbox is required, and there is none.

@@ -1,1 +1,1 @@
-"""Runwarden's memory: the cache, which can be rebuilt, and the ledger, which cannot."""
+"""Runwarden's databases: the cache, which can be fetched again, and the ledger and the state, which cannot."""

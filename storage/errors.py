@@ -71,7 +71,7 @@ class DiskFailedError(StorageError):
 
 
 class StorageClosedError(StorageError):
-    """It was closed before."""
+    """The database was used after it was closed."""
 
     kind = "storage_closed"
 

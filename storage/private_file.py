@@ -28,7 +28,7 @@ def make_private(path: Path) -> None:
     """
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        # Exclusively: opening a database that is in use here, and closing it, would drop SQLite's locks.
+        # O_EXCL: opening and closing a file that this process uses as a database would drop SQLite's locks on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
     except FileExistsError:
         _restrict(path)

@@ -135,7 +135,7 @@ class DatabaseThread:
             raise translated from error
 
     def _interrupt(self, ticket: object) -> None:
-        # Under the guard it is certainly this job: the next one's statement must not be interrupted.
+        # The guard ensures that this job still runs, so that the next one's statement is not interrupted.
         with self._guard:
             if self._running is ticket and self._connection is not None:
                 self._connection.interrupt()

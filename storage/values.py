@@ -21,7 +21,7 @@ Clock = Callable[[], datetime]
 """Returns the current time, aware, in UTC."""
 
 NO_TIME_US: Final = -(2**62)
-"""Stands where the service gave no readable time: before every real instant, and still a number that sorts."""
+"""Stands for a time that cannot be read; it sorts before every real instant."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -12,7 +12,7 @@ from app.config.notify import DEFAULT_ROUTE, LONGEST, SEVERITIES
 from app.notify.situation import ENDING, Situation
 from app.text import plural, safe_text
 from app.times import span
-from storage.records.alert import Alert, Level, Message, Phase, Plan, Settled, ToldProblem
+from storage.records.alert import Alert, Level, Message, MessagePhase, Plan, Settled, ToldProblem
 
 LISTED: Final = 5
 """Places that one message names."""
@@ -26,7 +26,7 @@ OVER: Final = {
     "action": "Outcome known: {}",
     "link": "The link to the service is back ({})",
 }
-AHEAD: Final[Mapping[Phase, str]] = {"again": "Still so: ", "escalated": "Not acknowledged: "}
+AHEAD: Final[Mapping[MessagePhase, str]] = {"again": "Still so: ", "escalated": "Not acknowledged: "}
 
 
 def plan(at: Situation, notify: NotifySettings) -> Plan:
@@ -83,14 +83,14 @@ def _needs_a_person(told: ToldProblem, at: Situation) -> bool:
     return is_there is True and not at.is_acknowledged(told) and not at.is_silenced(told)
 
 
-def _messages(phase: Phase, members: Iterable[tuple[str, ToldProblem]], at: Situation) -> Iterable[Message]:
+def _messages(phase: MessagePhase, members: Iterable[tuple[str, ToldProblem]], at: Situation) -> Iterable[Message]:
     batches: dict[tuple[str, str], list[ToldProblem]] = defaultdict(list)
     for route, told in members:
         batches[route, told.batch].append(told)
     return [_message(phase, route, batch, group, at) for (route, batch), group in batches.items()]
 
 
-def _message(phase: Phase, route: str, batch: str, group: Sequence[ToldProblem], at: Situation) -> Message:
+def _message(phase: MessagePhase, route: str, batch: str, group: Sequence[ToldProblem], at: Situation) -> Message:
     newest = max(group, key=lambda told: told.newest_at)
     title, count = f"{AHEAD.get(phase, '')}{newest.title}", sum(told.count for told in group)
     if phase == "over":

@@ -9,10 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from service.text import one_line, plural, printable
 
 MOST: Final = 200
-"""Findings that are kept of a turn."""
+"""How many findings of a turn are kept."""
 Severity = Literal["blocker", "major", "minor", "note"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
-"""The heaviest first."""
+"""Severities, heaviest first."""
 _REMARKS: Final = 10
 _SHOWN: Final = 200
 

@@ -8,7 +8,7 @@ from service.findings.document import FindingsError
 
 _SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
 _CRITICAL: Final = 9.0
-"""From which `security-severity` on (0 to 10) GitHub calls an alert critical."""
+"""The `security-severity` (0 to 10) from which GitHub calls an alert critical."""
 _LONGEST: Final = 4_000
 _TITLE: Final = 200
 _ARGUMENT: Final = 400

@@ -1,1 +1,1 @@
-"""Code hosts: how they are reached, and how they are."""
+"""Code hosts: requests to them, their health, and the onboarding of their projects."""

@@ -11,7 +11,7 @@ from service.store.database import Database
 
 
 def default_branch(database: Database, organization_id: str, platform: str, url: str, timeout_s: float) -> str | None:
-    """Return a repository's default branch: as known, else as its host says; None when it has none or says nothing."""
+    """Return a repository's default branch, stored or asked of its host; None: none, or no answer."""
     with database.read() as connection:
         known = repositories.default_branch(connection, url)
         token = token_for(connection, organization_id, platform, url)
@@ -22,7 +22,7 @@ def default_branch(database: Database, organization_id: str, platform: str, url:
             git = Git(Path(home), timeout_s, login(url, token))
             found = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
         except GitError:
-            # The worker looks again before the run starts.
+            # The worker asks again before the run starts.
             return None
     if found is not None:
         with database.write() as connection:

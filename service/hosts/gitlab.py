@@ -19,7 +19,7 @@ _NOT_FOUND: Final = 404
 
 
 class GitLabError(Exception):
-    """GitLab's answer is not a usable one."""
+    """GitLab refused a request, or its answer cannot be used."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(f"GitLab answered {answer.status}{_message(answer.body)}")

@@ -34,7 +34,7 @@ _TROUBLES: Final = re.compile(r"returned error: (404|429|5\d\d)\b|repository '.*
 _logger = logging.getLogger(__name__)
 _PARALLEL: Final = 32
 _GRACE_S: Final = 1.0
-"""A probe may take this much beyond its own time-out: name look-ups have none."""
+"""How long a probe may run beyond its own time-out, which name look-ups do not obey."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def probe_api(host: Host, token: str | None, settings: Probing) -> Verdict:
         else:
             answer = ask(base + _GITHUB_LIMITS, settings.timeout_s, headers=headers)
             if answer.status == _NOT_FOUND:
-                # A GitHub Enterprise Server without rate limits has no such page; the one with versions it has.
+                # A GitHub Enterprise Server without rate limits has no page for them, but it has one with its versions.
                 answer = ask(base + _GITHUB_VERSIONS, settings.timeout_s, headers=headers)
     except UnreachableError as error:
         return Verdict("unreachable", str(error))
@@ -102,7 +102,7 @@ def _spent(answer: Answer) -> bool:
 
 
 def _core_limit_left(body: object) -> object:
-    """Return what is left of the core limit by GitHub's /rate_limit; None: it does not tell."""
+    """Return how many requests GitHub's /rate_limit leaves of the core limit; None: the answer does not say."""
     for key in ("resources", "core", "remaining"):
         body = body.get(key) if isinstance(body, dict) else None
     return body
@@ -130,12 +130,12 @@ class _Probe:
 @dataclass(frozen=True, slots=True)
 class _RunningProbe:
     at_s: float
-    """Monotonic."""
+    """The monotonic time of its start."""
     answer: Future[Verdict]
 
 
 class HealthProbes:
-    """Asks hosts for their health, each once for all who have it."""
+    """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
     def __init__(self, settings: Probing, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -147,7 +147,7 @@ class HealthProbes:
         self._lock = threading.Lock()
 
     def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, Verdict]:
-        """Return platform to verdict; takes as long as the slowest host, and little more than the probing time-out."""
+        """Return each platform's verdict, in little more time than the probing time-out."""
         probes = [_probe_of(host, repositories) for host in hosts]
         asked = [(probe, self._put(probe)) for probe in probes]
         until = self._monotonic() + self._settings.timeout_s + _GRACE_S

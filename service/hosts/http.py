@@ -78,7 +78,7 @@ def ask(
         connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout_s)
         try:
             connection.connect()
-            # The response takes the socket over from the connection; the deadline has to find it nevertheless.
+            # The response takes the socket from the connection, and the deadline still needs it.
             opened = connection.sock
             left_s = started + timeout_s - time.monotonic()
             with cut_off(left_s, lambda: opened):
@@ -86,7 +86,7 @@ def ask(
                 response = connection.getresponse()
                 raw = _read(response, largest)
             if time.monotonic() - started >= timeout_s:
-                # Without a length, a body that was cut off looks whole.
+                # If no length was announced, a body that was cut off looks complete.
                 raise TimeoutError
         finally:
             connection.close()
@@ -111,7 +111,7 @@ def _read(response: http.client.HTTPResponse, largest: int) -> bytes:
     if len(raw) > largest:
         raise ValueError("the answer is too large")
     if response.length:
-        # read() with a limit does not look whether all that was announced came.
+        # read() with a limit does not check that the announced length arrived.
         raise http.client.IncompleteRead(raw, response.length)
     return raw
 

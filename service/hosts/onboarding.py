@@ -1,4 +1,4 @@
-"""Onboarding: a GitLab project becomes a repository of an organization, with its webhook; again changes nothing."""
+"""Onboarding: a GitLab project becomes a repository of an organization, with its webhook. Repeating it is harmless."""
 
 import os
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Webhook:
     """The state of a project's webhook."""
 
     configured: bool | None
-    """None: GitLab could not be asked, so it is as it was."""
+    """None: GitLab could not be asked, so the webhook was not changed."""
     failure: str | None = None
     """Why it is not there or not known to be, with the cure."""
 
@@ -38,7 +38,7 @@ class Webhook:
 def ensure_webhook(
     api: GitLabApi, project_id: int, settings: GitLabSettings, environment: Mapping[str, str]
 ) -> Webhook:
-    """Make a project's webhook be there, once and as configured."""
+    """Ensure that a project has exactly one webhook of this service, as configured."""
     secret = environment.get(settings.webhook_secret_env or "", "")
     if settings.webhook_secret_env is not None and not secret:
         return Webhook(
@@ -57,7 +57,7 @@ def ensure_webhook(
 
 
 def _fields(settings: GitLabSettings, secret: str) -> dict[str, Any]:
-    # push_events is on unless it is switched off.
+    # GitLab switches push_events on unless a request says otherwise.
     events = {"push_events": False} | dict.fromkeys(settings.webhook_events, True)
     fields = {"url": settings.webhook_url, "enable_ssl_verification": True} | events
     return fields | ({"token": secret} if secret else {})
@@ -67,7 +67,7 @@ def _put_webhook(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> 
     present = _ours(api, project_id, fields)
     if not present:
         api.add_hook(project_id, fields)
-        # A concurrent onboarding may have created one as well: all agree on the oldest.
+        # A concurrent onboarding may have created one as well: both keep the oldest.
         present = _ours(api, project_id, fields)
     else:
         # GitLab does not show the secret, so whether it is the right one cannot be seen.
@@ -76,7 +76,7 @@ def _put_webhook(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> 
         try:
             api.remove_hook(project_id, superfluous)
         except GitLabError as error:
-            if error.status != HTTPStatus.NOT_FOUND:  # Gone already: another was quicker.
+            if error.status != HTTPStatus.NOT_FOUND:  # A concurrent onboarding removed it.
                 raise
 
 
@@ -165,7 +165,7 @@ class Onboarding:
         except OnboardingError:
             if known is None:
                 raise
-            # It stays connected even if GitLab does not find it now.
+            # The repository stays connected even if GitLab does not show the project now.
             return Project(known.path, known.url, None)
 
     def _webhook(self, project: Project, known: Repository | None) -> Webhook:
@@ -182,7 +182,7 @@ class Onboarding:
         return ensure_webhook(api, project.id, settings, os.environ)
 
     def _keep(self, connection: sa.Connection, project: Project, webhook: Webhook) -> tuple[Repository, bool]:
-        """Store the project, as the repository that it is already if it is one; say whether it is new."""
+        """Store the project, replacing the repository that it already is; return whether it is new."""
         repositories.begin_change(connection, self._organization_id)
         own = repositories.of(connection, self._organization_id)
         same = next((one for one in own if _is(one, project)), None)
@@ -193,7 +193,7 @@ class Onboarding:
         elif same.path.lower() == project.path.lower():
             made = replace(same, project_id=project.id or same.project_id)
         else:
-            # Moved or renamed in GitLab: the id is what stays.
+            # The project was moved or renamed in GitLab; its id stays the same.
             repositories.remove(connection, self._organization_id, same.name)
             made = replace(same, path=project.path, url=project.url)
         if webhook.configured is not None:

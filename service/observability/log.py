@@ -25,7 +25,7 @@ FIELDS: Final = (
 """The fields of a record beside its message; other fields that a library adds are left out."""
 _HEAD: Final = ("timestamp", "level", "logger", "event")
 _SECRETIVE: Final = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
-"""Names of variables whose values count as secret, whatever they are for."""
+"""Variables with these in their names hold secrets, whatever they are for."""
 _CREDENTIAL: Final = re.compile(
     r"(?P<scheme>\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}"
     r"|(?P<login>://)[^\s/@]+:[^\s/@]+(?=@)"
@@ -39,7 +39,7 @@ Event = MutableMapping[str, Any]
 
 
 class Masks:
-    """The values that stand in no record: those of environment variables that hold secrets."""
+    """The values that are masked in every record: those of environment variables that hold secrets."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -117,14 +117,14 @@ def _masked(found: re.Match[str]) -> str:
 
 
 def _as_json(_logger: object, _method: str, event: Event) -> str:
-    # ASCII alone: what reads a log need not know its encoding.
+    # Only ASCII, so that a reader of the log need not know its encoding.
     return json.dumps({key: event[key] for key in _ordered(event)})
 
 
 def _as_text(_logger: object, _method: str, event: Event) -> str:
     fields = "".join(f" {key}={_quoted(event[key])}" for key in _ordered(event) if key not in {*_HEAD, "exception"})
     line = f"{event['timestamp']} {event['level'].upper()} {event['logger']}: {event['event']}{fields}"
-    # Indented, so that no line of it passes for a record.
+    # Indented, so that no line of a traceback looks like a record.
     return line + "".join(f"\n    {one}" for one in event.get("exception", "").splitlines())
 
 

@@ -34,13 +34,13 @@ from service.store.usage import MICROS_PER_USD, Figures
 from service.text import one_line
 
 OTHERS: Final = "(others)"
-"""The organizations beyond the cap, together; no slug has brackets."""
+"""The label of all organizations beyond the cap; no slug can equal it, since none has brackets."""
 UNREAD: Final = "unread"
-"""The route of what never became a request."""
+"""The route label of connections that were refused before a request had arrived."""
 _ORGANIZATIONS: Final = 50
-"""The most that have series of their own: those whose turns wait longest."""
+"""How many organizations have series of their own: those whose turns wait longest."""
 _AGENTS: Final = 50
-"""The most agents of organizations that have series of their own for their usage: the first to be seen."""
+"""How many agents have series of their own for their usage: the first that are seen."""
 _NOTHING: Final = Figures(0, 0, 0, 0, 0)
 _LONGEST_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -49,7 +49,7 @@ _TURN_S: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 _OUTCOMES: Final = ("completed", "failed", CANCELLED)
 _OVERLAP_MICROS: Final = 600 * SECOND_MICROS
 _LONGEST_GAP_MICROS: Final = DAY_MICROS
-"""Between two scrapes; what ended before it is not counted."""
+"""Turns that ended longer ago than this before a scrape are not counted."""
 _SHORTEST_TOKEN: Final = 16
 _logger = logging.getLogger(__name__)
 
@@ -58,9 +58,9 @@ class ServiceMetrics:
     """The metrics of one process."""
 
     def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
-        # When a series began is of no use to us, and would be as many series again.
+        # The times at which series began would double their number, and nothing uses them.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-        # A registry of its own: libraries' own metrics are not ours to show.
+        # Not the global registry, which would also show the metrics of libraries.
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "runwarden_http_requests",
@@ -139,7 +139,7 @@ def exposition(metrics: ServiceMetrics, settings: Metrics, environment: Mapping[
 
 
 class _DatabaseCollector(Collector):
-    """Asks the database at each scrape: no value is older than the scrape, and none outlives its subject."""
+    """Asks the database at each scrape, so that no value is old and none outlives its subject."""
 
     def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
         self._database = database
@@ -213,7 +213,7 @@ class _EndedTurns(Collector):
             registry=None,
         )
         for outcome in _OUTCOMES:
-            # There from the start, so that an increase from nothing is seen.
+            # The series exists from the start, so that Prometheus sees its first increase.
             self._lasted.labels(outcome)
 
     def catch_up(self, connection: sa.Connection) -> None:
@@ -244,7 +244,7 @@ class _ModelUsage(Collector):
         self._clock = clock
         self._first_day = 0
         self._seen: dict[tuple[str, str, int], Figures] | None = None
-        """As of the last scrape; None before the first: earlier use is not counted."""
+        """The use as of the last scrape; None before the first one: earlier use is not counted."""
         self._named: set[tuple[str, str]] = set()
         labels = ("organization", "agent")
         self._tokens = Counter(
@@ -289,7 +289,7 @@ def _capped(found: list[Share]) -> list[Share]:
     """Return one line for each label: those whose turns wait longest, and one for all others."""
     first = [Share(label(one.organization), one.waiting, one.oldest, one.at_work) for one in found[:_ORGANIZATIONS]]
     rest = [Share(OTHERS, one.waiting, one.oldest, one.at_work) for one in found[_ORGANIZATIONS:]]
-    # Always there, so that no sum is over nothing.
+    # This line always exists, so that a sum over the organizations always has a value.
     lines = sorted([*first, *rest, Share(OTHERS, 0, None, 0)], key=lambda line: line.organization)
     return [_sum(name, list(group)) for name, group in groupby(lines, lambda line: line.organization)]
 

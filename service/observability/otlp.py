@@ -37,7 +37,7 @@ class OtlpTracer:
         exporter = OTLPSpanExporter(endpoint=None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces")
         name = environment.get("OTEL_SERVICE_NAME", "runwarden")
         resource = Resource.create({"service.name": name, "service.version": metadata.version(DISTRIBUTION)})
-        # Ours alone: with a global provider the framework would trace every request a second time.
+        # Not set as the global provider: the framework would trace every request a second time.
         self._provider = TracerProvider(resource=resource, sampler=_NoOrphans(ParentBased(TraceIdRatioBased(sample))))
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer(DISTRIBUTION)
@@ -51,7 +51,7 @@ class OtlpTracer:
 
     def instrument_database(self, database: Database) -> None:
         """Trace what requests and turns ask of a database: statements with their placeholders, no values."""
-        # The range of releases that it declares ends before SQLAlchemy 2.1, whose engines have the same events.
+        # It declares support up to SQLAlchemy 2.0 only, but 2.1 has the same events.
         SQLAlchemyInstrumentor().instrument(engine=database.engine, tracer_provider=self._provider, skip_dep_check=True)
 
     def parent(self) -> str | None:
@@ -88,14 +88,14 @@ class OtlpTracer:
         closing.join(_FLUSH_S)
 
     def _span(self, name: str, **options: Any) -> Any:
-        # Without the text of a failure: it may quote something that is masked only later.
+        # A failure's text is left out: it may quote a secret that only the log masks.
         return self._tracer.start_as_current_span(
             name, record_exception=False, set_status_on_exception=False, **options
         )
 
 
 class _NoOrphans(Sampler):
-    """Leaves out statements that belong to no request and no turn: workers look into the database all the time."""
+    """Drops the spans of statements outside of requests and turns: workers poll the database all the time."""
 
     def __init__(self, others: Sampler) -> None:
         self._others = others
@@ -110,7 +110,7 @@ class _NoOrphans(Sampler):
         links: Sequence[Link] | None = None,
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        """Decide on one span."""
+        """Drop a client span without a parent; leave the decision on others to the inner sampler."""
         if kind is SpanKind.CLIENT and not trace.get_current_span(parent_context).get_span_context().is_valid:
             return SamplingResult(Decision.DROP)
         return self._others.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)

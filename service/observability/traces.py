@@ -11,7 +11,7 @@ from service.settings import SettingsError, Traces
 from service.store.database import Database
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""The standard variables, in force where `service.toml` names no collector."""
+"""The standard variables, which count if `service.toml` names no collector."""
 
 
 class Tracer(Protocol):
@@ -68,7 +68,7 @@ class NoTracer:
 
 
 def open_tracer(settings: Traces, environment: Mapping[str, str]) -> Tracer:
-    """Return what traces into the configured collector; without one, what traces nothing.
+    """Return a tracer for the configured collector; without one, a tracer that does nothing.
 
     Raises:
         SettingsError: A collector is configured, and the libraries for it are not installed.

@@ -72,7 +72,7 @@ def _work(task: Task) -> None:
             Path(target).write_text(json.dumps(answer), encoding="utf-8")
         except OSError as error:
             raise ReviewFileError(f"cannot write the result to RUNWARDEN_RESULT: {error}") from error
-        # For the same reader: without one, the file would only lie about in a checkout.
+        # Only a service reads this file: started without one, the reviewer does not write it.
         try:
             ReviewFile(Path.cwd(), FINDINGS).write(findings_document(done))
         except ReviewFileError as error:

@@ -1,4 +1,4 @@
-"""Git, asked for facts only: no hook, filter, pager, external diff or network call of a repository ever runs."""
+"""Reading a repository with git; no hook, filter, pager, external diff or network call of the repository runs."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ _ENDED: Final = "git cat-file ended early; is the repository damaged? try git fs
 
 
 def _path(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")  # the same on every locale
+    return raw.decode("utf-8", "surrogateescape")  # independent of the locale
 
 
 class GitReadError(Exception):

@@ -56,5 +56,5 @@ def quoted(text: str) -> str:
     shown = [f"> {escaped(line, _QUOTED_LINE)}" if line.strip() else ">" for line in lines[:_QUOTED_LINES]]
     if len(lines) > _QUOTED_LINES:
         shown.append(f"> *({len(lines) - _QUOTED_LINES} more lines)*")
-    # Two blanks at the end keep the lines apart; a blank line needs none.
+    # Two blanks at the end of a line are Markdown's line break, which an empty line does not need.
     return "\n".join(line if line == ">" else f"{line}  " for line in shown).rstrip()

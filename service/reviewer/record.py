@@ -36,7 +36,7 @@ class Since:
     still_open: tuple[ReviewFinding, ...]
     new: tuple[ReviewFinding, ...]
     unseen: tuple[ReviewFinding, ...]
-    """Not looked at this time, so nothing can be said."""
+    """Findings of files that were not read this time: they may still hold."""
 
 
 def compare(
@@ -51,7 +51,7 @@ def compare(
         """Whether the finding would have been found again if it were still there."""
         if one.rule in _OF_TREE and not survey.tree_judged:
             return False
-        # A path that is deleted, or that the branch no longer changes, is no longer the branch's to answer for.
+        # A finding also counts as gone if its path was deleted, or if the branch no longer changes it.
         return one.path in survey.judged or one.path not in paths or (both_diffs and one.path not in scope.changes)
 
     absent = [one for one in record.findings if one.fingerprint not in present]

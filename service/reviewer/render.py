@@ -84,7 +84,7 @@ def _asked(review: Review) -> Iterator[str]:
 
 
 def _since(review: Review) -> Iterator[str]:
-    """Nothing in a first turn."""
+    """What changed since the last review; nothing in a first turn."""
     if review.task.turn == 1 and review.since is None:
         return
     yield "## Since the last review\n"

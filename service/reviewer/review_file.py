@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 REVIEWS: Final = "reviews/"
-"""The folder of all reviews; they are not reviewed."""
+"""The folder of all reviews, whose files are not reviewed themselves."""
 FINDINGS: Final = ".runwarden/findings.json"
-"""For the service, which never commits it (docs/agents.md)."""
+"""The file of findings for the service, which never commits it (docs/agents.md)."""
 _BYTES: Final = 2 * 1024 * 1024
 """The longest earlier review that is read back."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -77,5 +77,5 @@ class ReviewFile:
                 file.write(review)
             os.replace(temporary, self._name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
-            with suppress(FileNotFoundError):  # gone when it has become the review
+            with suppress(FileNotFoundError):  # the draft was renamed to the review
                 os.unlink(temporary, dir_fd=folder)

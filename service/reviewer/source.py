@@ -116,7 +116,7 @@ class Source:
 
     @cached_property
     def _nodes(self) -> dict[type[ast.AST], list[ast.AST]]:
-        """Walked once: the walk costs more than most checks."""
+        """The nodes by kind, collected once: walking the tree costs more than most checks."""
         found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         if isinstance(self.python, ast.Module) and not self.foreign:
             for node in ast.walk(self.python):
@@ -124,7 +124,7 @@ class Source:
         return found
 
     def forget(self) -> None:
-        """Drop the readings that take much memory; they are made again when asked for."""
+        """Drop cached readings that take much memory; they are made again when they are needed."""
         for reading in ("python", "_nodes", "lines", "text", "lowered"):
             self.__dict__.pop(reading, None)
 

@@ -56,7 +56,7 @@ class Survey:
     """The checks' results."""
 
     found: tuple[ReviewFinding, ...]
-    """Everything, whether the branch brought it or not."""
+    """All findings, including those that the branch did not introduce."""
     older: frozenset[str]
     """Fingerprints of findings older than the branch."""
     sources: Mapping[str, Source]
@@ -81,7 +81,7 @@ class Surveyor:
     """All files and folders; None when there are too many, which leaves out the checks of the tree."""
     blobs: Blobs
     spent: Callable[[], float]
-    """Tells which part of the time is used up, 1 being all of it."""
+    """Returns the used part of the time, from 0 to 1."""
     _bytes: int = 0
     _limited: bool = False
     _broken: list[str] = field(default_factory=list)

@@ -33,7 +33,7 @@ class Agent:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """The variables whose values must stand in nothing that is kept."""
+        """The variables whose values must be masked in everything that is stored."""
         model = self.options.model
         return self.environment if model is None else (*self.environment, model.key_env)
 
@@ -43,12 +43,12 @@ class Agent:
         return f"{self.organization_id or ''}/{self.name}"
 
     def restricted(self) -> "Agent":
-        """Return it without secrets, network access and anything that outlives the run."""
+        """Return the agent without secrets, network access and rights to files that outlive the run."""
         bare = {"readable": (), "cache": None, "egress": None, "model": None, "trust_repository": False}
         return replace(self, network=False, environment=(), options=self.options.model_copy(update=bare))
 
 
-# -P: the agent starts inside a checkout, and nothing may be imported from there.
+# -P: the agent starts inside a checkout, from which nothing may be imported.
 REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer"))
 
 
@@ -71,7 +71,7 @@ def remove(connection: sa.Connection, name: str, organization_id: str | None) ->
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
     """Return the organization's agent of that name, else the one for all; the reviewer is always there."""
     if "\0" in name:
-        # Names come from paths, and PostgreSQL refuses to be asked for NUL.
+        # Names come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
     for_all = agents.c.organization_id.is_(None)
     condition = (agents.c.name == name, sa.or_(agents.c.organization_id == organization_id, for_all))

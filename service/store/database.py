@@ -19,7 +19,7 @@ from service.store.schema import VERSION, meta
 
 __all__ = ["Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time", "round_trip_s"]
 _LOCKS: Final = 0x52754E
-"""The first half of every advisory lock of ours."""
+"""The first number of every advisory lock that this program takes."""
 _MIGRATION: Final = 0
 
 
@@ -83,7 +83,7 @@ class Database:
         """
         try:
             with self.read() as connection:
-                # A reader does not wait for a writer.
+                # Read first: a reader does not wait for a writer, and usually nothing is to migrate.
                 if version(connection) == VERSION:
                     return
             with self.exclusive() as connection:
@@ -108,7 +108,7 @@ def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, 
     """Insert a row unless its key is there already; True when it was new."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
-    # Without this, SQLAlchemy forgets an insert's count on PostgreSQL.
+    # Without this option, SQLAlchemy does not keep the row count of an insert on PostgreSQL.
     return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount > 0
 
 
@@ -118,7 +118,7 @@ def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
     SQLite's write lock does this for all of them.
     """
     if connection.dialect.name != "sqlite":
-        # A text of its own for each tuple; the two-number form of the lock is the workers'.
+        # The separator makes a distinct text for each tuple. The two-number form of the lock is used by the workers.
         name = "\x1f".join(subject)
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(name, _LOCKS))))
 
@@ -171,6 +171,6 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    # A read that turns into a write fails at once in SQLite; writers take the lock first instead.
+    # In SQLite, a read transaction that starts to write may fail at once, so writers take the lock first.
     writes = connection.get_execution_options().get("runwarden_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

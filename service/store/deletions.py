@@ -22,7 +22,7 @@ from service.store.schema import (
 from service.store.schema import runs as run_table
 
 Kind = Literal["organization", "run", "turn", "mirror"]
-"""A `turn` is named as in the queue, a `mirror` by the address of its repository, hashed."""
+"""What was deleted: a `turn` is named as in the queue, a `mirror` by the digest of its repository's address."""
 BATCH: Final = 200
 """Runs deleted in one transaction, so that other writers do not wait long."""
 
@@ -56,7 +56,7 @@ def delete_organization(connection: sa.Connection, organization_id: str, now: in
     if connection.execute(sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id)).first():
         return False
     _forget_addresses(connection, organization_id, now)
-    # What refers to it goes with it; these two do not refer.
+    # Tables with a foreign key are emptied by the database; these two have none.
     connection.execute(sa.delete(rate_limits).where(rate_limits.c.organization_id == organization_id))
     connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
     connection.execute(sa.delete(organizations).where(mine))

@@ -10,14 +10,14 @@ from service.store.schema import columns_of, deliveries
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
-"""For the operator's approval."""
+"""The result of a delivery that waits for the operator's approval."""
 SUPERSEDED: Final = "superseded"
 _HOUR_MICROS: Final = 3600 * SECOND_MICROS
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequestKey:
-    """A pull request, to the organization that configured its repository."""
+    """A pull request, as it belongs to one organization that configured its repository."""
 
     organization_id: str
     platform: str
@@ -37,7 +37,7 @@ class DeliveryEntry:
     event: str
     result: str
     rule: int
-    """From 0; -1: no rule was asked, or none fits."""
+    """The number of the rule, from 0; -1: none was asked, or none fits."""
     number: int
     head_sha: str
     sender: str

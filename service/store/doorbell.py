@@ -39,7 +39,7 @@ class Doorbell:
             try:
                 with psycopg.connect(self._url, autocommit=True, connect_timeout=10) as connection:
                     connection.execute(f"LISTEN {_CHANNEL}")
-                    # It may have rung before we listened.
+                    # A ring from before the connection listened would be missed.
                     self._heard()
                     while not self._ended.is_set():
                         for _ in connection.notifies(timeout=_POLL_S, stop_after=1):

@@ -35,7 +35,7 @@ class Host:
         return not groups or path.lower().startswith(tuple(f"{group}/" for group in groups))
 
     def clone_url_of(self, path: str) -> str | None:
-        """Return where a repository of this host is cloned from; None: it has no template, or the path is outside."""
+        """Return where a repository of this host is cloned from; None: no template, or not in the groups."""
         if self.clone_url is None or not self.owns(path):
             return None
         return self.clone_url.replace("{path}", path)

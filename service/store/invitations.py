@@ -201,7 +201,7 @@ def make_mails_due(connection: sa.Connection, now: int, invitation_id: str | Non
 
 
 def _record_attempt(connection: sa.Connection, invitation_id: str, **values: object) -> None:
-    # A withdrawn mail stays withdrawn.
+    # Mails that were withdrawn are left out.
     connection.execute(
         sa.update(mails)
         .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting")

@@ -25,7 +25,7 @@ class Organization:
     offer_code: str | None
     created_at: int
     day_usd: float | None = None
-    """The most that all its agents together may spend in one day (UTC); None: no limit. As in the next."""
+    """What all its agents together may spend in one day (UTC), in dollars; below, in tokens. None: no limit."""
     day_tokens: int | None = None
 
 
@@ -101,7 +101,7 @@ def change(connection: sa.Connection, organization_id: str, *, active: bool, ent
 
 
 def limit_day(connection: sa.Connection, organization_id: str, usd: float | None, tokens: int | None) -> None:
-    """Set what all agents of an organization together may spend in one day; None: as much as they like."""
+    """Set what all agents of an organization together may spend in one day; None: no limit."""
     mine = organizations.c.id == organization_id
     connection.execute(sa.update(organizations).where(mine).values(day_usd=usd, day_tokens=tokens))
 

@@ -34,7 +34,7 @@ class Posting:
     run_id: str
     kind: Kind
     subject: str
-    """The commit of a status; empty if a run has one of the kind."""
+    """The commit of a status; empty for kinds of which a run has only one."""
     number: int
     """The turn that asked for it last."""
     wanted: dict[str, Any]
@@ -48,10 +48,10 @@ class Posting:
     """Why it waits or was refused; of a posted one: a remark."""
     url: str | None
     memory: dict[str, object] | None
-    """Data for the next posting of the same; None: nothing yet."""
+    """What the poster needs to update it later; None: nothing yet."""
 
     def document(self) -> dict[str, object]:
-        """Return it as the API and the command line tell it."""
+        """Return the posting as the API and the command line show it."""
         told = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
         at = None if self.posted_at is None else rfc3339(self.posted_at)
         return told | {"commit": self.subject or self.wanted.get("commit"), "posted_at": at}
@@ -77,9 +77,9 @@ class Posted:
 
 
 def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:
-    """Ask for the status that says that a turn works, on the commit at which it found its branch."""
+    """Request the status that a turn is at work, on the commit that its branch had when it began."""
     one = (turns.c.run_id == run.id, turns.c.number == number, turns.c.status.in_(runs.OPEN))
-    # A turn that has ended, or ends now, would look at work for ever.
+    # The row is locked: if the turn ends at the same time, no later status would replace this one.
     if connection.execute(sa.select(turns.c.number).where(*one).with_for_update()).first() is not None:
         wanted = {"state": "pending", "text": f"{run.agent} is at work", "agent": run.agent}
         want(connection, (run.id, number), PostingRequest("status", wanted, commit), now)
@@ -126,7 +126,7 @@ def due(connection: sa.Connection, kinds: Sequence[str], now: int, limit: int) -
     """Return unclaimed postings that are due, in the order of their requests."""
     ready = (postings.c.state == WAITING, postings.c.due_at <= now, postings.c.claimed_until <= now)
     query = sa.select(*columns_of(postings, Posting)).where(*ready, postings.c.kind.in_(kinds))
-    # A review needs its pull request.
+    # In this order a pull request is posted before its review, which needs it.
     rows = connection.execute(query.order_by(postings.c.wanted_at, postings.c.run_id, postings.c.kind).limit(limit))
     return [Posting(*row) for row in rows]
 
@@ -144,20 +144,20 @@ def release_all(connection: sa.Connection) -> None:
 
 
 def put_off(connection: sa.Connection, posting: Posting, until: int) -> None:
-    """Let a posting wait until an instant: its forge is left alone."""
+    """Let a posting wait until an instant, since its code host asked for a pause."""
     same = (*_same(posting), postings.c.version == posting.version, postings.c.state == WAITING)
     connection.execute(sa.update(postings).where(*same).values(due_at=until))
 
 
 def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:
-    """Record that it is there; it stays due where something else has been wanted since."""
+    """Record that it is posted; it stays due if another request replaced it in the meantime."""
     values = {"url": posted.url or posting.url, "memory": posted.memory or posting.memory, "posted_at": now}
     of_it = sa.update(postings).where(*_same(posting))
     connection.execute(of_it.values(values | {"claimed_until": 0}))
     done = of_it.where(postings.c.version == posting.version)
     connection.execute(done.values(state=POSTED, failure=posted.note))
     if posting.kind != "status" and posting.posted_at is None:
-        # Clients that have read the run's results ask again.
+        # Clients that read the run's results before have to ask again.
         runs.touch(connection, posting.run_id, now)
 
 

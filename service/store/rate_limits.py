@@ -14,7 +14,7 @@ from service.store.database import Database, insert_new, now_in
 from service.store.schema import rate_limits
 
 _TAKES_PER_MINUTE: Final = 100
-"""How often a minute, at most, a process asks the database for one organization under steady load."""
+"""How often in a minute a process asks the database for one organization at most, under steady load."""
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class _Allowance:
 class RateLimiter:
     """A bucket for each organization, in the database; taken from in batches, so that counting is cheap.
 
-    Never more passes than the bucket holds. What a process took and did not spend is missing to the others until it
-    refills: a hundredth of a minute's worth at most.
+    Never more requests pass than the bucket holds. What a process took and did not use is lost to the others: at most
+    a hundredth of a minute's requests.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RateLimiter:
         with self._database.write() as connection:
             taken, wait_s = take(connection, organization_id, self._batch, self._per_minute, self._clock)
         allowance.left = taken
-        # The bucket only fills with time: until then requests are refused without asking the database.
+        # The bucket fills only with time, so requests are refused until then without asking the database.
         allowance.empty_until = self._monotonic() + wait_s
 
 

@@ -16,7 +16,7 @@ from service.store.schema import columns_of, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
-"""Named one by one: no index helps to find runs that are not final."""
+"""The statuses of active runs, listed since an index cannot serve the condition "not final"."""
 EXACT_BELOW: Final = 10_000
 _KEPT_S_PER_RUN: Final = 5e-6
 """Counting takes about a tenth of a microsecond a run: at most a fiftieth of the time goes into it."""
@@ -39,9 +39,9 @@ class Run:
     created_at: int
     updated_at: int
     head_ref: str | None = None
-    """Worked on in place of the branch, such as `refs/pull/7/head`; nothing is pushed then."""
+    """The ref that is worked on instead of the branch, such as `refs/pull/7/head`; nothing is pushed then."""
     head_sha: str | None = None
-    """The one commit of it that may be worked on."""
+    """The only commit of `head_ref` that may be worked on."""
     is_restricted: bool | None = None
     """Whether its agent goes without secrets and without a way out."""
 
@@ -71,7 +71,7 @@ class TurnRequest:
     head_ref: str | None = None
     head_sha: str | None = None
     is_restricted: bool | None = None
-    """As a run's."""
+    """See `Run.is_restricted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,9 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
 
 
 def on_own_branches(connection: sa.Connection, organization_id: str, since: int, before: int) -> list[Run]:
-    """Return an organization's runs whose branch was made for them, and whose last turn there ended in a time.
+    """Return an organization's runs whose branch was made for them, and whose last turn ended between two instants.
 
-    The time is in microseconds, its end excluded; no run on the branch may be active.
+    The instants are in microseconds, the second excluded. Branches with an active run are left out.
     """
     is_active = sa.case((runs.c.status.in_(FINAL), 0), else_=1)
     latest = sa.func.max(runs.c.updated_at)
@@ -205,7 +205,7 @@ def _hold_organization(connection: sa.Connection, organization_id: str) -> None:
 def by_id(connection: sa.Connection, run_id: str) -> Run | None:
     """Return the run with an id."""
     if "\0" in run_id:
-        # Ids come from paths, and PostgreSQL refuses to be asked for NUL.
+        # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
     row = connection.execute(sa.select(*columns_of(runs, Run)).where(runs.c.id == run_id)).first()
     return None if row is None else Run(*row)

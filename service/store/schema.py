@@ -325,4 +325,4 @@ deletions = _table(
     _instant("requested_at"),
     _instant("completed_at", nullable=True),
 )
-"""What was deleted and may still stand in a data folder or in the queue; rows of it are gone by then."""
+"""What was deleted and may still be in a data folder or in the queue; its own rows are deleted already."""

@@ -1,4 +1,4 @@
-"""What is kept of turns in the database: findings, and over PostgreSQL logs and diffs, for every machine to find."""
+"""Files of turns in the database: findings, and on PostgreSQL logs and diffs too, which every machine can read."""
 
 import zlib
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from service.store.runs import OPEN
 from service.store.schema import log_pieces, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
-"""The kind of the findings, which are kept here over SQLite, too."""
+"""The kind of the findings, which are kept in the database on SQLite, too."""
 LARGEST_FILE: Final = 16 << 20
-"""What is kept of one log or diff; a larger diff can still be had from the repository, by its commit."""
+"""How much of a log or diff is kept; a larger diff can be read from the repository, by its commit."""
 
 Key = tuple[str, int]
 """A run's id and a turn's number."""
 
 
 def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
-    """Keep a diff or findings, in place of the last; nothing of an attempt that was taken over, or of a deleted run."""
+    """Store a diff or findings, replacing earlier ones, unless another attempt took over or the run was deleted."""
     if not _is_latest(connection, key, attempt):
         return
     values = {"run_id": key[0], "number": key[1], "kind": kind, "content": zlib.compress(content[:LARGEST_FILE])}
@@ -50,7 +50,7 @@ def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -
 
 
 def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) -> None:
-    """Add to a turn's log what an attempt said; nothing of one that was taken over, or of a run that was deleted."""
+    """Add to a turn's log, unless another attempt took over or the run was deleted."""
     if not _is_latest(connection, key, attempt):
         return
     starts_at = log_sizes(connection, [key]).get(key, 0)
@@ -60,7 +60,7 @@ def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) 
 
 
 def pack_log(connection: sa.Connection, key: Key) -> None:
-    """Make one piece of all pieces of a log that is complete for now."""
+    """Join the pieces of a log into one; for a log that nothing is added to at present."""
     whole = read_log(connection, key, 0, LARGEST_FILE)
     if whole:
         connection.execute(sa.delete(log_pieces).where(*_of(log_pieces, key), log_pieces.c.ends_at <= len(whole)))

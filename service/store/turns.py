@@ -15,7 +15,7 @@ NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed
 MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and hold no place."""
 CANCELLED: Final = "cancelled"
-"""How the failure of a turn begins that a caller or an operator ended."""
+"""The beginning of the failure of a turn that a caller or an operator ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Turn:
     instructions: str
     inputs: dict[str, object]
     attempt: int
-    """How often a worker took it up: the fence against a worker that wakes up late."""
+    """How often a worker took it up. It keeps out a worker that goes on after another took over."""
     finished_at: int | None
     commit_sha: str | None
     summary: str | None
@@ -37,9 +37,9 @@ class Turn:
     """The span of the request that queued it (W3C traceparent); None: it was not traced."""
     started_at: int | None
     caller: str | None
-    """The alias of the token that asked for it; None: it has none, or the turn is older than such notes."""
+    """The alias of the token that asked for it; None: it has none, or the turn is from before aliases were stored."""
     base_sha: str | None
-    """Where the branch was before it; None: it did not exist, or nothing was committed. As in the next four."""
+    """Where the branch was before it; None: it did not exist, or nothing was committed, as in the next four."""
     merge_base: str | None
     """Where the branch left the default branch."""
     files: int | None
@@ -118,7 +118,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     """Record how a turn ended; False when it had already ended, or another attempt has taken over."""
     held = sa.true() if outcome.attempt is None else turns.c.attempt == outcome.attempt
     values = {name: value for name, value in asdict(outcome).items() if name != "attempt"} | {"finished_at": now}
-    # A push of an earlier attempt may have landed.
+    # The commit may be one that an earlier attempt pushed.
     values |= {"pushing_sha": outcome.commit_sha} if outcome.commit_sha else {}
     changed = connection.execute(
         sa.update(turns).where(*_is(run_id, number), held, turns.c.status.notin_(run_store.FINAL)).values(values)
@@ -133,7 +133,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
 
 
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:
-    """Say of a turn that was cancelled while its commit was on its way that the commit is there; it stays cancelled."""
+    """Record the commit of a turn that was cancelled while it was being pushed; the turn stays cancelled."""
     late = {name: value for name, value in asdict(outcome).items() if name not in {"attempt", "status", "failure"}}
     is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), turns.c.failure.startswith(CANCELLED))
     failure = turns.c.failure + "; its change had been pushed already"

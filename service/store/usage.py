@@ -37,7 +37,7 @@ class Figures:
         return self.input_tokens + self.cached_tokens + self.output_tokens
 
     def document(self) -> dict[str, object]:
-        """Return them as the API and the command line tell them; without a price, the cost is not known."""
+        """Return the figures as the API and the command line show them; without a price, the cost is left out."""
         found = asdict(self)
         micro_usd = found.pop("micro_usd")
         return found | {"cost_usd": micro_usd / MICROS_PER_USD if micro_usd else None}
@@ -87,7 +87,7 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
         "micro_usd": use.micro_usd,
     }
     key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "day": now // DAY_MICROS}
-    # Insert first: an agent may have several requests answered at once.
+    # The insert is tried first: several requests of one agent may be answered at the same time.
     if not insert_new(connection, model_usage, key | figures | {"agent_key": use.agent_key, "provider": use.provider}):
         condition = [model_usage.c[name] == value for name, value in key.items()]
         more = {name: model_usage.c[name] + figure for name, figure in figures.items()}
@@ -118,7 +118,7 @@ def _organization_day(connection: sa.Connection, run_id: str, now: int) -> Organ
 
 
 def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, float]]:
-    """Return organization (slug), kind and share of each budget a day that is used by now; the fullest first."""
+    """Return organization (slug), kind and share of each budget a day that is used by now; the most used first."""
     limits = (organizations.c.slug, organizations.c.day_usd, organizations.c.day_tokens)
     has_limit = sa.or_(organizations.c.day_usd.is_not(None), organizations.c.day_tokens.is_not(None))
     limited = connection.execute(sa.select(*limits).where(has_limit)).all()
@@ -144,7 +144,7 @@ def of_turns(connection: sa.Connection, run_id: str) -> dict[int, Figures]:
 
 
 def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], Figures]:
-    """Return what was used from a day on, by organization (slug), agent and day; the dearest first."""
+    """Return what was used from a day on, by organization (slug), agent and day; the most expensive first."""
     key = (organizations.c.slug, runs.c.agent, model_usage.c.day)
     query = _joined(*key, *_SUMS).where(model_usage.c.day >= first_day).group_by(*key)
     rows = connection.execute(query.order_by(_SUMS[-1].desc(), *key))
@@ -172,7 +172,7 @@ class UsageFilters:
 
 
 def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None) -> list[UsageTotal]:
-    """Return what was used, summed by what is named; None: all of it in one line."""
+    """Return the usage, summed by `by`; None: one total."""
     slug, platform = organizations.c.slug, runs.c.platform
     subjects: dict[Grouping | None, dict[str, sa.ColumnElement[Any]]] = {
         "organization": {"organization": slug},
@@ -182,7 +182,7 @@ def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None
         None: {},
     }
     subject = subjects[by]
-    # Paths are told apart as the code host does, and shown as they are written.
+    # Paths are compared as code hosts do, regardless of case, and shown as they are written.
     key = (slug, platform, runs.c.path_key) if by == "repository" else tuple(subject.values())
     turn = model_usage.c.run_id + "/" + sa.cast(model_usage.c.number, sa.Text)
     counts = {"runs": sa.distinct(model_usage.c.run_id), "turns": sa.distinct(turn)}
@@ -206,5 +206,5 @@ def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 def _figures(row: sa.Row[Any]) -> Figures:
-    # PostgreSQL sums into decimals.
+    # PostgreSQL's sums are decimals.
     return Figures(**{name: int(row._mapping[name]) for name in _FIGURES})

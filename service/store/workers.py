@@ -23,7 +23,7 @@ class Worker:
     """Turns it executes at the same time."""
     started_at: int
     seen_at: int
-    """By the database's clock, so that machines whose clocks differ agree on which is late; 0: it signed off."""
+    """The time of its last heartbeat by the database's clock, the same for all machines; 0: it signed off."""
 
 
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:

@@ -25,11 +25,11 @@ _KINDS: Final = {
     "open": "opened",
     "reopen": "reopened",
 }
-"""The actions of GitHub and GitLab, but for GitLab's `update`."""
+"""Which change each action of GitHub and GitLab is; GitLab's `update` can be several."""
 _Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 _Number = Annotated[int, Field(ge=1, lt=1 << 31)]
 _Name = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
-"""Of anything: what a database takes, and no more than a code host lets people choose."""
+"""A name of any kind: text that a database can store, no longer than code hosts allow."""
 
 
 class PayloadError(ValueError):
@@ -42,7 +42,7 @@ class PullRequestEvent:
 
     kind: str
     path: str
-    """Of the repository that it is to be merged into."""
+    """The path of the repository that it is to be merged into."""
     number: int
     ref: str
     """Where that repository keeps the head, also one of a fork."""
@@ -59,7 +59,7 @@ class PullRequestEvent:
 
 
 class _Model(BaseModel):
-    """What is read of a payload; all else in it is ignored."""
+    """A part of a payload; fields that are not declared are ignored."""
 
 
 class _Named(_Model):
@@ -212,26 +212,26 @@ def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Ma
             return secret.encode()
         return b"sha256=" + hmac.new(secret.encode(), raw, hashlib.sha256).hexdigest().encode()
 
-    # Each is compared in constant time, and none is left out.
+    # All secrets are compared, each in constant time, so that the time taken says nothing about them.
     found = {name: hmac.compare_digest(proof(secret), given.encode()) for name, secret in secrets.items()}
     return frozenset(name for name, matches in found.items() if matches)
 
 
 def may_be_authentic(platform: str, headers: Mapping[str, str], secrets: Mapping[str, str]) -> bool:
-    """Whether the headers alone leave it open: who sends none of the proof need not be read."""
+    """Whether the headers hold a proof at all; without one the body need not be read."""
     if platform == "gitlab":
         return bool(authentic(platform, headers, b"", secrets))
     return _SIGNATURE.fullmatch(headers.get(_PROOFS[platform], "")) is not None
 
 
 def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
-    """Return what names a delivery: the same when the code host sends it again."""
+    """Return the id of a delivery, which stays the same when the code host sends it again."""
     if platform == "github":
         given = headers.get("x-github-delivery", "")
         return given if _DELIVERY.fullmatch(given) else hashlib.sha256(raw).hexdigest()
     if _DELIVERY.fullmatch(given := headers.get("idempotency-key", "")):
         return given
-    # Before GitLab 17.4; events that follow from each other share it, so the body counts as well.
+    # GitLab before 17.4 has only this id, which related events share, so the body is added.
     return f"{headers.get('x-gitlab-event-uuid', '')[:40]}:{hashlib.sha256(raw).hexdigest()}"
 
 
@@ -255,7 +255,7 @@ def read(platform: str, headers: Mapping[str, str], raw: bytes) -> PullRequestEv
 
 
 def _gitlab_time(text: str) -> datetime:
-    # RFC 3339, or as older versions write it: 2026-01-31 08:00:00 UTC.
+    # RFC 3339, or the form of older versions: 2026-01-31 08:00:00 UTC.
     return datetime.fromisoformat(text.replace(" UTC", "+00:00"))
 
 

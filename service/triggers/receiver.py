@@ -21,7 +21,7 @@ from service.triggers.events import PullRequestEvent
 from service.triggers.rules import TriggerRule
 
 CALLER: Final = "webhook"
-"""Who asked for a turn, where a delivery did."""
+"""The caller of a turn that a delivery asked for."""
 _MARKS: Final = {"github": "#", "gitlab": "!"}
 
 
@@ -41,15 +41,15 @@ class Delivery:
     id: str
     event: PullRequestEvent
     proven: frozenset[str]
-    """The variables with the secrets that it knows."""
+    """The environment variables of the secrets that the delivery was signed with."""
     trace_parent: str | None = None
     own_accounts: frozenset[str] = frozenset()
-    """Whose the service's tokens are there, in lower case."""
+    """The accounts of the service's tokens on the code host, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a rule makes of a delivery."""
+    """The decision of a rule on a delivery."""
 
     result: str
     detail: str = ""
@@ -87,7 +87,7 @@ class Receiver:
     def _for_repository(
         self, connection: sa.Connection, organization_id: str, repository: Repository, delivery: Delivery
     ) -> list[Decision]:
-        # One after the other, so that what is counted and looked up here holds to the end.
+        # One delivery at a time, so that what is counted and looked up here stays true until the commit.
         one_at_a_time(connection, "deliveries", organization_id)
         if deliveries.is_known(connection, organization_id, delivery.platform, delivery.id):
             return [Decision("duplicate")]
@@ -145,7 +145,7 @@ class Receiver:
         """Return why a change comes too late; None: it does not."""
         if event.changed_at < deliveries.latest_change(connection, subject):
             return "a later change came first"
-        # What was decided before may be forgotten: a signed delivery that someone kept must not start it again.
+        # Decisions older than this are deleted, so a signed delivery that is sent again later would not be recognized.
         kept = int(self._settings.retention.deliveries_days * DAY_MICROS)
         return (
             "older than the decisions that are kept (retention.deliveries_days)"
@@ -164,7 +164,7 @@ class Receiver:
     def _supersede(
         self, connection: sa.Connection, past: Sequence[DeliveryEntry], event: PullRequestEvent, now: int
     ) -> None:
-        """End what was started for an older head, and forget what waits for one; what people continued goes on."""
+        """End runs that were started for an older head, unless people continued them, and drop what waits for one."""
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
         older = [one for one in past if one.head_sha != event.head_sha]
         still_open = turns.open_among(connection, [one.run_id for one in older if one.run_id])

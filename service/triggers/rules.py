@@ -26,7 +26,7 @@ class TriggerRule(BaseModel):
     """The pull request has one of them; without any, labels do not matter."""
     drafts: bool = False
     bots: bool = False
-    """Whether what bots do starts it."""
+    """Whether changes made by bots start it, too."""
     forks: Literal["no", "approve", "without_secrets"] = "no"
     """Of heads in a fork: start nothing, wait for the operator, or start it without secrets and a way out."""
 

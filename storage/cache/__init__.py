@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        # At first use: the first frame needs only one module of this package.
+        # Imported at first use, since the first frame needs only one module of this package.
         if name != "Cache":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from storage.cache.cache import Cache

@@ -10,7 +10,7 @@ from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us
 
 _KEPT_PLACES: Final = 8
 SILENT: Final = timedelta(seconds=10)
-"""A process that fills reports its progress more often than that."""
+"""A process that backfills reports its progress more often than this, unless it waits."""
 
 
 def is_paused(connection: sqlite3.Connection) -> bool:
@@ -40,7 +40,7 @@ def keep_progress(connection: sqlite3.Connection, progress: BackfillProgress, at
 
 
 def progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:
-    """The progress of the process that fills. None: none was reported lately."""
+    """The progress of the process that backfills. None: no process reported any lately."""
     row = connection.execute(
         "SELECT phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us FROM backfill_progress"
     ).fetchone()
@@ -48,7 +48,7 @@ def progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress 
         return None
     phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us = row
     until, told_at = from_us_or_none(until_us), from_us(told_us)
-    # While it waits it reports nothing until the wait is over.
+    # A process that waits reports nothing until the wait is over.
     if not told_at - SILENT <= now <= max(until or told_at, told_at) + SILENT:
         return None
     return BackfillProgress(phase, done_runs, estimated_runs, seconds_left=seconds_left, until=until, why=why)
@@ -81,7 +81,7 @@ def keep_reread(connection: sqlite3.Connection, place: RereadPlace) -> None:
 
 
 def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
-    """The place of the walk that reached down to this creation. None: unreadable times, or no such walk."""
+    """How far the walk that reached down to this creation time got. None: there is no such walk."""
     row = connection.execute(
         "SELECT token, run_id, as_of_us FROM places WHERE bottom_us = ?", (to_sortable_us(bottom),)
     ).fetchone()
@@ -89,13 +89,13 @@ def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace 
 
 
 def keep_place(connection: sqlite3.Connection, bottom: datetime | None, reached: ListPlace | None) -> None:
-    """Store the place of a walk that reached down to this creation; no place: it leads nowhere."""
+    """Store how far a walk that reached down to this creation time got. None: it cannot be continued."""
     bottom_us = to_sortable_us(bottom)
     with immediate(connection):
         connection.execute("DELETE FROM places WHERE bottom_us = ?", (bottom_us,))
         if reached is None:
             return
-        # The same walk moved on; of other walks, the last few are kept.
+        # The earlier place of the same walk is replaced; of other walks, the last few are kept.
         connection.execute("DELETE FROM places WHERE as_of_us = ?", (to_us(reached.as_of),))
         connection.execute(
             "DELETE FROM places WHERE as_of_us <="

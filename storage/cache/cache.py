@@ -41,12 +41,12 @@ class Cache:
         self.writer = writer
         self.clock = clock
         self.set_aside = set_aside
-        """The cache that this one replaced when it was opened, to be reported. None: none."""
+        """The unusable cache that was moved aside when this one was opened. None: there was none."""
         self.reader = reader
         self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         """Distinguishes this process from others with the file open."""
         self.opened = 0
-        """The number of files so far: a known place in one of them is worthless in the next."""
+        """How many files this object has opened. A place in one file's order means nothing in the next."""
         self.store_runs = run_writes.AnswerQueue(writer).store
         self._begin()
 
@@ -79,12 +79,12 @@ class Cache:
         """Continue with a new file if this one was deleted or moved away; return whether it was.
 
         Raises:
-            StorageError: It was, and no new one can be opened.
+            StorageError: It is gone, and no new one can be opened.
         """
         path = self.writer.path
         if file_identity(path) == self._file:
             return False
-        # Otherwise the rest would be written where no other process reads.
+        # Writes to the old file would be seen by no other process.
         await asyncio.to_thread(prepare, path, self.clock())
         await self.writer.reopen(partial(connect_writer, path))
         await self.reader.reopen(partial(connect_reader, path))
@@ -107,7 +107,7 @@ class Cache:
     @cached_property
     def following(self) -> "FollowStore":
         """Followed runs, and what was reported of them."""
-        # Here and below imported at first use: the first screen needs none of it.
+        # Imported at first use, here and below, since the first screen does not need it.
         from storage.cache.following import FollowStore
 
         return FollowStore(self.writer, self.reader)
@@ -173,7 +173,7 @@ class Cache:
     polls = reads(poll_queries.polls)
 
     async def runs(self, condition: RunFilter, limit: int | None, after: Run | None = None) -> tuple[Run, ...]:
-        """The newest `limit` runs, or those that come after one of them; no limit: all."""
+        """The newest `limit` matching runs, or those that follow `after`; with no limit, all of them."""
         await self._windows.prepare(condition)
         return await self.reader.run(partial(read_runs.runs, wanted=condition, limit=limit, after=after))
 
@@ -221,5 +221,5 @@ class Cache:
 
     async def data_version(self) -> int:
         """A number that changes when another process writes to the cache; our own writes do not change it."""
-        # Asked of the writer: on the reader's connection our own writes would count as foreign.
+        # The writer is asked, because the reader's connection would count our own writes, too.
         return await self.writer.run(data_version)

@@ -1,4 +1,4 @@
-"""Coverage: the time ranges, by creation, of which every run is held; they grow page by page."""
+"""Coverage: the ranges of creation times of which every run is held; they grow page by page."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -11,17 +11,18 @@ from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _STEP_US: Final = timedelta(seconds=5) // _MICROSECOND
-"""A smaller change between the clocks is noise: answers take time, and are dated in whole seconds."""
+"""A smaller change of the difference between the clocks is noise: answers take time, and have whole seconds."""
 _MARGIN_US: Final = timedelta(seconds=2) // _MICROSECOND
 _FUTURE_US: Final = timedelta(minutes=5) // _MICROSECOND
-"""Knowledge as of a time this far ahead dates from before our clock was set back."""
+"""An `as_of` this far in the future was stored before our clock was set back."""
 _BEHIND: Final = ("behind_from_us", "behind_until_us")
-"""Traits, while the service's clock is behind the time at which runs were claimed: the creation from which on nothing
-is claimed, and that time, by the service's clock."""
+"""Traits that exist while the service's clock, after it was set back, has not caught up: the creation time above which
+nothing is claimed, and when it will have caught up, by its own clock."""
 _CLOCK: Final = ("clock_ahead_us", "clock_judged", *_BEHIND)
-"""Traits: how far the service's clock was ahead when it was heard last; whether certain times were compared with it."""
+"""Traits: how far the service's clock was ahead in its last answer, whether run times were compared with it, and
+`_BEHIND`."""
 _REREAD: Final = ("reread_since_us", "reread_as_of_us")
-"""Traits: what `keep_pass` keeps."""
+"""Traits: the arguments of `keep_pass`."""
 
 
 def extend(
@@ -48,7 +49,7 @@ def extend(
             as_of_us = as_of_us if start is None else NO_TIME_US
             if start_us > end_us:
                 return _coverage(connection)
-        # One range ends in the microsecond before the other starts: nothing fits between them.
+        # Ranges also merge if one ends in the microsecond before the other starts.
         touched = {"start": start_us - 1, "end": end_us + 1}
         merged = connection.execute(
             "SELECT min(start_us), max(end_us), max(as_of_us) FROM"
@@ -79,21 +80,21 @@ def _believe(connection: sqlite3.Connection, as_of_us: int) -> None:
 
 
 def note_clock(connection: sqlite3.Connection, ahead: timedelta, now: datetime, newest: datetime | None = None) -> bool:
-    """Take in how far the service's clock is ahead of ours; whether it is behind the time at which runs were claimed.
+    """Store how far the service's clock is ahead of ours; return whether it was set back and has not caught up yet.
 
-    Where it was set back, new runs come into the list among those that are held. What is claimed then ends at the
-    service's present, and so does all that is claimed later, until the time has passed to which it was set back.
+    After it was set back, new runs appear in the list among those that are held already. Until it has caught up,
+    no coverage is claimed beyond the service's present.
 
     Args:
         connection: The cache's writer.
-        ahead: By the last answer.
-        now: By our clock: when that was asked for of which something is to be claimed.
-        newest: The latest time that the list shows. None: none of those that it shows is certain.
+        ahead: How far it is ahead, by the last answer.
+        now: When the request was sent whose answer is to be claimed, by our clock.
+        newest: The latest time in the list. None: it shows no time that is certain.
     """
     ahead_us, now_us, newest_us = ahead // _MICROSECOND, to_us(now), to_sortable_us(newest)
     known = _clock(connection)
     before_us, until_us = known.get("clock_ahead_us"), known.get("behind_until_us")
-    # The first times that are certain say whether the clock was set back before it was heard.
+    # The first certain times show whether the clock was set back before the first answer.
     is_first = newest is not None and "clock_judged" not in known
     is_step = before_us is None or abs(ahead_us - before_us) > _STEP_US
     if not is_step and not is_first and until_us is None:
@@ -120,17 +121,17 @@ def _set_back(
 ) -> int:
     """Withdraw claims above the service's present; return until when its clock is behind, by that clock.
 
-    `before_us`: how far it was ahead before. None: that was never heard.
+    `before_us`: how far it was ahead before. None: not known.
     """
     held = connection.execute("SELECT end_us, as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
-    # Nothing is known of the present but that what is claimed was true before it.
+    # Nothing else is known of the present than that the claims were true before it.
     end_us, as_of_us = held or (NO_TIME_US if newest_us == NO_TIME_US else now_us + ahead_us, now_us)
     by_us = max(0, end_us - as_of_us - ahead_us) if before_us is None else before_us - ahead_us if held else 0
     from_us = NO_TIME_US if end_us == NO_TIME_US else max(NO_TIME_US, end_us - by_us - _MARGIN_US)
     connection.execute("DELETE FROM coverage WHERE start_us > ?", (from_us,))
     connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (from_us,))
     if held or from_us != NO_TIME_US:
-        # Where nothing is left, an instant is: what is below it is missing, and fetched.
+        # If no range is left, an instant is stored, so that what is below it counts as missing and is fetched.
         connection.execute(
             "INSERT INTO coverage (start_us, end_us, as_of_us)"
             " SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM coverage)",
@@ -173,7 +174,7 @@ def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
     with immediate(connection):
         if is_unread:
             connection.execute("INSERT OR IGNORE INTO service_traits (name, value) VALUES ('unread', '1')")
-            # Where runs were missed, an endless list has to be walked again.
+            # Runs were missed, so a list that never ended has to be walked again.
             connection.execute("DELETE FROM service_traits WHERE name = 'endless'")
         else:
             connection.execute("DELETE FROM service_traits WHERE name = 'unread'")
@@ -191,7 +192,7 @@ def keep_pass(connection: sqlite3.Connection, since: datetime, as_of: datetime) 
 
 
 def drop_anchor(connection: sqlite3.Connection) -> None:
-    """Remember the runs that are held now: none is missing between the newest of them and earlier ones."""
+    """Remember the newest run that is held now: no run is missing among those up to it."""
     with immediate(connection):
         connection.execute(
             "INSERT INTO service_traits (name, value) SELECT 'anchor', coalesce(max(id), 0) FROM runs WHERE true"
@@ -200,7 +201,7 @@ def drop_anchor(connection: sqlite3.Connection) -> None:
 
 
 def anchored(connection: sqlite3.Connection, run_ids: Sequence[str]) -> frozenset[str] | None:
-    """Those of these runs that were held when the anchor was dropped last. None: it never was."""
+    """Which of these runs were held at the last `drop_anchor`. None: it was never called."""
     with snapshot(connection):
         anchor = connection.execute(
             "SELECT CAST(value AS INTEGER) FROM service_traits WHERE name = 'anchor'"
@@ -215,7 +216,7 @@ def anchored(connection: sqlite3.Connection, run_ids: Sequence[str]) -> frozense
 
 
 def coverage(connection: sqlite3.Connection) -> Coverage:
-    """The completely held ranges, and up to when."""
+    """The ranges that are held completely, and as of when."""
     with snapshot(connection):
         return _coverage(connection)
 

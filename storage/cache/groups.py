@@ -1,4 +1,4 @@
-"""Windows of runs in groups: the worst group first, each folded to its head or followed by its runs."""
+"""Windows of grouped runs: the groups with most failures first, each folded to its head or followed by its runs."""
 
 import sqlite3
 from bisect import bisect_right
@@ -17,7 +17,7 @@ MOST: Final = 500
 
 
 class Groups:
-    """The groups of one filter, kept until the cache changes; for one connection, on its thread."""
+    """The groups of one filter, kept until the cache changes. One instance serves one connection, on its thread."""
 
     def __init__(self) -> None:
         self._version: int | None = None
@@ -34,7 +34,7 @@ class Groups:
 def _read(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> tuple[RunGroup, ...]:
     wanted = where(condition)
     # Few are stuck or active: those have indexes of their own, and only failures are counted among all runs.
-    # The plus leaves the choice of the index to the condition.
+    # The plus keeps SQLite from using the index of the grouped column instead of the condition's.
     few = f"SELECT {by} AS name, count(*) AS runs FROM runs WHERE {{}} AND {wanted.sql} GROUP BY +{by}"
     found = connection.execute(
         f"WITH counted AS (SELECT {by} AS name, count(*) AS runs, sum(status = 'failed') AS failed,"

@@ -11,13 +11,13 @@ from storage.records.health import HealthSpan
 from storage.values import from_us, sqlite_text, to_us
 
 HISTORY_CAP: Final = 50
-"""Changes given with each platform."""
+"""How many changes are returned with each platform."""
 
 LONGEST_GAP: Final = timedelta(minutes=10)
 """Samples further apart do not cover the time between them."""
 
 KEPT: Final = timedelta(days=35)
-"""More than the longest window that is shown."""
+"""How long spans are kept: longer than the longest window that is shown."""
 
 _Span = tuple[str, str, int, int]
 """Platform, status, start and end in microseconds."""
@@ -146,7 +146,7 @@ def _append(joined: list[_Span], span: _Span, gap_us: int) -> None:
     platform, status, start_us, end_us = span
     if joined and joined[-1][0] == platform:
         _, before, before_start_us, before_end_us = joined[-1]
-        # A clock that was set back must not make time run backwards.
+        # Spans must not overlap, even if our clock was set back.
         start_us, end_us = max(start_us, before_end_us), max(end_us, before_end_us)
         if start_us - before_end_us <= gap_us:
             held_until_us = end_us if status == before else start_us
@@ -158,7 +158,7 @@ def _append(joined: list[_Span], span: _Span, gap_us: int) -> None:
 
 def forget_old(connection: sqlite3.Connection, at_us: int) -> None:
     """Delete spans that ended too long ago to be shown; within the caller's transaction."""
-    # Whole days: the start of an incident that lasts longer moves once a day, not with every sample.
+    # In whole days, so that the start of a very long incident moves once a day, not with every sample.
     before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
     connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
     connection.execute(

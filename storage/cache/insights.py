@@ -53,10 +53,10 @@ FROM runs INDEXED BY runs_updated WHERE updated_us >= :start AND updated_us < :e
 _ENDING_LATER: Final = (
     f"SELECT count(*) FROM runs INDEXED BY runs_updated WHERE updated_us >= ? AND status IN ({FINAL_SQL})"
 )
-"""By a service's clock that is ahead of ours: they were under way at the last edge."""
+"""Runs that end after the last edge, by a service's clock ahead of ours: they were under way at that edge."""
 
 _MOVED_STARTS: Final = "SELECT created_us, active_since_us FROM runs WHERE active_since_us <> created_us"
-"""Few: runs that were continued after they had finished, and those whose creation could not be read."""
+"""The few runs whose work did not begin at their creation: continued ones, and those without a readable creation."""
 
 _ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE {ACTIVE_SQL}"
 
@@ -89,8 +89,8 @@ def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[Repos
 def concurrency(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Concurrency, ...]:
     """The average number of runs under way between each edge and the next; the last edge is now.
 
-    The number at an edge is the number now, less those that began since, plus those that ended since. The average
-    between two edges follows from the number at the first and the times at which others began and ended in between.
+    The number at an edge is the number now, minus those that began since, plus those that ended since. The average
+    between two edges follows from the number at the first one and the times of beginnings and ends in between.
     """
     stretches = [(to_us(start), to_us(end)) for start, end in pairwise(edges)]
     now_us = to_us(edges[-1])

@@ -12,7 +12,7 @@ from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 CAP: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
 LONGEST_GAP: Final = timedelta(minutes=30)
-"""Polls further apart are two entries: the time in between is unknown."""
+"""Polls further apart than this become two entries, since the time between them is unknown."""
 MESSAGE_CAP: Final = 2_000
 """Characters kept of an error's message."""
 

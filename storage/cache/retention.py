@@ -1,4 +1,4 @@
-"""Retention: the oldest runs make room, a few at a time; active and followed runs and those in the ledger stay."""
+"""Retention: the oldest runs are dropped, a few at a time; active and followed ones, and those in the ledger, stay."""
 
 import json
 import sqlite3
@@ -12,10 +12,10 @@ from storage.database import immediate
 from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
 
 STEP: Final = 500
-"""Runs dropped in one transaction: a window of rows or a page never waits long for it."""
+"""How many runs one transaction drops: few, so that other reads and writes do not wait long."""
 
 _ROWS: Final = {"transitions": "run", "stuck": "run", "sightings": "id", "run_bodies": "id", "runs": "id"}
-"""The tables of a run, and their column with its number."""
+"""The tables that hold a run, each with the column of the run's number."""
 
 _OLDEST: Final = """
 SELECT id, status, created_us FROM runs AS r
@@ -27,7 +27,7 @@ ORDER BY created_us, run_id LIMIT :step
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """The used bytes of the file: free ones are filled before it grows."""
+    """The size of the file without its free pages, which SQLite fills before the file grows."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     (size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -35,18 +35,18 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def dropped_until(connection: sqlite3.Connection) -> datetime | None:
-    """The creation up to which runs were dropped: missing ones up to then are not fetched again. None: none."""
+    """The creation time up to which runs were dropped, and are not fetched again. None: none were dropped."""
     found = connection.execute("SELECT max(dropped_until_us) FROM retention").fetchone()
     return from_us_or_none(found[0])
 
 
 def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: Collection[str]) -> int:
-    """Drop the oldest runs that have ended, `STEP` at most, and claim no more that they are held; how many.
+    """Drop the oldest runs that have ended, at most `STEP`, and their coverage; return how many.
 
     Args:
         connection: The cache's writer.
         before: Only those created before then. None: any, those without a readable time first.
-        kept: Ids of runs that stay, beside those that are followed.
+        kept: Ids of runs that stay; followed runs stay in any case.
     """
     with immediate(connection):
         oldest = connection.execute(
@@ -81,7 +81,7 @@ def _drop(connection: sqlite3.Connection, oldest: Sequence[tuple[int, str, int]]
 def _claim_less(connection: sqlite3.Connection, until_us: int) -> None:
     bound = {"until": until_us, "no_time": NO_TIME_US}
     if until_us == NO_TIME_US:
-        # Of runs without a known time some are missing: "all of them" no longer holds.
+        # Runs without a readable time sort first: some were dropped, so coverage no longer reaches down to them.
         connection.execute(
             "UPDATE coverage SET start_us = coalesce((SELECT min(created_us) FROM runs WHERE created_us > :no_time),"
             " end_us) WHERE start_us = :no_time",

@@ -8,7 +8,7 @@ from storage.records.query import SortColumn
 from storage.values import NO_TIME_US, sqlite_text, to_us
 
 MAX_WORDS: Final = 32
-"""Further words of a search are left out: SQLite's expressions have a depth limit."""
+"""How many words of a search count: SQLite limits the depth of expressions."""
 
 _LATEST_US: Final = 2**62
 
@@ -49,9 +49,9 @@ def where(condition: RunFilter) -> Where:
     parts = [
         _among("status", condition.statuses),
         _negated(_among("status", condition.not_statuses)),
-        # The status too: the indexes of other orders hold it, and not `is_final`.
+        # The status is repeated as a condition, because the other orders' indexes hold it and not `is_final`.
         Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL})", ()) if condition.active else None,
-        # The plus keeps SQLite from sorting all that the index of statuses finds: nearly every run has ended.
+        # The plus keeps SQLite from the index of statuses: nearly every run has ended, and all would be sorted.
         Where(f"+status IN ({FINAL_SQL})", ()) if condition.ended else None,
         Where(STUCK_SQL, ()) if condition.stuck else None,
         _matching("repository", condition.repositories),
@@ -59,7 +59,7 @@ def where(condition: RunFilter) -> Where:
         _matching("branch", condition.branches),
         _negated(_matching("branch", condition.not_branches)),
         _created(condition),
-        # Not LIKE: here nothing has to be escaped, and _ and % are only characters.
+        # Not LIKE, in which _ and % would have to be escaped.
         *(Where("instr(search, ?) > 0", (word,)) for word in words),
     ]
     return _joined([part for part in parts if part is not None], " AND ") or Where("1", ())
@@ -97,7 +97,7 @@ def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
 
 
 def _glob(pattern: str) -> str:
-    """For SQLite's GLOB, with only the star special; several in a row would only cost time."""
+    """The pattern for SQLite's GLOB, with only `*` special; several `*` in a row become one, which is faster."""
     pieces = (piece.replace("[", "[[]").replace("?", "[?]") for piece in sqlite_text(pattern).split("*"))
     text = "*".join(pieces)
     while "**" in text:

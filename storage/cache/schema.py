@@ -1,4 +1,4 @@
-"""The cache's tables, laid out for a million runs. There is one layout: a cache of another one is fetched again."""
+"""The cache's tables, laid out for a million runs. A cache of another layout is not migrated but fetched again."""
 
 import sqlite3
 import zlib
@@ -6,7 +6,7 @@ from typing import Final
 
 from storage.cache.run_sql import ACTIVE_SQL
 
-# Columns of tables and filters are kept apart from the bodies: a scan reads a fifth of the pages.
+# The columns for tables and filters are apart from the bodies, so that a scan reads a fifth of the pages.
 _RUNS: Final = f"""
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -59,7 +59,7 @@ CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since
 _ORDERS: Final = {
     "updated": "updated_us DESC, id DESC, status",
     "status": "severity, created_us DESC, run_id DESC, status",
-    # Wider indexes, not more: the same orders, and figures of a million runs without reading the table.
+    # These indexes also hold the columns of figures, which are then read without the table.
     "repository": "repository, created_us DESC, run_id DESC, status, took_us",
     "branch": "branch, created_us DESC, run_id DESC, status",
     "took": "took_us, id, status",
@@ -70,7 +70,7 @@ ORDER_INDEXES: Final = {
 """By order: made when it is first asked for, in a second or two for a million runs. Kept from the start, they would
 double the cost of storing."""
 
-# Every answer counts, but a day of the same answers is one span.
+# Equal answers in a row extend one span.
 _HEALTH: Final = """
 CREATE TABLE platforms (
     platform TEXT PRIMARY KEY,
@@ -177,7 +177,7 @@ LAYOUT: Final = zlib.crc32("".join((_MEANING, *SUBJECTS, *ORDER_INDEXES.values()
 """Identifies this layout in a cache's header, where SQLite keeps 31 bits."""
 
 CARRIED: Final = {"pins": "run_id, pinned_us", "claims": "key, at_us", "backfill": "one, is_paused"}
-"""Moved into a rebuilt cache, since no service has it: the columns of each table. A column keeps its meaning."""
+"""Columns, by table, that are copied into a rebuilt cache, since no service has them. Their meaning never changes."""
 
 
 def layout_of(connection: sqlite3.Connection) -> int:

@@ -26,7 +26,7 @@ def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """The statuses not known to be final or not, of which most runs have come; `UNSETTLED` at most."""
+    """The statuses of which it is not known whether they are final, those with most runs first; at most `UNSETTLED`."""
     found = connection.execute(
         f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({_SPEC})"
         " ORDER BY runs DESC, status LIMIT ?",
@@ -36,7 +36,7 @@ def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def learn_left(connection: sqlite3.Connection, statuses: Collection[str]) -> None:
-    """Remember that runs left these statuses, as often as each is named; a status that many leave is not final."""
+    """Count how often runs left these statuses; a status that many runs leave is not final."""
     with immediate(connection):
         before = final_statuses(connection)
         connection.executemany(

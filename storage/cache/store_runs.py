@@ -24,11 +24,11 @@ T = TypeVar("T")
 _CHUNK: Final = 500
 """Values bound to one statement."""
 _CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
-"""An answer from further in the future was stored before our clock was set back: any answer is newer."""
+"""A stored answer from further in the future is from before our clock was set back: any answer is newer."""
 _ROWS: Final = 100
 """Rows inserted by one statement."""
 _OUT_OF_SIGHT: Final = 0
-"""The digest of a run that is not current: any sighting of it is a change."""
+"""The digest of a run that is not current, which no answer has: seeing the run again is then a change."""
 _ADD: Final = f"""
 INSERT INTO runs (
     id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
@@ -71,12 +71,12 @@ class PreparedRuns:
 
     @classmethod
     def of(cls, runs: Sequence[Run], asked_at: datetime) -> Self:
-        """Take each run once, as last updated: pages that shift during a walk repeat runs."""
+        """Prepare each run once, as last updated: pages that shift during a walk repeat runs."""
         arrived: dict[str, _Arrived] = {}
         for run in runs:
             updated_us, run_id = to_sortable_us(run.updated_at), run.run_id
             text = f"{run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
-            # The digest differs where the run as received does; compared instead of it, which is fifty times as long.
+            # The digest stands for the run as received, which is fifty times as long, when runs are compared.
             octets = text.encode("utf-8", "replace")
             found = run, updated_us, crc32(octets) << 31 ^ adler32(octets) ^ updated_us
             if not text.isascii():
@@ -113,7 +113,7 @@ class AnswerQueue:
         try:
             return await self._writer.run(lambda connection: self._stored(connection, answer))
         finally:
-            # Cancelled, or failed, before its turn came.
+            # The task was cancelled before this answer was stored.
             with suppress(ValueError):
                 self._waiting.remove(answer)
 
@@ -124,7 +124,7 @@ class AnswerQueue:
             try:
                 store_all(connection, together)
             except sqlite3.Error:
-                # Each answer fails for itself.
+                # Every answer is then stored alone, so that only the faulty one fails.
                 self._waiting.extendleft(each for each in reversed(together) if each is not answer)
                 store_all(connection, [answer])
         return answer.changes or RunChanges()
@@ -218,7 +218,7 @@ class _Merging:
         for start in range(0, len(arrived), _ROWS):
             some = arrived[start : start + _ROWS]
             if not self._is_held(some[-1][0]):
-                left.update(some)  # Pages of new history: none of them is worth asking for.
+                left.update(some)  # The last run is new, so the page is most likely all new history.
                 continue
             values: list[str | int] = [asked_us]
             for run_id, (_, _, digest) in some:
@@ -232,7 +232,7 @@ class _Merging:
 
     def _add(self, new: Sequence[_Arrived], asked_us: int) -> tuple[str, ...]:
         """Insert new runs; return their ids."""
-        # Of all ids that were ever given: one of a dropped run is not given again.
+        # The highest number ever used: that of a dropped run is not used again.
         last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
         numbered = list(enumerate(new, last[0] + 1 if last else 1))
         rows: list[str | int] = []

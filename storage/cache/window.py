@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from storage.thread import DatabaseThread
 
 GAPS: Final = 9
-"""Gaps between runs that are shown as rows: each costs a count."""
+"""How many gaps between runs are shown as rows: each needs a count."""
 NEAR: Final = 2000
-"""Up to here skipping from the front costs less than counting would."""
+"""Up to this offset, skipping rows from the front costs less than counting them."""
 
 _STEPS: Final = 20_000
 """SQLite virtual machine steps between two checks of the clock."""
 
 _KEPT: Final = 64
-"""Kept for one filter and order: enough for a minute of paging."""
+"""How many landmarks are kept for one filter and order: enough for a minute of paging."""
 
 _NEWEST_FIRST: Final = RunSort()
 
@@ -72,7 +72,7 @@ class Landmarks:
         key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if key is None:
             return
-        # One filter at a time: going back to another one costs one count.
+        # Landmarks are kept for one filter at a time; going back to another one costs one count.
         known = self._known.get((condition, sort), [])[-_KEPT:]
         self._known = {(condition, sort): [*(mark for mark in known if mark.offset != offset), Landmark(offset, key)]}
 
@@ -245,7 +245,7 @@ def _from_nearer_end(
 ) -> tuple[RunRow, ...]:
     if offset <= NEAR or offset < total // 2:
         return page(connection, where(condition), order_by(sort), offset, limit)
-    # Beyond the middle the end is nearer.
+    # Beyond the middle, rows are read backwards from the end.
     limit = min(limit, total - offset)
     if limit <= 0:
         return ()

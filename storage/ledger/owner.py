@@ -9,7 +9,7 @@ from typing import Final
 from storage.lazy_dataclass import dataclass
 
 NOT_TOLD: Final = "?"
-"""Stands for what the system does not tell; it equals anything."""
+"""Stands for a fact that the system does not report; it counts as equal to any value."""
 
 _PROC: Final = Path("/proc")
 _TELL_S: Final = 5.0

@@ -53,7 +53,7 @@ def _action(row: dict[str, Any]) -> Action:
 
 
 def _error(row: dict[str, Any]) -> ActionError | None:
-    # Once it is known to be done, the cause of its being unknown no longer matters.
+    # A confirmed action keeps the error from before it was resolved, which no longer matters.
     if row["error_kind"] is None or row["state"] == "confirmed":
         return None
     return ActionError(

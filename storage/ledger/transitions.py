@@ -171,7 +171,7 @@ def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) ->
 
 
 HOPELESS_AFTER: Final = timedelta(hours=1)
-"""A request has a deadline of seconds: one this old no longer has a sender, even where it cannot be seen."""
+"""After this an action counts as abandoned even if its process cannot be seen: requests take seconds at most."""
 
 CRASHED: Final = "crashed"
 

@@ -1,6 +1,6 @@
-"""The shared vocabulary: frozen facts that every part of the program may hold.
+"""The shared vocabulary: frozen values that every part of the program may use.
 
-No pydantic and no I/O in here: it is on the way to the first painted screen.
+It uses neither pydantic nor I/O, since the first screen imports it.
 """
 
 from importlib import import_module
@@ -98,7 +98,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         for module in _LATER if name in __all__ else ():
-            with_first_use = import_module(f"{__name__}.{module}")
-            if hasattr(with_first_use, name):
-                return getattr(with_first_use, name)
+            found = import_module(f"{__name__}.{module}")
+            if hasattr(found, name):
+                return getattr(found, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -78,12 +78,12 @@ class PollSpan:
 
     @property
     def kind(self) -> str:
-        """As a filter names it."""
+        """The name that filters use for it."""
         return f"poll.{self.subject}"
 
     @property
     def outcome(self) -> str:
-        """As a filter names it."""
+        """The name that filters use for it."""
         return ANSWERED if self.error_kind is None else FAILED
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from storage.lazy_dataclass import dataclass
 
 Level = Literal["information", "warning", "error"]
-Phase = Literal["new", "again", "escalated", "over"]
+MessagePhase = Literal["new", "again", "escalated", "over"]
 """Of a message: it is news; it is repeated; it goes to another route; the problem is over."""
 Settled = Literal["told", "over", "muted", "inhibited", "expired"]
 """The end of an alert."""
@@ -81,7 +81,7 @@ class Message:
 
     route: str
     batch: str
-    phase: Phase
+    phase: MessagePhase
     level: Level
     title: str
     body: str

@@ -14,7 +14,7 @@ from storage.state.rules import AHEAD
 from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
-"""How long a decision is kept: only later could its cause be acted on again."""
+"""How long a decision is kept, and so how long nothing acts on the same occurrence again."""
 UNSEEN_FOR: Final = timedelta(hours=1)
 """After this, a decision of a process in another container counts as left behind."""
 _COLUMNS: Final = (
@@ -38,7 +38,7 @@ def enter(
         held = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
         if held.fetchone() is not None:
             return None
-        # Counted under the claim's lock: of two processes neither passes the limit.
+        # The counts are read under the claim's lock, so that two processes together do not pass a limit.
         verdict = decide(_past(connection, name, occurrence.conversation, active_run, now))
         is_final = verdict.outcome not in OPEN_OUTCOMES
         entered = connection.execute(
@@ -64,7 +64,7 @@ def _past(
     lately = "decided_us > ? AND decided_us <= ?"
     held = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
     return RuleHistory(
-        # Decisions by a clock that was ahead count towards no limit of today.
+        # Decisions dated in the future are from a wrong clock and count towards no limit.
         last_hour=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(hours=1)), to_us(now + AHEAD)),
         last_day=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(days=1)), to_us(now + AHEAD)),
         in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
@@ -75,7 +75,7 @@ def _past(
 
 
 def _has_queued(connection: sqlite3.Connection, rule: str) -> bool:
-    # By the index of open decisions, not over all that the rule ever made.
+    # The plus keeps SQLite on the index of open decisions instead of all that the rule ever made.
     query = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
     return connection.execute(query, (rule,)).fetchone() is not None
 
@@ -129,7 +129,7 @@ def reject(connection: sqlite3.Connection, decision_id: int, reason: str, at: da
 
 
 def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
-    """Take over a decision of an ended process; False: that may still run."""
+    """Take over a decision of an ended process; False: the process may still run."""
     with immediate(connection):
         row = connection.execute(
             "SELECT owner_json, coalesce(owned_us, decided_us) FROM decisions WHERE id = ? AND outcome = 'acting'",
@@ -241,7 +241,7 @@ def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
 
 def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "") -> str | None:
     """The run that the rule made or continued last, in this conversation if one is given."""
-    # One conversation is short; a rule's decisions are read from the newest.
+    # A conversation is short and can be sorted; a rule's decisions are read from the newest on.
     within, order = ("conversation = ? AND rule = ?", "+id") if conversation else ("? = '' AND rule = ?", "decided_us")
     query = f"SELECT result_id FROM decisions WHERE {within} AND result_id IS NOT NULL ORDER BY {order} DESC"
     row = connection.execute(f"{query} LIMIT 1", (sqlite_text(conversation), sqlite_text(rule))).fetchone()
@@ -250,7 +250,7 @@ def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "
 
 def last_due(connection: sqlite3.Connection, rule: str, now: datetime) -> datetime | None:
     """The newest time that the rule decided on; a future one is from a wrong clock."""
-    # By the claim's own index: a look must not read all that a rule ever decided.
+    # The claim's own index serves this, so that not all decisions of the rule are read.
     query = (
         "SELECT at_us FROM decisions WHERE rule = ? AND identity >= 'at:' AND identity < 'at;' AND at_us <= ?"
         " ORDER BY identity DESC LIMIT 1"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KEPT: Final = timedelta(days=90)
 """How long an alert is remembered as told, and a delivery is kept."""
 MOST_WAITING: Final = 5_000
-"""The oldest alerts, handled at one time."""
+"""How many alerts are handled at one time, oldest first."""
 _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
 _TOLD: Final = (
     "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count, inhibited, is_escalated"

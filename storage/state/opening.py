@@ -30,7 +30,7 @@ def _first(db: "Database") -> None:
         pk="id",
         not_null={"rule", "identity", "at_us", "decided_us", "outcome", "reason", "conversation", "facts_json"},
     )
-    # The claim: a rule decides on an occurrence once.
+    # This index is the claim: a rule decides on an occurrence once.
     decisions.create_index(["rule", "identity"], unique=True)
     decisions.create_index(["rule", "decided_us"])
     decisions.create_index(["conversation", "rule"])
@@ -147,4 +147,4 @@ def file_system(folder: Path) -> str | None:
 
 
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
-"""How a blank and the like stand in a mount point."""
+"""An escaped character in a mount point, such as a blank."""

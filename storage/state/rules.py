@@ -13,9 +13,9 @@ from storage.values import from_us, sqlite_text, to_us
 AHEAD: Final = timedelta(minutes=5)
 """How far in the future a rule may have begun, for clocks that differ a little."""
 OWN: Final = "[notify] on"
-"""In place of a rule's name: its subjects are told from when they were first selected."""
+"""Stands for a rule's name: since when Runwarden's own `[notify] on` tells of its subjects."""
 AT_WORK: Final = "[automations] at work"
-"""In place of a rule's name: its fingerprint is of all rules of the running bot."""
+"""Stands for a rule's name: the fingerprint of all rules of the running bot."""
 _COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"
 
 
@@ -26,7 +26,7 @@ def begin(connection: sqlite3.Connection, rule: str, fingerprint: str, now: date
     """
     with immediate(connection):
         held = connection.execute(f"SELECT {_COLUMNS} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
-        # One that began by a clock that was ahead would wait for that time.
+        # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
         if held is not None and held[1] == fingerprint and held[2] <= to_us(now + AHEAD):
             return _state(held)
         stays = held is not None and (held[1] == fingerprint or (held[4] or "").startswith(BY_HAND))

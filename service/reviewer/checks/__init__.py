@@ -1,1 +1,1 @@
-"""The checks: a module a subject, each with its checks in `CHECKS`."""
+"""The checks, one module for each subject, which lists its checks in `CHECKS`."""

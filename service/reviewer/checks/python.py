@@ -30,11 +30,11 @@ _MUTABLE_CALLS: Final = frozenset({"list", "dict", "set", "bytearray", "defaultd
 _MUTABLE_NODES: Final = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _ANNOTATION: Final = 300
-"""A longer string is not an annotation."""
+"""A string longer than this is not taken for an annotation."""
 
 
 def _syntax(source: Source) -> Iterator[ReviewFinding]:
-    """A newer Python's syntax is not an error of the author's: say so, and weigh it less."""
+    """Report a module that does not parse; less severely if it may be written for a newer Python."""
     module = source.python
     line = source.line(module.line) if isinstance(module, Unreadable) else ""
     if not isinstance(module, Unreadable) or module.reason is None or _TEMPLATE.search(line):
@@ -67,7 +67,7 @@ def _call_rule(name: str, call: ast.Call) -> tuple[Rule | None, Severity | None]
     """The rule a call breaks, and its severity when it is not the usual one."""
     if name in _NAMED_CALLS:
         return _NAMED_CALLS[name]
-    # A fixed text cannot be steered from outside.
+    # A constant argument cannot be influenced from outside.
     fixed = bool(call.args) and isinstance(call.args[0], ast.Constant)
     if name in _EVALS and call.args and not fixed:
         return Rule.EVAL, None

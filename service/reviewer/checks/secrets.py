@@ -30,7 +30,7 @@ _TOKEN_HINTS: Final = (
     *("akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glptt-", "glrt-"),
     *("glcbt-", "glsoat-", "xox", "hooks.slack.com", "k_live_", "aiza", "sk-", "npm_", "pypi-age", "sg.", ".eyj"),
 )
-"""One of these, in lower case, is in every token."""
+"""Every known form of token contains one of these, compared in lower case."""
 _KEY_BLOCK: Final = re.compile(r"-----BEGIN (?:[A-Z]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY: Final = re.compile(r"[A-Za-z0-9+/=]{32,}|^(?:Proc-Type|DEK-Info|Version):", re.MULTILINE)
 _KEY_BODY_WITHIN: Final = 400
@@ -70,7 +70,7 @@ def _label(found: re.Match[str]) -> str:
 
 
 def _entropy(text: str) -> float:
-    """Bits a character, as its letters are distributed."""
+    """The Shannon entropy of the text, in bits for each character."""
     total = len(text)
     return -sum(n / total * math.log2(n / total) for n in Counter(text).values()) if total else 0.0
 
@@ -93,7 +93,7 @@ def _tokens(source: Source) -> Iterator[tuple[int, str, str]]:
 
 def _passwords(source: Source) -> Iterator[tuple[int, str, str]]:
     for number, line, url in source.search(_URL, "://"):
-        # Documentation is full of such addresses: a plain word, or a host of this machine, is not a leak.
+        # A plain word as the password, or a local host, is an example as documentation has many.
         if not (url[2].isalpha() or _PLACEHOLDER.search(url[0]) or _LOCAL_HOST.match(url[3])):
             yield number, line, f"A password for {url[3]}, redacted."
 

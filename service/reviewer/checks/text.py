@@ -28,7 +28,7 @@ _TEMPLATE: Final = re.compile(r"\{\{|\{%|<%|\$\{")
 _REQUIREMENTS: Final = re.compile(r"(?:^|[-_.])requirements(?:[-_.][\w-]+)*\.txt\Z|(?:^|/)requirements/[^/]+\.txt\Z")
 _UNPINNED: Final = re.compile(r"^\s*[A-Za-z0-9][\w.\-]*(?:\[[^\]]*\])?\s*(?![^#]*(?:==|@|://))")
 _FROM: Final = re.compile(r"^FROM\s+(?:--\S+\s+)?(\S*/[^\s:@$]+(?::latest)?|[^\s:@$]+:latest)(?=\s|$)", re.IGNORECASE)
-"""A bare name may be an earlier stage."""
+"""An image without a fixed version. A bare name is left out: it may be an earlier stage of the build."""
 _EXCERPT: Final = 120
 
 

@@ -1,6 +1,6 @@
-"""Migrations: a new database gets today's tables at once, an older one is brought there by Alembic, step by step.
+"""Migrations: a new database gets the current tables at once; Alembic migrates an older one step by step.
 
-A step is a file in `versions`: it stands on its own, and never changes once it is released.
+Each step is a file in `versions` that imports nothing of the current schema and never changes once released.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from service.store.schema import VERSION, meta, metadata
 
 _REVISION: Final = sa.table("alembic_version", sa.column("version_num", sa.String))
 _FIRST_OF_ALEMBIC: Final = 5
-"""Databases of earlier versions have a number in `runwarden_meta` instead, which programs of that time still read."""
+"""Databases of earlier versions keep their number in `runwarden_meta`, where older programs read it."""
 
 
 class DatabaseError(Exception):
@@ -58,7 +58,7 @@ def migrate(connection: sa.Connection) -> None:
 
 
 def stamp(connection: sa.Connection, number: int) -> None:
-    """Note the version of tables that were just made, as Alembic would: only a migration that is due imports it."""
+    """Note the version of tables that were just made, as Alembic would: it is imported only to migrate."""
     connection.execute(
         sa.text(
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "

@@ -1,4 +1,4 @@
-"""The tables of the first version: found, never made, as a new database begins with today's."""
+"""The first version. No step makes its tables: a new database gets the current ones."""
 
 revision = "0001"
 down_revision = None

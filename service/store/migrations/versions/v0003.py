@@ -1,4 +1,4 @@
-"""An agent for all organizations exists once: a unique constraint takes two NULLs for different."""
+"""At most one agent of a name for all organizations: the old constraint took their NULLs for different values."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Keep the newest agent of each name, and make the index that keeps it the only one."""
+    """Delete all but the newest agent of each name, and add an index that refuses a second."""
     op.execute(
         "DELETE FROM agents WHERE organization_id IS NULL "
         "AND id NOT IN (SELECT max(id) FROM agents WHERE organization_id IS NULL GROUP BY name)"

@@ -8,7 +8,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Make room for patterns, and for the default branches seen."""
+    """Add the column of patterns, and the table of default branches that were seen."""
     op.create_table(
         "default_branches",
         sa.Column("url", sa.Text, primary_key=True),

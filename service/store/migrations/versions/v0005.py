@@ -17,7 +17,7 @@ _IS_APPEND_ONLY = {
 
 
 def upgrade() -> None:
-    """Make the tables; programs of version 4 and older find a number that they refuse."""
+    """Make the tables, and raise the number by which programs of version 4 and older refuse the database."""
     op.create_table(
         "audit",
         sa.Column("id", sa.Text, primary_key=True),

@@ -8,6 +8,6 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Make room for the trace of a request, and an index for the metrics of turns."""
+    """Add a column for the trace of a request, and an index for the metrics of turns."""
     op.add_column("turns", sa.Column("trace_parent", sa.Text))
     op.create_index("turns_by_end", "turns", ["finished_at"])

@@ -8,7 +8,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Make room for both; agents of before have no options."""
+    """Add a column and a table; existing agents have no options."""
     op.add_column("agents", sa.Column("options", sa.JSON))
     op.create_table(
         "model_usage",

@@ -10,7 +10,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Make room, and turn each log that was kept whole into its first piece."""
+    """Add the columns and the table, and move each stored log into it as a single piece."""
     for name in ("caller", "base_sha", "merge_base"):
         op.add_column("turns", sa.Column(name, sa.Text))
     for name in ("files", "additions", "deletions"):
@@ -23,7 +23,7 @@ def upgrade() -> None:
         sa.Column("ends_at", sa.BigInteger, nullable=False),
         sa.Column("content", sa.LargeBinary, nullable=False),
     )
-    # One at a time: a log may have 16 MiB.
+    # One log at a time: each may have 16 MiB.
     whole = "SELECT content FROM turn_files WHERE run_id = :run_id AND number = :number AND kind = 'log'"
     connection = op.get_bind()
     for run_id, number in connection.execute(sa.text("SELECT run_id, number FROM turn_files WHERE kind = 'log'")).all():

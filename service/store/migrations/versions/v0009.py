@@ -1,4 +1,4 @@
-"""Deliveries of code hosts start runs: rules, what became of each delivery, heads of forks; and a limit a day."""
+"""Deliveries of code hosts start runs: rules, the decision on each delivery, heads of forks; and a limit a day."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Make room; nothing has rules or limits yet, and what was pushed before is the service's own, too."""
+    """Add the columns and the table; commits that turns pushed before count as the service's own, too."""
     op.add_column("organizations", sa.Column("day_usd", sa.Float))
     op.add_column("organizations", sa.Column("day_tokens", sa.BigInteger))
     op.add_column("repositories", sa.Column("triggers", sa.JSON))

@@ -1,4 +1,4 @@
-"""What code hosts are to show of runs is kept until it was posted."""
+"""Postings: what a code host is to show of a run is stored until it was posted."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Make room for it; runs of before show nothing."""
+    """Add the table; nothing is posted for existing runs."""
     instants = ("wanted_at", "due_at", "claimed_until")
     op.create_table(
         "postings",
