@@ -78,7 +78,7 @@ class QueryActions:
         self._loader.show(replace(self._loader.query, search=" ".join(words.split())))
 
     def clear(self) -> None:
-        """Clear the filters; without any, the view."""
+        """Clear the filters; if there are none, go back to the first view."""
         query = self._loader.query
         self._loader.show(ActivityQuery(view=query.view if query.is_narrowed else 0))
 

@@ -63,7 +63,7 @@ class ActivityLoader:
     def __init__(self, engine: "Engine", start: Start, read: Callable[[str], None]) -> None:
         """Start empty; `read` is called after each reading with the key to move the cursor to; empty: it stays."""
         self.found: Activity | None = None
-        """None: not read yet."""
+        """The entries as read last; None: they were not read yet."""
         self._engine = engine
         self._announce = read
         self._asked = ActivityQuery(), ""

@@ -183,7 +183,7 @@ class AutomationForm(ModalScreen[str | None]):
             self._enter("editing")
 
     def action_fresh(self) -> None:
-        """Discard the text."""
+        """Replace the text with that of the file."""
         self._editor.fill(self._original)
         self._editor.take_focus()
         self._dialog.note(safe_text("As it is in the file; ctrl+z brings yours back."))
@@ -202,7 +202,7 @@ class AutomationForm(ModalScreen[str | None]):
         self._editor.take_focus()
 
     def action_template(self) -> None:
-        """Insert a recipe."""
+        """Replace the text with a chosen recipe."""
 
         def fill(text: str | None) -> None:
             if text is not None:

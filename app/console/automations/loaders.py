@@ -78,9 +78,9 @@ class Automations:
     views: tuple[RuleView, ...]
     """One for each rule, in the same order."""
     waiting: tuple[Decision, ...]
-    """Oldest first."""
+    """The decisions that wait for approval, oldest first."""
     status: Status | None
-    """None: the bot has no work."""
+    """The bot's state; None: there is nothing for a bot to do."""
     bot: int | None
     """The bot's process, or None."""
 

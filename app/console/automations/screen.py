@@ -91,7 +91,7 @@ class RulesScreen(BaseScreen):
 
     @property
     def view(self) -> RuleView | None:
-        """The rule in focus, as shown."""
+        """The view of the rule in focus."""
         return None
 
     @property

@@ -68,7 +68,7 @@ class BaseApp(App[ResultT]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._current_key: PendingKey | None = None
-        """None: no key waits for another."""
+        """The key being answered, for which others wait."""
         self._queued: deque[events.Key | events.Paste] = deque()
         """Keys typed while another one is answered."""
         self._held = PendingKey(events.Key("", None))

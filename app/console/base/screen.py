@@ -141,7 +141,7 @@ class BaseScreen(Screen[None]):
         return None
 
     def return_to(self, place: Any) -> None:
-        """Restore that place."""
+        """Restore a place that `place` returned."""
 
     @property
     def focused_run_id(self) -> str | None:

@@ -44,7 +44,7 @@ class SecondPress:
         self._since_s = None
 
     def painted(self) -> None:
-        """Count from now: the preview is on the screen."""
+        """Start the pause: the preview is on the screen."""
         self._since_s = self._clock()
 
     def is_meant(self) -> bool:

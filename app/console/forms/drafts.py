@@ -25,10 +25,10 @@ class DraftsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One form's content."""
+    """What was typed into one form."""
 
     values: dict[str, str]
-    """By field, as typed."""
+    """The texts by field, as typed."""
     saved_at: datetime
     sent_at: datetime | None = None
     """When sending began, if no confirmation came back; None: it was never sent."""

@@ -38,11 +38,11 @@ class FormFields:
         self._fields = {row.key: row for row in rows if isinstance(row, FormField)}
         self._problems = problems
         self.instructions = next((row for row in rows if isinstance(row, ParagraphField)), None)
-        """None: the form takes no instructions."""
+        """The field of the instructions; None: the form takes none."""
         self.last_typed = ""
 
     def __getitem__(self, key: str) -> FormField:
-        """One field."""
+        """Return the field with this key."""
         return self._fields[key]
 
     @property

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DraftOutcome = Literal["not_sent", "open", "done"]
 MOST_SENT: Final = 200
-"""Actions searched for a draft's text."""
+"""The most actions that are searched for a draft's text."""
 _READ_ONLY: Final = "This profile is read-only: you may prepare and preview, nothing is sent."
 
 

@@ -110,7 +110,7 @@ def blocked(existing: Action, now: datetime, command_line: str) -> OutcomeText:
 
 
 def broken(message: str, command_line: str) -> OutcomeText:
-    """Describe a failure of the ledger."""
+    """Describe a write that the ledger failed to record."""
     meaning = (
         f"Look at the ledger before you send this again: {command_line} actions list. A write listed there as sending "
         "or unknown may have taken effect; one that is not listed was not sent."

@@ -101,7 +101,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._ids: tuple[str, ...] = ()
         """The ids of all candidates."""
         self._candidates: tuple[Candidate, ...] = ()
-        """The candidates on show, line by line."""
+        """The candidates on show, one a line."""
         self._found = FormFact("candidates" if action.kind in FINDABLE else "find out", SafeText())
         self._found.id = "found"
         self._found.set_class(action.kind in FINDABLE, "-listed")
@@ -126,7 +126,7 @@ class ResolveForm(ModalScreen[Action | None]):
     _dispatch_message = guarded_dispatch
 
     def on_mount(self) -> None:
-        """Start without a choice."""
+        """Look for candidates or show where to look, with no choice made."""
         self._unsubscribe = self._engine.subscribe(self._engine_changed)
         self._doubt(None)
         self._evidence.display = False

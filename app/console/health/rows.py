@@ -95,7 +95,7 @@ def summary(
 
 
 def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
-    """The text in place of code hosts."""
+    """The row shown without code hosts."""
     health, row = link_of(links, "health"), HostFacts("", "code hosts", Badge("◌", "asking…", "wait"))
     if health is None or (health.last_ok_at is None and not health.is_failing):
         return row
@@ -144,7 +144,7 @@ class PlatformHistory:
     flips: int = 0
     """Changes between well and unwell within `FLAPPING`."""
     incidents: tuple[Incident, ...] = ()
-    """Newest first."""
+    """The incidents, newest first."""
 
 
 NOTHING_SEEN: Final = PlatformHistory((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))

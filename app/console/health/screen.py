@@ -65,15 +65,15 @@ class HealthView:
     hosts: tuple[PlatformHealth, ...] = ()
     links: tuple[LinkState, ...] = ()
     pasts: dict[str, PlatformHistory] = field(default_factory=dict)
-    """By platform."""
+    """The history of each platform."""
     link_past: PlatformHistory = NOTHING_SEEN
     under_way: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Active runs by platform and status."""
     incidents: tuple[Incident, ...] = ()
-    """Most urgent first."""
+    """The incidents, lasting ones first, then the newest."""
     failed: FailedRuns = field(default_factory=dict)
     polls: tuple[PollSpan, ...] = ()
-    """Newest first."""
+    """The polls, newest first."""
     statuses: tuple[str, ...] = ()
     """All statuses ever seen."""
 

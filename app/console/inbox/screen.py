@@ -141,7 +141,7 @@ class InboxScreen(BaseScreen):
         self._table.say(self._nothing)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer no key without effect."""
+        """Hide the keys that have no effect now."""
         if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
             return self._table.item is not None
         if action == "undo":

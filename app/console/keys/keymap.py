@@ -21,7 +21,7 @@ _ROOTS: Final = ("app.console", "widgets")
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
 _EVERYWHERE: Final = "RunwardenApp"
 _CHARACTERS: Final = {_character_to_key(character): character for character in string.punctuation}
-"""Characters by Textual's names."""
+"""The punctuation characters by Textual's names for them."""
 _NAMED: Final = frozenset({*(key.value for key in Keys), *ASCII_KEY_NAMES.values(), *KEY_ALIASES, *_CHARACTERS})
 
 

@@ -43,7 +43,7 @@ class CommandResult:
     """The result of a command that ran beside the console."""
 
     code: int | None
-    """None: it took too long and was ended."""
+    """The exit code; None: it took too long and was ended."""
     last_line: SafeText
     """The last line that it wrote to either stream; empty without output."""
 
