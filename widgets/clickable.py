@@ -1,14 +1,21 @@
-"""A line of parts that can be clicked."""
+"""Lines of parts that can be clicked, such as chips."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from textual import events
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
+from app.text import SafeText
+from storage.lazy_dataclass import dataclass
+from widgets.badges import STYLES
+
 ClickablePart = tuple[Content, Message | None]
 """A text, and the message that a click on it posts."""
+CHIP_GAP: Final = 2
+"""Cells behind each chip."""
 
 
 class ClickableLine(Widget):
@@ -32,3 +39,42 @@ class ClickableLine(Widget):
                 if message is not None:
                     self.post_message(message)
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One filter."""
+
+    name: str
+    """The name that the program uses for it."""
+    text: SafeText
+    """The filter and its value as shown: `what any`."""
+    is_set: bool = False
+
+
+class ChipBar(ClickableLine):
+    """A line of clickable chips."""
+
+    DEFAULT_CSS = "ChipBar { width: auto; height: 1; }"
+
+    @dataclass
+    class Clicked(Message):
+        """A chip was clicked."""
+
+        name: str
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(self.parts, id=id)
+        self._chips: tuple[Chip, ...] = ()
+
+    def show(self, chips: tuple[Chip, ...]) -> None:
+        """Show the chips."""
+        if chips != self._chips:
+            self._chips = chips
+            self.refresh(layout=True)
+
+    def parts(self) -> Iterator[ClickablePart]:
+        """A part for each chip, with a gap behind it."""
+        for chip in self._chips:
+            yield Content.styled(chip.text, "$accent bold" if chip.is_set else STYLES["quiet"]), self.Clicked(chip.name)
+            yield Content(" " * CHIP_GAP), None

@@ -76,7 +76,7 @@ class HostFacts:
     title: str
     badge: Badge
     since: str = ""
-    """Follows the state: `for 12m`."""
+    """The text after the state: `for 12m`."""
     place: str = ""
     under_way: tuple[tuple[Badge, int], ...] = ()
     """Its active runs by status."""
@@ -84,11 +84,11 @@ class HostFacts:
     """The last day in equal slices, oldest first."""
     figures: tuple[Figure, ...] = ()
     warning: str = ""
-    """What else deserves attention now."""
+    """A problem besides the state; empty: none."""
     note: str = ""
     """The cure, or what the state does not mean."""
     is_stale: bool = False
-    """The facts are old."""
+    """Whether the facts are old."""
     leads: bool = False
 
 

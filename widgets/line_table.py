@@ -35,7 +35,7 @@ class LineItem(Protocol):
         """Identifies the item across updates."""
 
     def cells(self, now: datetime) -> TableLine:
-        """Its parts as of now."""
+        """The parts of its line at this time."""
 
 
 T = TypeVar("T", bound=LineItem)
@@ -50,7 +50,7 @@ class LineColumn:
     """Index of the part of the line that it shows."""
     width: int
     gap: int = GAP
-    """Cells behind it."""
+    """Empty cells after the column."""
     cut: Cut = "end"
 
 

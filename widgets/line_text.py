@@ -86,7 +86,7 @@ class LinePane(VerticalScroll, can_focus=True):
         self._make = make
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """The text that shows all lines."""
         yield LineText()
 
     def paint(self) -> None:
@@ -95,7 +95,7 @@ class LinePane(VerticalScroll, can_focus=True):
             text.take(self._make(max(20, self.scrollable_content_region.width)))
 
     def on_resize(self) -> None:
-        """Make them for the new width."""
+        """Make the lines for the new width."""
         self.paint()
 
     def action_edge(self, is_end: bool) -> None:

@@ -116,7 +116,7 @@ class LogView(TextView):
         return self._about
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """A line; one with an error is marked."""
+        """A line, with a mark if it holds an error."""
         raw = self._lines.line(index)
         mark = TextPiece("✗ ", "bad") if ERROR.search(raw[:LONGEST]) else TextPiece(" " * GUTTER)
         text = self.strip(self.lit(log_pieces(raw)), max(1, width - GUTTER), ground, self._x)

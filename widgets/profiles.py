@@ -39,7 +39,7 @@ class ProfileFacts:
     name: str
     address: str
     is_current: bool
-    """The console shows this profile."""
+    """Whether the console shows this profile now."""
     read_only: bool
     vitals: Vitals | None = None
     """None: not read yet."""

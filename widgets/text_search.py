@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
-from widgets.list_search import ListSearch
+from widgets.forms.inputs import ListSearch
 from widgets.text_view import TextView
 
 More = Callable[[int], Awaitable[int | None]]
@@ -45,7 +45,7 @@ class TextSearch(Vertical):
         self._more = more
 
     def compose(self) -> ComposeResult:
-        """The line above the view."""
+        """The search line, above the view."""
         yield self._line
         yield self.view
 

@@ -215,7 +215,7 @@ class TextView(CursorView):
         return overlay(pieces, spans, "match") if spans else pieces
 
     def style(self, tone: str, ground: str) -> Style:
-        """A colour on a background."""
+        """The style of a colour on a background."""
         found = self._styles.get((tone, ground))
         if found is None:
             found = self.rich_style + self._component(tone)

@@ -82,7 +82,7 @@ def _tell_zsh(folder: Path) -> Iterable[str]:
     yield f"Added one line to {rc}: {line}"
 
 
-class Suggested(click.types.StringParamType):
+class LocalCompletion(click.types.StringParamType):
     """Text that is completed from local data, without a request."""
 
     def __init__(self, find: Callable[["Settings", "Cache | None"], Awaitable[Iterable[tuple[str, str]]]]) -> None:
@@ -143,15 +143,15 @@ async def _automations(settings: "Settings", _: "Cache | None") -> Iterable[tupl
     return [(rule.name, "") for rule in settings.automations]
 
 
-PROFILE: Final = Suggested(_profiles)
+PROFILE: Final = LocalCompletion(_profiles)
 COMPLETED: Final = {
-    "run_id": Suggested(_runs),
-    "run_ids": Suggested(_runs),
-    "statuses": Suggested(_statuses),
-    "repository": Suggested(_repositories),
-    "repositories": Suggested(_repositories),
-    "automations.name": Suggested(_automations),
-    "automations.names": Suggested(_automations),
+    "run_id": LocalCompletion(_runs),
+    "run_ids": LocalCompletion(_runs),
+    "statuses": LocalCompletion(_statuses),
+    "repository": LocalCompletion(_repositories),
+    "repositories": LocalCompletion(_repositories),
+    "automations.name": LocalCompletion(_automations),
+    "automations.names": LocalCompletion(_automations),
 }
 """The values to suggest, by a parameter's name or by `group.parameter`."""
 

@@ -164,7 +164,7 @@ class Invocation:
         from app.engine import Engine
 
         settings = self.settings()
-        engine = await Engine.open(settings, self.profile(settings), actor="cli", announce=self._hear)
+        engine = await Engine.open(settings, self.profile(settings), actor="cli", announce=self._warn_of_storage)
         try:
             self._note_problems(engine)
             if needs_token and engine.token_problem is not None:
@@ -191,7 +191,7 @@ class Invocation:
             self.output.note(str(opened.cache.set_aside))
         self._warn_of(opened.ledger)
 
-    def _hear(self, event: "Event") -> None:
+    def _warn_of_storage(self, event: "Event") -> None:
         from app.events import StorageFailed
 
         if isinstance(event, StorageFailed):

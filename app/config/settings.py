@@ -60,7 +60,7 @@ class HistorySettings:
     """How much of the service's history is fetched in the background, and read again."""
 
     days: float = 30.0
-    """Days before the newest run."""
+    """How many days before the newest run are fetched."""
     runs: int = 100_000
     """The maximum number of runs that are fetched."""
     reread_days: float = 7.0
@@ -105,7 +105,7 @@ class RepositoryAddress:
 
 @dataclass(frozen=True, slots=True)
 class ResultsSettings:
-    """The display of a run's results."""
+    """How the results of a run are found and kept."""
 
     reviews: tuple[str, ...] = ("reviews/*.md",)
     """Patterns of the Markdown files that are a run's review."""
@@ -158,7 +158,7 @@ class Profile:
     """Normal form, see `app.config.address.base_address`."""
     token: TokenSource
     read_only: bool = False
-    """Never send a write."""
+    """Whether writes are refused."""
     poll: PollSettings = field(default_factory=PollSettings)
     """`[poll]`, with this profile's own `[profiles.NAME.poll]` on top."""
 

@@ -140,12 +140,12 @@ async def main(folder: Path, lab_token: str) -> None:
     """Work until standard input ends; without a lab's token, the first runs have been executed before."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
-    def hear_the_end() -> None:
+    def wait_for_end() -> None:
         sys.stdin.read()
         with suppress(RuntimeError):  # The loop is closed already.
             loop.call_soon_threadsafe(ended.set)
 
-    threading.Thread(target=hear_the_end, name="stdin", daemon=True).start()
+    threading.Thread(target=wait_for_end, name="stdin", daemon=True).start()
     try:
         await _work(folder, lab_token, ended)
     except* _EndedError:

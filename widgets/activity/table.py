@@ -1,19 +1,24 @@
-"""The table of writes, and the facts of one."""
+"""The table of writes, the bar above it, and the facts of one."""
 
 from datetime import datetime
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
 from widgets.activity.formatting import ActivityEntry, sent
+from widgets.badges import STYLES
 from widgets.batch import BatchView
+from widgets.clickable import Chip, ChipBar
 from widgets.forms.facts import FactPane
+from widgets.forms.inputs import ListSearch
 from widgets.line_table import GAP, LineColumn, LineTable
 
+PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")
 ActivityRow = ActivityEntry | BatchView
 _OUTCOME: Final = LineColumn("outcome", 0, 13)
 _WHAT: Final = LineColumn("what", 1, 19)
@@ -21,6 +26,36 @@ _BY: Final = LineColumn("by", 4, 14)
 _WHEN: Final = LineColumn("when", 5, 9)
 _RESULT_FROM: Final = 100
 """Narrower tables leave the result and the actor to the facts beside them."""
+
+
+class ActivityBar(Horizontal):
+    """Views, search, filters and extent."""
+
+    DEFAULT_CSS = """
+    ActivityBar {
+        height: 1;
+        padding: 0 1;
+        ListSearch {
+            width: 1fr; min-width: 8; max-width: 44; height: 1; margin: 0 2 0 0; padding: 0 1;
+            border: none; background: $surface;
+        }
+        ListSearch:focus { border: none; background: $panel; }
+        #activity-extent { width: auto; dock: right; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        """The parts, from left to right."""
+        yield ChipBar(id="activity-views")
+        yield ListSearch(PLACEHOLDERS)
+        yield ChipBar(id="activity-filters")
+        yield Static(id="activity-extent", markup=False)
+
+    def show(self, views: tuple[Chip, ...], filters: tuple[Chip, ...], extent: str) -> None:
+        """Show the views, the filters, and how many entries are shown."""
+        self.query_one("#activity-views", ChipBar).show(views)
+        self.query_one("#activity-filters", ChipBar).show(filters)
+        self.query_one("#activity-extent", Static).update(Content.styled(extent, STYLES["quiet"]))
 
 
 def _columns_for(width: int) -> tuple[LineColumn, ...]:

@@ -143,7 +143,7 @@ class StatusLine(ClickableLine):
             self.refresh()
 
     def parts(self) -> Iterator[ClickablePart]:
-        """From left to right, pending requests first."""
+        """The parts from left to right, the pending requests first."""
         if (status := self._status) is None:
             return
         yield Content(" "), None

@@ -31,7 +31,7 @@ class FilterBar(Vertical):
         self._understand = understand
         self._extent: ExtentLine | None = None
         self._remark: tuple[tuple[SafeText, ...], Tone] = ((), "quiet")
-        self._said = Content()
+        self._drawn = Content()
 
     def compose(self) -> ComposeResult:
         """Two lines from left to right, then the suggestions."""
@@ -122,8 +122,8 @@ class FilterBar(Vertical):
             return
         room, variants = self._room, self._extent.variants(wide=self.size.width >= WIDE)
         text = next((text for text in variants if text.cell_length <= room), variants[-1])
-        if not text.is_same(self._said):
-            is_as_wide, self._said = text.cell_length == self._said.cell_length, text
+        if not text.is_same(self._drawn):
+            is_as_wide, self._drawn = text.cell_length == self._drawn.cell_length, text
             self.query_one("#extent", Static).update(text, layout=not is_as_wide)
 
     @property

@@ -43,7 +43,7 @@ class Extent:
     goes_on: bool = False
     """Whether the service's list goes on beyond the runs held, by an unknown length of time."""
     is_paused: bool = False
-    """The user paused the fetching."""
+    """Whether the user paused the fetching."""
     progress: BackfillProgress | None = None
     """The progress of the process that fetches. None: not known."""
 
@@ -71,7 +71,7 @@ class ExtentLine:
     is_limited: bool = True
     """Whether runs that match the query may be missing: only then the cached range is shown."""
     has_counts: bool = False
-    """A tab shows how many match already."""
+    """Whether a tab shows already how many runs match."""
 
     def variants(self, *, wide: bool) -> tuple[Content, ...]:
         """The line in full, then shorter and shorter; each with the runs that could not be stored."""

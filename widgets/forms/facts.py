@@ -84,7 +84,7 @@ def _fact(name: str, value: Content) -> Horizontal:
     return Horizontal(Static(Content(name), classes="fact-list--name"), Static(value, classes="fact-list--value"))
 
 
-class Described(Protocol):
+class FactItem(Protocol):
     """An item with facts."""
 
     @property
@@ -95,7 +95,7 @@ class Described(Protocol):
         """Everything known about it; our names, possibly foreign values."""
 
 
-T = TypeVar("T", bound=Described)
+T = TypeVar("T", bound=FactItem)
 
 
 class FactPane(VerticalScroll, Generic[T]):

@@ -85,12 +85,12 @@ class KeyHint:
     """One key and its effect."""
 
     key: str
-    """As it is shown."""
+    """The key as shown."""
     does: str
     action: str
     enabled: bool = True
     at_end: bool = False
-    """Stays at the right edge, even where other hints do not fit."""
+    """Whether it stays at the right edge, even if other hints do not fit."""
 
     @property
     def width(self) -> int:

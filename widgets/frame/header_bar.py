@@ -40,9 +40,9 @@ class Vitals:
     profile: str
     read_only: bool = False
     files_fail: bool = False
-    """Our own files cannot be used, so nothing on the screen follows the service."""
+    """Whether our own files fail, so that nothing on the screen follows the service."""
     can_switch: bool = False
-    """There are other profiles to switch to."""
+    """Whether there are other profiles to switch to."""
     runs_link: LinkState | None = None
     wait: "Wait | None" = None
     """Why the next poll comes later than configured, and when."""
@@ -54,7 +54,7 @@ class Vitals:
     """Runs of the last 24 hours that failed."""
     health: tuple[PlatformHealth, ...] = ()
     health_is_stale: bool = False
-    """The last health poll failed: the hosts' states are old."""
+    """Whether the last health poll failed, so that the hosts' states are old."""
     known: bool = False
     """Whether the counts were read yet."""
     unknown: int = 0
@@ -119,7 +119,7 @@ class HeaderBar(Widget):
         self._healthy_words = healthy_words
         self._clock = clock
         self._shown: Content | None = None
-        self._said: tuple[object, ...] = ()
+        self._tick_values: tuple[object, ...] = ()
         """The values in the line at the last tick: while they are the same, the line is too."""
         self._name_end = 0
         """The cell where the profile's name ends."""
@@ -139,9 +139,9 @@ class HeaderBar(Widget):
     def tick(self) -> None:
         """Repaint if an age changed."""
         made_of = self._made_of()
-        if made_of == self._said:
+        if made_of == self._tick_values:
             return
-        self._said = made_of
+        self._tick_values = made_of
         # `==` compares only text: a host that merely turns grey would not be repainted.
         if self._shown is None or not self._content().is_same(self._shown):
             self.refresh()

@@ -119,7 +119,7 @@ class OutcomesChart(Chart, can_focus=True):
         """The cursor moved, or came or went with the focus."""
 
         index: int | None
-        """Of the outcome under it. None: there is no cursor."""
+        """The index of the outcome under the cursor. None: there is no cursor."""
 
     @dataclass
     class Chosen(Message):

@@ -26,20 +26,20 @@ class RunColumn:
 
     key: ColumnKey
     width: int
-    """Its minimum in cells."""
+    """The column's minimum width in cells."""
     sort: SortColumn | None = None
     """The order that a click on its title chooses; None: the cache has no such order."""
     grows: int = 0
-    """Its share of the spare cells."""
+    """The column's share of the spare cells."""
     most: int = 0
-    """Its maximum in cells; 0: `width`."""
+    """The column's maximum width in cells; 0: `width`."""
     cut: Cut = "end"
     frozen: bool = False
     """Stays in view while the others scroll sideways."""
     title: str = ""
     """Empty: its key."""
     least: int = 0
-    """Its minimum in cells beside a pane; 0: `width`."""
+    """The column's minimum width beside a pane, in cells; 0: `width`."""
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class PlacedColumn:
 
     column: RunColumn
     x: int
-    """Its first cell."""
+    """The column's first cell."""
     width: int
 
     @property
@@ -215,7 +215,7 @@ class ColumnChoice:
         return column if width is None else replace(column, width=width, grows=0, most=width, least=0)
 
 
-class ArrangedColumns:
+class ColumnArrangement:
     """The chosen columns, laid out for a view."""
 
     def __init__(self, choice: ColumnChoice) -> None:

@@ -31,7 +31,7 @@ IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
 
 
-def with_what_was_sent(turns: Sequence[Turn], sent: Sequence[SentMessage]) -> tuple[Turn, ...]:
+def with_sent_instructions(turns: Sequence[Turn], sent: Sequence[SentMessage]) -> tuple[Turn, ...]:
     """The turns with the instructions sent from here, if there are exactly as many."""
     confirmed = [message for message in sent if message.state == "confirmed"]
     if len(confirmed) != len(turns):

@@ -59,11 +59,11 @@ class RunView:
     raw: tuple[SafeText, ...] = ()
     """The run object as received, indented."""
     confirmed_for: timedelta = timedelta.max
-    """How long it counts as live after the service confirmed it."""
+    """How long a run counts as live after the service confirmed it."""
     reason: SafeText | None = None
-    """Why it ended as it did, if the service told."""
+    """The reason for its end that the service gave, if any."""
     turn_count: int | None = None
-    """Its turns, if the service told; None: as observed."""
+    """The number of its turns according to the service; None: count the observed ones."""
 
     def is_live(self, now: datetime) -> bool:
         """Whether the service confirmed it lately."""

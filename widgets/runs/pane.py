@@ -38,20 +38,20 @@ class RunPane(VerticalScroll, can_focus=True):
         self._form: PaneForm = form
         self._view: RunView | None = None
         self._raw = False
-        self._said = ""
+        self._placeholder = ""
         self._now = clock()
         self._as_of: datetime | None = None
         self._raw_of: RunView | None = None
         self._raw_shown: list[Content] = []
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """The text that shows all lines."""
         yield LineText()
 
     def show(self, view: RunView | None, *, otherwise: str = "") -> None:
         """Show the run, or else the text."""
         other = _run_id(view) != _run_id(self._view)
-        self._view, self._said, self._now = view, otherwise, self._clock()
+        self._view, self._placeholder, self._now = view, otherwise, self._clock()
         if other:
             self.scroll_home(animate=False)
         self._paint()
@@ -101,7 +101,7 @@ class RunPane(VerticalScroll, can_focus=True):
     def _lines(self) -> list[Content]:
         width = max(20, self.scrollable_content_region.width)
         if self._view is None:
-            return [Content.styled(self._said, facts.QUIET)]
+            return [Content.styled(self._placeholder, facts.QUIET)]
         now = self._now
         as_of = self._as_of or now
         if self._form == "strip":

@@ -34,7 +34,7 @@ class RunTitle(ClickableLine):
             self.refresh()
 
     def parts(self) -> Iterator[ClickablePart]:
-        """The line; the id at its end is shortened first."""
+        """The parts of the line; where there is little room, the id at its end is shortened first."""
         if self._view is None:
             yield Content(safe_text(self._run_id)), None
             return
@@ -52,7 +52,7 @@ class RunTitle(ClickableLine):
 
 
 class RunBar(ClickableLine):
-    """The parts, each a click away, and the turn with the way to the ones beside it."""
+    """The parts of a run's screen and the selected turn, each of which can be clicked."""
 
     DEFAULT_CSS = "RunBar { height: 1; background: $surface; }"
 

@@ -17,7 +17,7 @@ from storage.records import CoverageGap, RunRow, RunSort
 from storage.records.query import SortColumn
 from storage.records.run import NO_FIGURES, RunFigures
 from widgets.cursor_view import HEADER
-from widgets.runs.columns import ArrangedColumns, ColumnChoice, ColumnKey, TitleDrag, TitlePointer, title_at
+from widgets.runs.columns import ColumnArrangement, ColumnChoice, ColumnKey, TitleDrag, TitlePointer, title_at
 from widgets.runs.marks import RunMarks
 from widgets.runs.renderer import COMPONENTS, RowState, TableRenderer, unseen_note
 from widgets.runs.row_cells import RESTS, RowTimes, SearchHighlight, rests, row_cells, row_times
@@ -100,7 +100,7 @@ class RunTable(RunRows):
         super().__init__(clock, freeze, self.resize_to, id=id)
         self._confirmed_for = confirmed_for
         self._gap_texts = gap_texts
-        self._columns = ArrangedColumns(choice or ColumnChoice())
+        self._columns = ColumnArrangement(choice or ColumnChoice())
         self._sort = RunSort()
         self._sought = SearchHighlight()
         self._stuck: frozenset[str] = frozenset()

@@ -25,9 +25,9 @@ class Period:
     seconds: float | None
     """None: a final status, which takes no time."""
     goes_on: bool = False
-    """Still going on: `seconds` is as of now."""
+    """Whether the period is not over: then `seconds` is as of now."""
     is_final: bool = False
-    """In a final status, at the end or between two turns."""
+    """Whether the status is final, at the end or between two turns."""
 
     @property
     def badge(self) -> Badge | None:

@@ -25,7 +25,7 @@ BAR: Final = 24
 def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
     """Show the backfill's progress on stderr, or only a title while its end is not known."""
     bar = Bar(sys.stderr, title)
-    stop = engine.subscribe(bar.hear)
+    stop = engine.subscribe(bar.update)
     try:
         yield bar
     finally:
@@ -41,7 +41,7 @@ class Bar:
         self._title = title
         self._is_drawn = False
 
-    def hear(self, event: Event) -> None:
+    def update(self, event: Event) -> None:
         """Show how far the backfill is."""
         if not isinstance(event, BackfillMoved) or event.progress.phase != "running":
             return

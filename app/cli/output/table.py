@@ -48,7 +48,7 @@ class Table(Generic[T]):
     """The width of each column so far; empty: the title was not printed."""
 
     def lines(self, items: Sequence[T]) -> Iterator[str]:
-        """The lines of the next items, the title before the first of all."""
+        """The lines of the next items; the title comes before the first items of all."""
         titles = [column.title for column in self.columns]
         needed = self._needed or [cell_width(title) for title in titles]
         is_first = not self._needed

@@ -41,11 +41,11 @@ class Retry:
     run_id: str
     outcome: RetryOutcome
     request: "WriteRequest | None" = None
-    """None: it is refused."""
+    """The request to send. None: the retry is refused."""
     key: str = ""
     action: Action | None = None
     problem: str = ""
-    """Why it is refused."""
+    """Why the retry is refused."""
     run: Run | None = None
     """The resulting run, after waiting for its end."""
 
@@ -57,12 +57,12 @@ class Retry:
 
     @property
     def made(self) -> str:
-        """The id of the run that it made, if it is known."""
+        """The id of the resulting run, if it is known."""
         return (self.action.result_id if self.action else None) or ""
 
     @property
     def exit(self) -> Exit:
-        """The exit code of this one alone."""
+        """The exit code of this retry alone."""
         if self.outcome in {"refused", "blocked"}:
             return Exit.USAGE if self.outcome == "refused" else Exit.UNKNOWN_OUTCOME
         return Exit.DONE if self.action is None else exit_of(self.action)
@@ -217,7 +217,7 @@ async def _take(engine: "Engine", planned: Retry) -> Retry:
 async def _waited(
     invocation: Invocation, engine: "Engine", results: Sequence[Retry], patience: timedelta
 ) -> tuple[list[Retry], Failure | None]:
-    """Wait for the ends of the runs that were made, unless something stopped the batch."""
+    """Wait for the resulting runs to end, unless something stopped the batch."""
     made = {each.run_id: each.made for each in results if each.outcome in {"sent", "sent_before"} and each.made}
     is_stopped = invocation.stopped_by or any(each.outcome == "not_tried" or each.ends_the_batch for each in results)
     if is_stopped or not made:

@@ -98,7 +98,7 @@ def work_options(function: F) -> F:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkOptions:
     """The options that both commands share."""
 
     instructions: str
@@ -115,7 +115,7 @@ class Work:
         branch: str | None,
         metadata: tuple[str, ...],
         **options: Any,
-    ) -> "Work":
+    ) -> "WorkOptions":
         """From the options.
 
         Raises:
@@ -133,7 +133,7 @@ def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
     """Start a run with INSTRUCTIONS: words, - for stdin, --file, or none to write them in $EDITOR."""
     from app.api.requests import StartRun
 
-    reference, work = _repository(repository), Work.of(**options)
+    reference, work = _repository(repository), WorkOptions.of(**options)
     request = StartRun(work.instructions, reference, work.branch, work.metadata)
     return invocation.run(lambda: _start(invocation, request, work.write))
 
@@ -161,11 +161,11 @@ async def _start(invocation: Invocation, request: "StartRun", options: WriteOpti
 @click.pass_obj
 def continue_run(invocation: Invocation, /, *, run_id: str, **options: Any) -> int:
     """Continue the conversation of RUN_ID; its repository is looked up."""
-    work = Work.of(**options)
+    work = WorkOptions.of(**options)
     return invocation.run(lambda: _continue(invocation, run_id, work))
 
 
-async def _continue(invocation: Invocation, run_id: str, work: Work) -> int:
+async def _continue(invocation: Invocation, run_id: str, work: WorkOptions) -> int:
     from app.api.requests import ContinueRun
 
     async with invocation.writer(dry_run=work.write.dry_run) as engine:

@@ -7,9 +7,9 @@ from typing import Final
 
 from app.text import safe_text
 from storage.records.activity import ActivityFilter
-from widgets.activity.bar import Chip
 from widgets.activity.formatting import outcome_badge, what
 from widgets.badges import Badge
+from widgets.clickable import Chip
 from widgets.frame.notice import Notice
 
 

@@ -18,12 +18,12 @@ from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session
 from app.console.session.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
-from widgets.activity.bar import ActivityBar, ChipBar
-from widgets.activity.table import ActivityPane, ActivityTable
+from widgets.activity.table import ActivityBar, ActivityPane, ActivityTable
 from widgets.batch import BatchView
+from widgets.clickable import ChipBar
+from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
-from widgets.list_search import ListSearch
 
 if TYPE_CHECKING:
     from textual.timer import Timer

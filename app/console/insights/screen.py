@@ -24,8 +24,8 @@ from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
-from widgets.activity.bar import Chip, ChipBar
 from widgets.badges import STYLES
+from widgets.clickable import Chip, ChipBar
 from widgets.frame.notice import Notice, NoticePage
 from widgets.insights.charts import Chart, OutcomesChart, draw_concurrency
 from widgets.insights.figures import (

@@ -22,9 +22,9 @@ from app.console.session.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
 from storage.records import Action
-from widgets.activity.bar import Chip, ChipBar
+from widgets.clickable import Chip, ChipBar
+from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
-from widgets.list_search import ListSearch
 from widgets.organizations.attempts import SORTS, Attempt, OrganizationPane, OrganizationTable, attempt_badge
 
 if TYPE_CHECKING:

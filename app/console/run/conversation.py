@@ -16,7 +16,7 @@ from widgets.badges import STYLES
 from widgets.forms.inputs import ParagraphInput
 from widgets.line_text import LinePane
 from widgets.runs import facts
-from widgets.runs.conversation import figures_line, turn_lines, with_what_was_sent
+from widgets.runs.conversation import figures_line, turn_lines, with_sent_instructions
 from widgets.runs.timeline import timeline
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class ConversationPart(RunPart):
             return [Content.styled(f"{safe_text(subject.run_id)} is not in the cache.", facts.QUIET)]
         now = self.session.run_now()
         as_of = self.session.vitals.as_of or now
-        turns = () if subject.turns is None else with_what_was_sent(subject.turns.turns, view.turns)
+        turns = () if subject.turns is None else with_sent_instructions(subject.turns.turns, view.turns)
         lines: list[Content] = []
         if turns:
             source = "from the service" if subject.turns and subject.turns.source == "service" else "from git"
