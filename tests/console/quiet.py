@@ -134,9 +134,9 @@ def _is_short(timer: Any) -> bool:
 def _is_busy(app: App[Any]) -> bool:
     screen = app.screen
     return (
-        any(node._next_callbacks or node.message_queue_size for node in (app, *app._registry))
-        or screen._layout_required
+        screen._layout_required
         or bool(screen._dirty_widgets or screen._callbacks)
+        or any(node._next_callbacks or node._message_queue.values for node in (app, *app._registry))
     )
 
 

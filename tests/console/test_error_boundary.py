@@ -42,6 +42,16 @@ async def there(scene: Scene, way: str) -> Screen[Any]:
     return scene.app.screen
 
 
+async def back(scene: Scene, screen: Screen[Any], way: str) -> Screen[Any]:
+    """Returns to a screen, from what opened above it or from elsewhere."""
+    if screen not in scene.app.screen_stack:
+        return await there(scene, way)
+    while scene.app.screen is not screen:
+        scene.app.pop_screen()
+    await scene.settle()
+    return screen
+
+
 async def takes_messages(node: MessagePump) -> None:
     """Returns once its message loop has gone on."""
     answered = asyncio.Event()
@@ -55,7 +65,7 @@ async def press_all(scene: Scene, disk: Disk, way: str) -> None:
     for binding in bindings_of(screen):
         if scene.app.screen is not screen:
             disk.fails = False
-            screen = await there(scene, way)
+            screen = await back(scene, screen, way)
         disk.fails = True
         await scene.app.run_action(binding.action, screen)
         await scene.pilot.pause()

@@ -23,7 +23,7 @@ from storage.records import RunFilter
 from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged, seen
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
-from tests.console.test_error_boundary import bindings_of, there
+from tests.console.test_error_boundary import press_all
 from tests.run_board import Board
 from widgets.profiles import ProfileFacts, ProfileList
 
@@ -255,15 +255,7 @@ async def test_no_key_ends_the_console_while_our_files_fail(fleet_staged: FleetS
     """Nor does any key of the overview and of the switcher."""
     async with fleet_staged() as scene:
         for way in ("0", "ctrl+o"):
-            for binding in bindings_of(await there(scene, way)):
-                disk.fails = False
-                screen = await there(scene, way)
-                disk.fails = True
-                await scene.app.run_action(binding.action, screen)
-                await scene.settle()
-
-                assert scene.app.is_running, f"{binding.key} ended the console"
-            disk.fails = False
+            await press_all(scene, disk, way)
 
 
 @pytest.fixture
