@@ -43,9 +43,9 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int = 8400
     database_url: str | None = None
-    """None: the data folder's own."""
+    """None: SQLite in the data folder."""
     executes: bool = True
-    """False: the turns are for workers elsewhere."""
+    """Whether this process executes turns; otherwise workers elsewhere do."""
     concurrency: int | None = None
     """Turns at the same time; None: as the settings say."""
     lab: bool = False

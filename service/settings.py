@@ -24,10 +24,10 @@ class Limits(_Section):
     """Limits of a caller's requests."""
 
     requests_per_minute: Annotated[int, Field(ge=1)] = 6000
-    """Per organization (spec 8); as many may come at once."""
+    """Requests per organization (spec 8); all of them may come at once."""
     body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
     metadata_bytes: Annotated[int, Field(ge=1024)] = 64 << 10
-    """Of a run's metadata, as JSON."""
+    """The largest metadata of a run, as JSON."""
     active_runs: Annotated[int, Field(ge=1)] = 1000
     """Runs of one organization that are queued or working: more are refused until some of them have ended."""
     request_s: Annotated[float, Field(gt=0, le=3600)] = 30
@@ -38,17 +38,17 @@ class AgentLimits(_Section):
     """Limits of one turn's agent, all its processes together."""
 
     cpu_s: Annotated[float, Field(gt=0)] = 3600
-    """CPU time."""
+    """CPU time of all processes together."""
     memory_bytes: Annotated[int, Field(ge=16 << 20)] = 4 << 30
     """Resident memory that no file backs. Not address space: Go, Java and node reserve far more than they use."""
     processes: Annotated[int, Field(ge=1)] = 512
-    """At the same time."""
+    """Processes at the same time."""
     workspace_bytes: Annotated[int, Field(ge=1 << 20)] = 8 << 30
-    """On the disk: the checkout, the agent's files in its folders, and files it deleted and holds open."""
+    """Disk space of the checkout, the agent's other files, and deleted files that it holds open."""
     file_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
     """The largest file; the kernel refuses to write beyond it."""
     disk_reserve_bytes: Annotated[int, Field(ge=0)] = 256 << 20
-    """Kept free on the disk that holds the workspaces: below it agents are ended, and none starts."""
+    """Disk space that is kept free: with less than this, agents are ended, and none starts."""
     output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
     """The stored part of its output; the rest is dropped, and the log says so."""
 
@@ -79,7 +79,7 @@ class Smtp(_Section):
 
     host: Annotated[str, Field(min_length=1)]
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """None: the usual one: 587 (starttls), 465 (tls) or 25 (none)."""
+    """None: the usual port, which is 587 (starttls), 465 (tls) or 25 (none)."""
     security: Literal["starttls", "tls", "none"] = "starttls"
     """`starttls` begins in clear and must be offered by the server, `tls` is encrypted from the first byte."""
     username: str | None = None
@@ -87,7 +87,7 @@ class Smtp(_Section):
     password_env: str = "RUNWARDEN_SMTP_PASSWORD"  # noqa: S105 — a variable's name, not a password
     """The environment variable that holds the password."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 10
-    """For one delivery, from its connection to its end."""
+    """The time limit of one delivery, connecting included."""
 
     @model_validator(mode="after")
     def _protects_the_password(self) -> Self:
@@ -127,7 +127,7 @@ class GitLabSettings(_Section):
     """The settings of onboarded GitLab projects."""
 
     webhook_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
-    """Your receiver of the project's events; None: no webhook is set."""
+    """The address that receives the project's events; None: no webhook is set."""
     webhook_secret_env: str | None = None
     """The environment variable whose value GitLab sends along as X-Gitlab-Token; None: no secret."""
     webhook_events: Annotated[tuple[Annotated[str, Field(pattern="^[a-z_]+_events$")], ...], Field(min_length=1)] = (
@@ -143,7 +143,7 @@ class ForgeSettings(_Section):
     run_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+.*\{run_id\}")] | None = None
     """The address of a run, such as `https://runs.acme.example/{run_id}`; None: only its id is named."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 20
-    """For one request."""
+    """The time limit of one request."""
     retry_s: Annotated[float, Field(gt=0)] = 5
     """The wait before a failed posting is retried; doubled each time, up to a quarter of an hour."""
     give_up_s: Annotated[float, Field(gt=0)] = 86_400
@@ -265,7 +265,7 @@ class DataFolder:
         """Make the folders that are missing, closed to other users.
 
         Raises:
-            SettingsError: A restore was cut off here, and this is none.
+            SettingsError: A restore was cut off here, and `restoring` is False.
         """
         if self.restoring_file.exists() and not restoring:
             raise SettingsError(

@@ -27,7 +27,7 @@ class _Entry(BaseModel):
 
 
 class TokenEntry(_Entry):
-    """A token; made once for each alias, its value shown only then."""
+    """A token; made once for each alias, and its value is shown only then."""
 
     alias: Name
     scopes: tuple[Literal["admin", "organizations:create"], ...] = ("admin",)
@@ -90,7 +90,7 @@ class OfferEntry(_Entry):
     kind: Literal["partner", "public"]
     retired: bool = False
     price: Name | None = None
-    """In the operator's words; changing it after a signup gives that organization the standard trial."""
+    """A free text; changing it after a signup gives that organization the standard trial."""
 
 
 class AgentEntry(AgentOptions):
@@ -149,7 +149,7 @@ def checked_email(email: str) -> str:
     """Return an address in its normal form.
 
     Raises:
-        SetupError: It is none (spec 2.1).
+        SetupError: It is not a valid address (spec 2.1).
     """
     try:
         return checked_address(email)[0]
@@ -161,7 +161,7 @@ def find_organization(connection: sa.Connection, slug: str) -> Organization:
     """Return the organization with a slug or id.
 
     Raises:
-        SetupError: There is none.
+        SetupError: There is no such organization.
     """
     found = organizations.by_slug(connection, slug)
     if found is None:
@@ -246,10 +246,10 @@ def add_repository(
 
 
 def check_triggers(connection: sa.Connection, organization: Organization, repository: repositories.Repository) -> None:
-    """Check that the agents of a repository's rules are there.
+    """Check that the agents of a repository's rules exist.
 
     Raises:
-        SetupError: One is not.
+        SetupError: An agent is missing.
     """
     for rule in repository.triggers:
         if agents.by_name(connection, organization.id, rule.agent) is None:

@@ -3,11 +3,11 @@
 from typing import Final
 
 _PICTURES: Final = 0x2400
-"""Where Unicode's pictures of the control characters begin."""
+"""The code point of the first of Unicode's pictures of control characters."""
 
 
 def printable(text: str) -> str:
-    """Return the text without what a terminal would obey: control and format characters are shown."""
+    """Return the text with visible pictures in place of control and format characters, which a terminal would obey."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in text)

@@ -108,7 +108,7 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
     """Ensure that a SQLite database has one worker process; PostgreSQL takes any number.
 
     Raises:
-        ServiceError: It has one.
+        ServiceError: Another worker process has the database.
     """
     if not database.is_sqlite:
         yield

@@ -1,4 +1,4 @@
-"""Checks what an agent's configuration needs on this machine, before a turn fails for the lack of it."""
+"""Checks what an agent's configuration needs on this machine, so that a turn does not fail for lack of it."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from service.agents.presets import PRESETS
 def contradictions(
     argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], *, network: bool
 ) -> Iterator[str]:
-    """Yield contradictions that are wrong wherever the agent runs, each with its cure."""
+    """Yield contradictions in the configuration, whatever machine the agent runs on, each with its cure."""
     if not argv and options.preset is None:
         yield "it needs argv, the command, or preset, a program that the service knows"
     try:
@@ -72,6 +72,6 @@ def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[st
 
 
 def program_name(argv: tuple[str, ...], options: AgentOptions) -> str | None:
-    """Return the program to look for; None: it is the service's Python, or comes with the checkout."""
+    """Return the program's name or path; None: it is the service's Python, or a file of the checkout."""
     name = argv[0] if argv else PRESETS[options.preset].program if options.preset else ""
     return None if name == "{python}" or ("/" in name and not name.startswith("/")) else name

@@ -23,7 +23,7 @@ _TOKEN: Final = "runwarden-worth-nothing-elsewhere"  # noqa: S105 — as it says
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A command without its placeholders filled in, and what goes with it."""
+    """A command whose placeholders are not filled in yet, with its environment and files."""
 
     program: str
     words: tuple[str, ...]
@@ -39,7 +39,7 @@ class Invocation:
 
 
 def preset_of(agent: Agent) -> Preset | None:
-    """Return the preset that an agent is called by."""
+    """Return an agent's preset; None: it has none."""
     return None if agent.options.preset is None else PRESETS[agent.options.preset]
 
 
@@ -66,7 +66,7 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Invo
     guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
     values = _values(options.model, home, settings_file, session)
-    # Continuing a session may be a subcommand, after the options.
+    # For some programs, resuming is a subcommand, which follows the options.
     given = (*preset.argv, *guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
     variables = {**preset.environment, **model.environment}
     variables |= {} if options.trust_repository else preset.untrusted_environment

@@ -10,11 +10,11 @@ from typing import Final
 _NODE_MODULES: Final = "node_modules"
 _LONGEST_SHEBANG: Final = 512
 _DEEPEST: Final = 4
-"""Of interpreters that are scripts with an interpreter."""
+"""The longest chain of interpreters that are scripts themselves."""
 
 
 class NoProgramError(Exception):
-    """A program is not there; the text names the cure."""
+    """A program is missing; the text names the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Program:
     """An installed program."""
 
     path: Path
-    """The file to execute, through whatever links lead to it."""
+    """The file to execute, with links resolved."""
     trees: tuple[Path, ...]
     """The paths that it reads, itself included."""
     search: tuple[Path, ...]
-    """The folders of interpreters that it looks for by name."""
+    """The folders of the interpreters that it finds by name."""
 
 
 def find(name: str) -> Program:
@@ -50,7 +50,7 @@ def find(name: str) -> Program:
 
 def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
     real = path.resolve()
-    # A virtual environment's interpreter is a link: where the link is says which environment it serves.
+    # A virtual environment's interpreter is a link: the link's own folder shows which environment it belongs to.
     environment = next((one for one in (path.parent.parent, real.parent.parent) if _is_venv(one)), None)
     if environment is not None:
         yield environment.resolve()
@@ -59,7 +59,7 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
         # Packages are hoisted beside the one that needs them: the outermost folder holds all of them.
         yield Path(*real.parts[: real.parts.index(_NODE_MODULES) + 1])
     else:
-        # A Python needs the library beside it.
+        # A Python needs its library, which is beside its bin folder.
         yield real.parent.parent if real.name.startswith("python") else real
     interpreter = _interpreter(real, search)
     if interpreter is not None and depth < _DEEPEST:

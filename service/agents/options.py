@@ -17,7 +17,7 @@ CI_FILES: Final = (
     *("Jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml", ".travis.yml", ".cirrus.yml"),
     *("CODEOWNERS", ".github/CODEOWNERS", ".gitlab/CODEOWNERS", "docs/CODEOWNERS"),
 )
-"""What makes a code host execute something with its secrets as soon as it is pushed, or says who must approve."""
+"""Files that a code host executes with its secrets as soon as they are pushed, or that say who must approve."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -57,7 +57,7 @@ class ModelAccess(_Options):
     """None: the provider's public address."""
     budget: Budget = Budget()
     prices: dict[str, Price] = {}
-    """By the beginning of the model's name; the longest that fits holds."""
+    """Prices by prefix of the model's name; the longest matching prefix decides."""
 
     @field_validator("base_url")
     @classmethod
@@ -94,9 +94,9 @@ class ChangeLimits(_Options):
 
     files: Annotated[int, Field(ge=1)] = 500
     bytes: Annotated[int, Field(ge=1)] = 10 << 20
-    """Of the patch."""
+    """The largest size of the patch."""
     protected: tuple[Annotated[str, Field(min_length=1)], ...] = CI_FILES
-    """Files that stay as they are: patterns, or folders, which end with a slash."""
+    """Files that a turn may not change: patterns, or folders, which end with a slash."""
 
 
 class AgentOptions(_Options):

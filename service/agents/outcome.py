@@ -1,4 +1,4 @@
-"""How an agent's turn ended, read from its output, since exit codes lie."""
+"""How an agent's turn ended, read from its output: several programs exit with 0 after a failure."""
 
 import json
 import re
@@ -30,7 +30,7 @@ _KINDS: Final[dict[Reason, re.Pattern[str]]] = {
     ),
     "refused": re.compile(r"refus(ed|al) | content.?(policy|filter) | safety", re.IGNORECASE | re.VERBOSE),
 }
-"""Looked at in this order."""
+"""Patterns of failure messages by reason; the first match decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Failure:
 
     reason: Reason
     text: str
-    """With the cure."""
+    """What went wrong, and the cure."""
 
 
 @dataclass(slots=True)
@@ -47,95 +47,95 @@ class AgentReport:
     """What an agent reported about itself so far."""
 
     session: str | None = None
-    """By which the program resumes."""
+    """The name with which the program resumes its session."""
     summary: str | None = None
-    """Its last words."""
+    """Its last message."""
     error: str | None = None
     """The error that it reported."""
     refused: bool = False
     ended: bool = False
-    """Whether it said that it came to its end."""
+    """Whether it reported its end."""
 
 
 Listener = Callable[[dict[str, object], AgentReport], None]
 
 
 def classified(text: str) -> Reason:
-    """Return the kind of failure that a program's words stand for."""
+    """Return the reason that fits a program's error message."""
     return next((reason for reason, words in _KINDS.items() if words.search(text)), "failed")
 
 
-def claude(event: dict[str, object], heard: AgentReport) -> None:
+def claude(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of Claude Code's `stream-json`; "success" and `is_error` may come together."""
-    heard.session = _session(event.get("session_id")) or heard.session
+    report.session = _session(event.get("session_id")) or report.session
     if event.get("type") == "result":
-        heard.ended = True
+        report.ended = True
         subtype, said = str(event.get("subtype") or ""), _text(event.get("result"))
-        heard.refused = event.get("stop_reason") == "refusal"
+        report.refused = event.get("stop_reason") == "refusal"
         if event.get("is_error") or subtype not in {"", "success"}:
-            heard.error = said or "; ".join(map(str, _list(event.get("errors")))) or subtype
-            heard.error += f" ({subtype})" if subtype.startswith("error_") else ""
+            report.error = said or "; ".join(map(str, _list(event.get("errors")))) or subtype
+            report.error += f" ({subtype})" if subtype.startswith("error_") else ""
         else:
-            heard.summary = said
+            report.summary = said
 
 
-def codex(event: dict[str, object], heard: AgentReport) -> None:
+def codex(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of `codex exec --json`."""
     kind, item = event.get("type"), _dict(event.get("item"))
-    heard.session = _session(event.get("thread_id")) or heard.session
+    report.session = _session(event.get("thread_id")) or report.session
     if kind == "item.completed" and item.get("type") == "agent_message":
-        heard.summary = _text(item.get("text"))
+        report.summary = _text(item.get("text"))
     elif kind == "turn.completed":
-        heard.ended, heard.error = True, None
+        report.ended, report.error = True, None
     elif kind in ("turn.failed", "error"):
-        heard.error = _text(_dict(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
+        report.error = _text(_dict(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
 
 
-def opencode(event: dict[str, object], heard: AgentReport) -> None:
+def opencode(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of `opencode run --format json`."""
     kind, part, error = event.get("type"), _dict(event.get("part")), _dict(event.get("error"))
-    heard.session = _session(event.get("sessionID")) or heard.session
+    report.session = _session(event.get("sessionID")) or report.session
     if kind == "text":
-        heard.summary = _text(part.get("text")) or heard.summary
+        report.summary = _text(part.get("text")) or report.summary
     elif kind == "step_finish":
-        heard.ended, heard.error = True, None
+        report.ended, report.error = True, None
     elif kind == "error":
-        heard.error = _text(_dict(error.get("data")).get("message")) or _text(error.get("name")) or "error"
+        report.error = _text(_dict(error.get("data")).get("message")) or _text(error.get("name")) or "error"
 
 
-def gemini(event: dict[str, object], heard: AgentReport) -> None:
+def gemini(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of Gemini CLI's `stream-json`; a message comes in pieces."""
     kind = event.get("type")
-    heard.session = _session(event.get("session_id")) or heard.session
+    report.session = _session(event.get("session_id")) or report.session
     if kind == "message" and event.get("role") == "assistant":
-        begun = heard.summary if event.get("delta") and heard.summary else ""
-        heard.summary = f"{begun}{_text(event.get('content')) or ''}"[:_LONGEST_TEXT] or None
+        begun = report.summary if event.get("delta") and report.summary else ""
+        report.summary = f"{begun}{_text(event.get('content')) or ''}"[:_LONGEST_TEXT] or None
     elif kind == "result":
-        heard.ended = True
+        report.ended = True
         if event.get("status") not in (None, "success"):
-            heard.error = _text(_dict(event.get("error")).get("message")) or "error"
+            report.error = _text(_dict(event.get("error")).get("message")) or "error"
     elif kind == "error" and event.get("severity") != "warning":
-        heard.error = _text(event.get("message")) or "error"
+        report.error = _text(event.get("message")) or "error"
 
 
-def goose(event: dict[str, object], heard: AgentReport) -> None:
+def goose(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of `goose run --output-format stream-json`."""
     kind, message = event.get("type"), _dict(event.get("message"))
     if kind == "message" and message.get("role") == "assistant":
         texts = [part.get("text") for part in _list(message.get("content")) if isinstance(part, dict)]
-        heard.summary = _text("".join(one for one in texts if isinstance(one, str))) or heard.summary
+        report.summary = _text("".join(one for one in texts if isinstance(one, str))) or report.summary
     elif kind == "complete":
-        heard.ended = True
+        report.ended = True
     elif kind == "error":
-        heard.error = _text(event.get("error")) or "error"
+        report.error = _text(event.get("error")) or "error"
 
 
-def aider(line: str, heard: AgentReport) -> None:
-    """Read a line of aider's: it exits with 0 whatever its model said."""
+def aider(line: str, report: AgentReport) -> None:
+    """Read a line of aider's output; aider exits with 0 even after an error of the model."""
     if line.startswith("Tokens: "):
-        heard.ended, heard.error = True, None
+        report.ended, report.error = True, None
     elif re.match(r"litellm\.\w*Error|.*API (provider|key).*(missing|not found)|Missing these environment", line):
-        heard.error = line
+        report.error = line
 
 
 class OutcomeReader:
@@ -148,11 +148,11 @@ class OutcomeReader:
         *,
         must_end: bool = False,
     ) -> None:
-        self.heard = AgentReport()
+        self.report = AgentReport()
         self._listener = listener
         self._of_line = of_line
         self._must_end = must_end
-        """Whether a turn without a word of its end has failed."""
+        """Whether a turn that does not report its end has failed."""
         self._held = b""
         self._last: list[str] = []
 
@@ -165,18 +165,18 @@ class OutcomeReader:
             self._held = b""
 
     def failure(self, status: int) -> Failure | None:
-        """Return why the turn failed; None: it is done."""
+        """Return why the turn failed; None: it succeeded."""
         self._take(self._held)
-        self._held, heard = b"", self.heard
-        if heard.refused:
+        self._held, report = b"", self.report
+        if report.refused:
             return Failure("refused", "the model refused the task; say it in other words, or ask another model")
-        if heard.error:
-            return Failure(classified(heard.error), f"the agent says: {' '.join(heard.error.split())}")
+        if report.error:
+            return Failure(classified(report.error), f"the agent says: {' '.join(report.error.split())}")
         if status:
             words = " ".join(self._last[-3:])
             kind = classified(words)
             return Failure(kind, f"the agent exited with status {status}{f': {words}' if words else ''}")
-        if self._must_end and not heard.ended:
+        if self._must_end and not report.ended:
             return Failure("failed", "the agent ended without a result; its last lines are in the log")
         return None
 
@@ -187,13 +187,13 @@ class OutcomeReader:
             except (ValueError, RecursionError):
                 return
             if isinstance(event, dict):
-                self._listener(event, self.heard)
+                self._listener(event, self.report)
             return
         text = line.decode("utf-8", "replace").strip()[:500]
         if text:
             self._last = [*self._last[1 - _KEPT_LINES :], text]
             if self._of_line is not None:
-                self._of_line(text, self.heard)
+                self._of_line(text, self.report)
 
 
 def _text(value: object) -> str | None:

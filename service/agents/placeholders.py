@@ -1,4 +1,4 @@
-"""Placeholders of a command: facts of a turn as arguments, none of which can become an option."""
+"""Placeholders of a command: facts of a turn become arguments, but never options."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ OF_INSTRUCTIONS: Final = frozenset({"instructions", "instructions_file"})
 _ANY: Final = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
 _SAFE: Final = re.compile(r"(--[A-Za-z0-9][\w.-]*=)?" + _ANY.pattern)
 _LONGEST_BYTES: Final = 100_000
-"""Linux takes 128 KiB for one argument."""
+"""Linux accepts up to 128 KiB in one argument."""
 
 
 class PlaceholderError(Exception):
@@ -17,10 +17,10 @@ class PlaceholderError(Exception):
 
 
 def check(argv: Sequence[str]) -> None:
-    """Refuse placeholders whose value would be a part of an argument, or the program.
+    """Refuse placeholders whose value would be the program, or only a part of an argument.
 
     Raises:
-        PlaceholderError: There is one.
+        PlaceholderError: There is such a placeholder.
     """
     for at, word in enumerate(argv):
         found = _ANY.search(word)
@@ -53,5 +53,5 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
         raise PlaceholderError(f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv")
     if found[1]:
         return f"{found[1]}{value}"
-    # What begins with a dash would be read as an option; a blank before it means nothing to a reader.
+    # A program would read a leading dash as an option; a leading space prevents that and does not change the meaning.
     return f" {value}" if value.startswith("-") else value

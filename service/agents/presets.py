@@ -1,8 +1,8 @@
 """Programs that the service knows how to call: one entry each, as data (docs/agents.md, how to write a preset).
 
 In argv, environment and settings, `{url}` is the model proxy, `{token}` a word that is worth nothing elsewhere,
-`{model}` the model's name, `{home}` the home folder, `{settings}` the settings file, and `{session}` what an earlier
-turn of the run was called.
+`{model}` the model's name, `{home}` the home folder, `{settings}` the settings file, and `{session}` the session of an
+earlier turn of the run.
 """
 
 import json
@@ -16,7 +16,7 @@ from service.agents.outcome import Listener, OutcomeReader
 
 @dataclass(frozen=True, slots=True)
 class ModelWords:
-    """How a program is told the model of one provider."""
+    """How a program is configured for one provider's model."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
@@ -31,10 +31,10 @@ class Preset:
     program: str
     argv: tuple[str, ...]
     resume: tuple[str, ...]
-    """More arguments, in a turn that goes on with a session."""
+    """Further arguments in a turn that resumes a session."""
     models: Mapping[str, ModelWords]
     keys: tuple[str, ...]
-    """The variables that it takes a key from, where the service does not hold it."""
+    """The variables from which it reads a key if the service does not hold the key."""
     is_prompted: bool = True
     """Whether it reads its instructions from standard input."""
     last: tuple[str, ...] = ()
@@ -42,24 +42,24 @@ class Preset:
     folders: tuple[str, ...] = ()
     """Folders that must exist in its home."""
     sealed: tuple[str, ...] = ()
-    """Folders of its home that it cannot write to: it would install something there."""
+    """Folders of its home that are read-only, so that it installs nothing there."""
     settings: str | None = None
-    """A file that it gets, read-only."""
+    """The content of its settings file, which is read-only."""
     untrusted: tuple[str, ...] = ()
     """Arguments that make it ignore the repository's own configuration."""
     untrusted_environment: Mapping[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
-    """Files of a repository that make it execute something; not shown, unless the repository is trusted."""
+    """Files of a repository that make it execute something; hidden unless the repository is trusted."""
     left_behind: tuple[str, ...] = ()
-    """Files that it writes into a checkout for itself; never committed."""
+    """Patterns of its own files in a checkout, which are never committed."""
     listener: Listener | None = None
     is_told_by_lines: bool = False
     must_end: bool = True
     named_session: bool = False
-    """Whether a session is called by the run's id; otherwise the program names it."""
+    """Whether a session has the run's id as its name; otherwise the program chooses one."""
 
     def reader(self) -> OutcomeReader:
-        """Return what hears how a turn ends."""
+        """Return a reader of its output."""
         return OutcomeReader(self.listener, outcome.aider if self.is_told_by_lines else None, must_end=self.must_end)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.api import errors, hooks, organizations, results, run_list, runs
-from service.api.context import Context, Services
+from service.api.context import Context, RequestContext
 from service.api.errors import ApiError, body
 from service.store.database import Database
 
@@ -58,7 +58,7 @@ def build(context: Context) -> FastAPI:
 
 
 @_metrics.get("/metrics", include_in_schema=False)
-async def read_metrics(request: Request, context: Services) -> Response:
+async def read_metrics(request: Request, context: RequestContext) -> Response:
     """Answer a scrape."""
     found = context.exposition
     if found is None:
@@ -71,7 +71,7 @@ async def read_metrics(request: Request, context: Services) -> Response:
 
 
 class Readiness:
-    """Asks the database in threads that no request waits for; one that never answers holds a few of them at most."""
+    """Asks the database in separate threads; while it does not answer, only a few of them wait for it."""
 
     def __init__(self, database: Database, deadline_s: float = 5.0) -> None:
         self._database = database

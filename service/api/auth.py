@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from service.api.context import Context, Services
+from service.api.context import Context, RequestContext
 from service.api.errors import ApiError
 from service.observability.requests import record_of
 from service.store import audit, organizations, tokens
@@ -36,7 +36,7 @@ class Caller:
             )
 
 
-def _caller(request: Request, context: Services) -> Caller:
+def _caller(request: Request, context: RequestContext) -> Caller:
     value = _bearer(request)
     with context.database.read() as connection:
         token = tokens.by_value(connection, value)

@@ -15,8 +15,9 @@ from service.api.errors import ApiError, bad_request
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
 _LARGE: Final = 16 << 10
+"""From this size on a body is parsed in a thread, so that other requests go on."""
 _SMALL: Final = 256 << 10
-"""From this size on a body is read in a thread: the others' requests go on."""
+"""The first piece of a body, which takes nothing of the reserve."""
 
 Body = TypeVar("Body", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1)]
@@ -85,7 +86,7 @@ class ReadBody(Generic[Body]):
         """Read and validate.
 
         Raises:
-            Failure: 413, 415 or 400.
+            ApiError: 413, 415 or 400.
         """
         _check_type(request)
         raw = await read_bytes(request, context_of(request).settings.limits.body_bytes)
@@ -134,7 +135,7 @@ class Reserve:
         self._left = size
 
     def take(self, size: int) -> bool:
-        """Take some of it; False if there is less."""
+        """Take `size` bytes of it; False if less is left."""
         enough = size <= self._left
         self._left -= size if enough else 0
         return enough

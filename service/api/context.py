@@ -27,13 +27,13 @@ from service.store.turn_files import Key
 T = TypeVar("T")
 CONTEXT: Final = "runwarden.context"
 """Key in the ASGI scope's `state`: a context for this one request."""
-Look = Callable[[Sequence[Key]], Awaitable[Mapping[Key, tuple[int, bool]]]]
+AskLogSizes = Callable[[Sequence[Key]], Awaitable[Mapping[Key, tuple[int, bool]]]]
 """Given turns, returns the length of each log and whether the turn has ended; turns that are gone are left out."""
 _PAUSE_S: Final = 0.4
 
 
 class Threads:
-    """At most `size` calls at a time, and of those at most `share` for the same caller; the others wait their turn."""
+    """Threads for calls: at most `size` at a time, at most `share` of them for one caller; further calls wait."""
 
     def __init__(self, size: int, share: int | None = None) -> None:
         self._size = size
@@ -60,14 +60,14 @@ class LogWatch:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    async def grown(self, look: Look, key: Key, size: int, patience_s: float) -> None:
-        """Wait until a log is longer than a size, or its turn has ended or is gone, or patience is over."""
+    async def grown(self, ask_sizes: AskLogSizes, key: Key, size: int, patience_s: float) -> None:
+        """Wait until a log is longer than a size, or its turn has ended or is gone, but at most `patience_s`."""
         if self._is_closed or patience_s <= 0:
             return
         entry = (size, asyncio.get_running_loop().create_future())
         self._waiting[key].add(entry)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._watch(look))
+            self._task = asyncio.create_task(self._watch(ask_sizes))
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(entry[1], patience_s)
@@ -77,15 +77,15 @@ class LogWatch:
                 del self._waiting[key]
 
     def close(self) -> None:
-        """Answer all waiting requests, and accept no more: the service goes down."""
+        """Wake all waiting requests, and let no further one wait: the service shuts down."""
         self._is_closed = True
         self._wake({})
 
-    async def _watch(self, look: Look) -> None:
+    async def _watch(self, ask_sizes: AskLogSizes) -> None:
         while self._waiting:
             try:
-                found = await look(list(self._waiting))
-            except Exception:  # noqa: BLE001 — the boundary: who waited asks for itself, and answers with the fault
+                found = await ask_sizes(list(self._waiting))
+            except Exception:  # noqa: BLE001 — the boundary: each waiting request asks again itself, and answers with the fault
                 found = {}
             self._wake(found)
             await asyncio.sleep(_PAUSE_S)
@@ -113,7 +113,7 @@ class Context:
     page_key: bytes
     """Signs page tokens; the same in every process on one database."""
     counts: RunCounts
-    """The lengths of lists of runs; long ones moments old."""
+    """Counts the runs in lists; the count of a long list may be moments old."""
     wake: Callable[[], None]
     """Tells the worker of this process, if there is one, that a turn was accepted."""
     results: Results
@@ -139,4 +139,4 @@ def context_of(request: Request) -> Context:
     return context
 
 
-Services = Annotated[Context, Depends(context_of)]
+RequestContext = Annotated[Context, Depends(context_of)]

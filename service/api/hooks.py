@@ -1,4 +1,4 @@
-"""The receiver's paths: a code host's delivery is read, checked and decided on, without further answers."""
+"""The receiver's paths: a delivery of a code host is read, checked, and may start runs."""
 
 import os
 from dataclasses import replace
@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from service.api.bodies import Reserve, read_bytes
-from service.api.context import Context, Services
+from service.api.context import Context, RequestContext
 from service.api.errors import ApiError, bad_request
 from service.reference import PLATFORMS
 from service.store import repositories
@@ -20,7 +20,7 @@ from service.triggers.receiver import CALLER, Decision, Delivery, Receiver, Unkn
 
 router = APIRouter()
 _UNPROVEN: Final = Reserve(64 << 20)
-"""For large bodies: only when they were read it shows whether a signature is right."""
+"""Memory for large bodies of unknown senders: a signature can only be checked once the body was read."""
 _HEADERS: Final = (
     *("x-hub-signature-256", "x-github-event", "x-github-delivery"),
     *("x-gitlab-token", "x-gitlab-event", "x-gitlab-event-uuid", "idempotency-key"),
@@ -28,12 +28,12 @@ _HEADERS: Final = (
 
 
 @router.post("/hooks/{platform}", include_in_schema=False)
-async def receive(platform: str, request: Request, context: Services) -> Response:
+async def receive(platform: str, request: Request, context: RequestContext) -> Response:
     """Answer a delivery: 202 if it starts a run, 204 if it starts none."""
     secrets = await run_in_threadpool(_secrets, context, platform) if platform in PLATFORMS else {}
     if not secrets:
         raise ApiError(404, "not_found", f"there is nothing at {request.url.path}")
-    # A header that is there twice proves nothing.
+    # A header that occurs twice is left out: it proves nothing.
     given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
         if not events.may_be_authentic(platform, given, secrets):
@@ -83,13 +83,13 @@ def _read(
 
 
 def _unsigned() -> ApiError:
-    # Its body may not have been read, so the connection cannot be used again.
+    # The body may not have been read, so the connection cannot be used again.
     text = "the delivery is not signed with the secret of this webhook"
     return ApiError(401, "invalid_signature", text, {"Connection": "close"})
 
 
 async def _known(context: Context, delivery: Delivery) -> Delivery:
-    """Return a delivery with the accounts that are the service's own there."""
+    """Return a delivery with the service's own accounts on its code host."""
     if context.accounts is None:
         return delivery
     ask = partial(context.accounts.of, delivery.platform, delivery.event.path)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 
 from service.api.auth import Administrator, AnyCaller, Caller
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
-from service.api.context import Context, Services
+from service.api.context import Context, RequestContext
 from service.api.errors import ApiError, bad_request, documented
 from service.hosts.gitlab import OnboardingError
 from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
@@ -27,7 +27,7 @@ router = APIRouter()
     responses=documented(400, 413, 415),
 )
 def create_organization(
-    context: Services,
+    context: RequestContext,
     caller: AnyCaller,
     creation: Annotated[OrganizationCreation, Depends(ReadBody(OrganizationCreation))],
 ) -> dict[str, str]:
@@ -98,7 +98,7 @@ def _name(email: str) -> str:
 
 
 @router.get("/external/installation/health", responses=documented())
-async def installation_health(context: Services, caller: AnyCaller) -> dict[str, object]:
+async def installation_health(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
     """Answer with a key for each connected platform; any valid token may ask."""
     return await context.outgoing.run(partial(_health, context, caller), caller.organization.id)
 
@@ -124,7 +124,9 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
     "/external/gitlab/projects", openapi_extra=schema_of(ProjectOnboarding), responses=documented(400, 404, 413, 415)
 )
 async def onboard_project(
-    context: Services, caller: Administrator, wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))]
+    context: RequestContext,
+    caller: Administrator,
+    wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))],
 ) -> dict[str, object]:
     """Connect a project; asking again changes nothing and answers already_connected."""
     return await context.outgoing.run(partial(_onboard, context, caller, wanted), caller.organization.id)

@@ -16,7 +16,7 @@ TRANSPORT: Final = "runwarden.transport"
 
 
 def _count_nothing(_status: int) -> None:
-    """Leave refusals uncounted."""
+    """Count nothing: the default of `HttpProtocol.count`."""
 
 
 class HttpProtocol(H11Protocol):
@@ -35,7 +35,7 @@ class HttpProtocol(H11Protocol):
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Give a request that has begun to arrive until its time is over."""
+        """Limit the time of a request that has begun to arrive."""
         super().data_received(data)
         if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
             self._await_request()
@@ -43,7 +43,7 @@ class HttpProtocol(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the time limit."""
         self._stop_waiting()
         super().connection_lost(exc)
 

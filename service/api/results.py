@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
 
 from service.api.auth import Administrator, Caller
-from service.api.context import Context, Services
+from service.api.context import Context, RequestContext
 from service.api.errors import ApiError, bad_request, documented
 from service.api.runs import no_run, run_body
 from service.clock import rfc3339
@@ -29,7 +29,7 @@ from service.store.usage import Figures
 _PIECE: Final = 256 << 10
 _LARGEST_DIFF: Final = 8 << 20
 _LARGEST_FINDINGS: Final = 2 << 20
-"""Of all turns of a run together."""
+"""The size of the findings of all turns of a run together."""
 _LONGEST_WAIT_S: Final = 30
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
@@ -84,7 +84,7 @@ class RunBody(BaseModel):
 
 
 class PostingBody(BaseModel):
-    """Something that the code host shows of a run, or is to show."""
+    """Something that the code host shows of a run, or will show."""
 
     kind: str
     state: str
@@ -122,7 +122,7 @@ def _bytes(media: str, *headers: str) -> dict[int | str, dict[str, object]]:
 
 
 @router.get("/external/runs/{run_id}", responses={200: {"model": RunResultsBody}, **documented()})
-def read_run(run_id: str, context: Services, caller: Administrator) -> dict[str, object]:
+def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
     with context.database.read() as connection:
         run = _found(connection, caller, run_id)
@@ -171,14 +171,14 @@ def _found_turn(connection: sa.Connection, caller: Caller, run_id: str, number: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _LogRange:
     """The part of a log that a request asks for."""
 
     offset: int
     wait_s: int
 
     @classmethod
-    def of(cls, request: Request) -> "_Part":
+    def of(cls, request: Request) -> "_LogRange":
         given = {name: request.query_params.getlist(name) for name in ("offset", "wait")}
         values = []
         for name, texts in given.items():
@@ -207,25 +207,27 @@ class _Part:
         **documented(400, 410),
     },
 )
-async def read_log(run_id: str, n: _TurnNumber, request: Request, context: Services, caller: Administrator) -> Response:
+async def read_log(
+    run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: Administrator
+) -> Response:
     """Return a piece of a turn's log; a request that waits for more holds no connection or thread."""
-    part = _Part.of(request)
+    part = _LogRange.of(request)
     ask = partial(_log_piece, context, caller, run_id, n, part.offset)
 
-    async def look(keys: Sequence[Key]) -> Mapping[Key, tuple[int, bool]]:
+    async def ask_sizes(keys: Sequence[Key]) -> Mapping[Key, tuple[int, bool]]:
         return await run_in_threadpool(_sizes, context, keys)
 
     answer = await run_in_threadpool(ask)
     if part.wait_s and not answer.body and answer.headers["Runwarden-Log-Ended"] == "false":
         size = int(answer.headers["Runwarden-Log-Size"])
-        await context.log_watch.grown(look, (run_id, int(n)), size, part.wait_s)
+        await context.log_watch.grown(ask_sizes, (run_id, int(n)), size, part.wait_s)
         answer = await run_in_threadpool(ask)
     return answer
 
 
 def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int) -> Response:
     with context.database.read() as connection:
-        # Before its bytes are read: a log that has ended by then is complete.
+        # The turn is read before the log's bytes: if it has ended by then, the log is complete.
         turn = _found_turn(connection, caller, run_id, number)
         piece = context.results.log(connection, (turn.run_id, turn.number), offset, _PIECE)
     is_ended = turn.status in FINAL
@@ -260,7 +262,7 @@ _PATCH: Final = {
     response_class=Response,
     responses=_PATCH,
 )
-def read_turn_diff(run_id: str, n: _TurnNumber, context: Services, caller: Administrator) -> Response:
+def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller: Administrator) -> Response:
     """Return the change of a turn, as a patch."""
     with context.database.read() as connection:
         turn = _found_turn(connection, caller, run_id, n)
@@ -270,7 +272,7 @@ def read_turn_diff(run_id: str, n: _TurnNumber, context: Services, caller: Admin
 
 
 @router.get("/external/runs/{run_id}/diff", response_class=Response, responses=_PATCH)
-def read_run_diff(run_id: str, context: Services, caller: Administrator) -> Response:
+def read_run_diff(run_id: str, context: RequestContext, caller: Administrator) -> Response:
     """Return the whole run's change since it left the default branch, as a patch."""
     with context.database.read() as connection:
         _found(connection, caller, run_id)
@@ -299,8 +301,8 @@ def _text(patch: bytes, headers: dict[str, str]) -> Response:
 
 
 @router.post("/external/runs/{run_id}/cancel", status_code=202, responses={202: {"model": RunBody}, **documented(409)})
-def cancel_run(run_id: str, context: Services, caller: Administrator) -> dict[str, object]:
-    """Cancel an active run: it is failed, what works on it is interrupted, and nothing of it is pushed."""
+def cancel_run(run_id: str, context: RequestContext, caller: Administrator) -> dict[str, object]:
+    """Cancel an active run: it fails, its agent is interrupted, and nothing of it is pushed."""
     with context.database.write() as connection:
         run = _found(connection, caller, run_id)
         reason = f"{turns.CANCELLED} by {caller.token.alias or caller.token.id}"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 
 from service.api.auth import Administrator
-from service.api.context import Services
+from service.api.context import RequestContext
 from service.api.errors import ApiError, bad_request, documented
 from service.api.runs import run_body
 from service.clock import parse_rfc3339
@@ -44,7 +44,7 @@ class PageToken:
         """Return the (created_at, id) of a token.
 
         Raises:
-            Failure: 400, it is not ours, or was made for other filters.
+            ApiError: 400, the service did not make it, or made it for other filters.
         """
         try:
             raw = base64.b64decode(token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
@@ -90,7 +90,7 @@ _PARAMETERS: Final = [
 
 
 @router.get("/external/runs", openapi_extra={"parameters": _PARAMETERS}, responses=documented(400))
-def list_runs(request: Request, context: Services, caller: Administrator) -> dict[str, object]:
+def list_runs(request: Request, context: RequestContext, caller: Administrator) -> dict[str, object]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
     given = _given(request)
     size = _page_size(given.get("page_size"))

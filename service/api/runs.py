@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from service.api.auth import Administrator, Caller
 from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
-from service.api.context import Context, Services
+from service.api.context import Context, RequestContext
 from service.api.errors import ApiError, bad_request, documented
 from service.clock import rfc3339
 from service.hosts.branches import default_branch
@@ -60,7 +60,7 @@ def checked_branch(name: str | None) -> str | None:
     "/external/runs", status_code=201, openapi_extra=schema_of(RunStart), responses=documented(400, 409, 413, 415)
 )
 async def start_run(
-    context: Services, caller: Administrator, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
+    context: RequestContext, caller: Administrator, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
 ) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, whatever happens to the service (spec 4.3)."""
     target, request = await run_in_threadpool(_run_request, context, caller, start)
@@ -117,7 +117,7 @@ def _check_metadata(context: Context, metadata: dict[str, object] | None) -> Non
 
 
 def no_run(run_id: str) -> ApiError:
-    """Return the 404 of a run that there is not, or not for the caller."""
+    """Return the 404 for a run that does not exist or belongs to another organization."""
     return ApiError(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
 
 
@@ -131,7 +131,7 @@ def accept(context: Context, request: TurnRequest) -> Run:
 
 
 def _check_quota(context: Context, connection: sa.Connection, request: TurnRequest) -> None:
-    """Take back a run that is one too many; an organization's runs are accepted one by one, so the count is exact."""
+    """Refuse a stored run beyond the limit; an organization's runs are accepted one by one, so the count is exact."""
     limit = context.settings.limits.active_runs
     if runs.has_more_active(connection, request.organization_id, limit):
         raise bad_request(
@@ -198,7 +198,10 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
     responses=documented(400, 413, 415),
 )
 async def start_agent(
-    name: str, context: Services, caller: Administrator, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
+    name: str,
+    context: RequestContext,
+    caller: Administrator,
+    start: Annotated[AgentStart, Depends(ReadBody(AgentStart))],
 ) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
     target, request = await run_in_threadpool(_agent_request, context, caller, name, start)
@@ -217,7 +220,7 @@ def _target_by_reference(connection: sa.Connection, organization_id: str, refere
     """Find the repository of a reference: a configured one, else one on a connected host.
 
     Raises:
-        Failure: 400, it is neither.
+        ApiError: 400, it is neither.
     """
     found = _configured(connection, organization_id, reference) or _on_host(connection, organization_id, reference)
     if found is None:
@@ -229,7 +232,7 @@ def _target_by_text(connection: sa.Connection, organization_id: str, text: str) 
     """Find the repository that a text names: a configured name, a full URL, `owner/repo` or `group/project`.
 
     Raises:
-        Failure: 400, none of them leads to a repository.
+        ApiError: 400, none of them leads to a repository.
     """
     text = text.strip()
     exact = repositories.by_name(connection, organization_id, text) or repositories.by_url(

@@ -1,4 +1,4 @@
-"""The archive: a tar of known names with a manifest of checksums; read to its end before any of it is used."""
+"""The archive: a tar of known names with a manifest of checksums, which is checked before anything is used."""
 
 import contextlib
 import hashlib
@@ -23,7 +23,7 @@ _NAME: Final = re.compile(
     r"service\.toml|schema/(sqlite|postgresql)\.json|tables/[a-z_]{1,60}\.jsonl|runs/run_[0-9A-Z]{26}/turn-[1-9][0-9]{0,8}\.(log|diff)",
     re.ASCII,
 )
-"""No other member is written or read: none can lead out of the folder that it is put into."""
+"""The names of members: no other is written or read, so none can lead out of the target folder."""
 
 
 class BackupError(Exception):
@@ -47,7 +47,7 @@ class Manifest(_Model):
     format: int
     schema_version: int
     made_at: int
-    """Microseconds since 1970 (UTC): the database as it was then."""
+    """The instant of the database's state, in microseconds since 1970 (UTC)."""
     database: Literal["sqlite", "postgresql"]
     members: dict[str, Member]
 
@@ -60,23 +60,23 @@ class ArchiveWriter:
         self._members: dict[str, Member] = {}
 
     def add(self, name: str, file: IO[bytes]) -> None:
-        """Add a file as long as it is now; it may grow, but not shrink. What no back-up holds is left out."""
+        """Add a file with its present length; it may grow, but not shrink. A file with an unknown name is left out."""
         if not _NAME.fullmatch(name):
             return
         size = os.fstat(file.fileno()).st_size
-        reader = _Hashing(file)
+        reader = _HashingFile(file)
         self._tar.addfile(_entry(name, size), reader)
         self._members[name] = Member(bytes=size, sha256=reader.digest.hexdigest())
 
     def finish(self, **facts: Any) -> Manifest:
-        """Add the manifest, with the facts that are not known from the files."""
+        """Add the manifest; the arguments are the facts that the files do not show."""
         manifest = Manifest(format=_FORMAT, members=self._members, **facts)
         text = manifest.model_dump_json().encode()
         self._tar.addfile(_entry(_MANIFEST, len(text)), io.BytesIO(text))
         return manifest
 
 
-class _Hashing:
+class _HashingFile:
     """A file that is hashed while it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -97,7 +97,7 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
 
 @contextlib.contextmanager
 def writing(target: Path) -> Iterator[ArchiveWriter]:
-    """Write an archive, readable by its owner alone; it is there once it is complete, in place of an earlier one.
+    """Write an archive, readable by its owner alone; only a complete one replaces an earlier one.
 
     Raises:
         BackupError: It cannot be written.
@@ -166,7 +166,7 @@ def members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield the name and the content of each file of an archive, in order; read one before the next.
 
     Raises:
-        BackupError: It holds something that no back-up holds.
+        BackupError: It holds a member with an unknown name.
     """
     with tarfile.open(source, mode="r|gz") as tar:
         for entry in tar:

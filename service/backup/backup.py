@@ -21,7 +21,7 @@ _OF_PROCESSES: Final = frozenset({workers.name, rate_limits.name})
 """Tables that only running processes need."""
 ROWS_AT_ONCE: Final = 1000
 TABLES: Final = tuple(table for table in metadata.sorted_tables if table.name not in _OF_PROCESSES)
-"""In an order in which rows can be inserted."""
+"""All other tables, in an order in which rows can be inserted."""
 
 
 def back_up(database: Database, folder: DataFolder, target: Path, clock: Clock) -> Manifest:
@@ -54,7 +54,7 @@ def back_up(database: Database, folder: DataFolder, target: Path, clock: Clock) 
 
 @contextlib.contextmanager
 def _snapshot(database: Database, scratch: Path) -> Iterator[sa.Connection]:
-    """Open the database as it is now, however long it is read."""
+    """Open the database in its present state, which stays the same however long it is read."""
     if not database.is_sqlite:
         with database.read() as connection:
             yield connection
@@ -75,7 +75,7 @@ def _add_files(writer: ArchiveWriter, folder: DataFolder, connection: sa.Connect
             writer.add("service.toml", file)
     for place in sorted(folder.runs.iterdir() if folder.runs.exists() else ()):
         for one in sorted(place.iterdir()) if place.name in known else ():
-            # Pruned while we look: it is gone then.
+            # Retention may remove the file at this moment.
             with contextlib.suppress(FileNotFoundError), one.open("rb") as file:
                 writer.add(f"runs/{place.name}/{one.name}", file)
 

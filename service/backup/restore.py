@@ -32,7 +32,7 @@ _RUNNING = "a service runs on {0}; stop it before it is restored"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreSummary:
     """The numbers of restored things."""
 
     made_at: int
@@ -54,7 +54,7 @@ class Restore:
         self._clock = clock
         self._staged = folder.root / "runs.restored"
 
-    def run(self, *, force: bool) -> Restored:
+    def run(self, *, force: bool) -> RestoreSummary:
         """Restore; with `force` over an existing state.
 
         Raises:
@@ -73,18 +73,18 @@ class Restore:
                 restored = self._load_elsewhere(manifest) if self._url is None else self._load(self._url, manifest)
             self._place_files()
             self._folder.restoring_file.unlink()
-        return Restored(manifest.made_at, *restored, files)
+        return RestoreSummary(manifest.made_at, *restored, files)
 
     @contextlib.contextmanager
     def _marked(self) -> Iterator[None]:
-        """Let nothing start on this folder until the end is reached, by this command or the next."""
+        """Mark the folder, so that nothing starts on it until this restore, or a later one, is complete."""
         was_cut_off = self._folder.restoring_file.exists()
         self._folder.restoring_file.touch(0o600)
         try:
             yield
         except BaseException:
             if not was_cut_off:
-                # All is as it was.
+                # Nothing was changed yet.
                 self._folder.restoring_file.unlink()
             raise
 
@@ -98,7 +98,7 @@ class Restore:
             )
 
     def _found(self) -> str | None:
-        """Return what is in the way, or None."""
+        """Describe the existing state that would be replaced; None: there is none."""
         if self._url is None and not self._folder.exists():
             return None
         with contextlib.closing(Database(self._url or self._folder.database_url)) as database:
@@ -107,7 +107,7 @@ class Restore:
             except sa.exc.DatabaseError as error:
                 if self._url is not None:
                     raise
-                # Just then a back-up is needed.
+                # A damaged database is a common reason to restore.
                 return f"a database that cannot be read ({error.orig})"
         return plural(number, "organization") if number else None
 
@@ -175,7 +175,7 @@ class Restore:
                     number[table.name] = _load_table(connection, table, file)
             except (LookupError, ValueError, TypeError, sa.exc.StatementError) as error:
                 raise BackupError(f"{self._source} does not fit: {name}: {error}; use another back-up") from error
-        # Of those that its version had.
+        # Only tables that the back-up's version had are expected.
         there = (table.name for table in TABLES if not made.tables or table.name in made.tables)
         if missing := [name for name in there if name not in number]:
             raise BackupError(f"{self._source} lacks the table {missing[0]}; use another back-up")
@@ -204,7 +204,7 @@ def _organizations(database: Database, clock: Clock) -> int:
 
 def _clear(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
-        # The queue would take a turn that it has seen for done.
+        # The queue would take a turn that it has executed before for done.
         connection.exec_driver_sql("DROP SCHEMA IF EXISTS dbos CASCADE")
     metadata.drop_all(connection)
     connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
@@ -229,13 +229,13 @@ def _load_table(connection: sa.Connection, table: sa.Table, file: IO[bytes]) -> 
     """Insert a table's dump; return the number of rows.
 
     Raises:
-        BackupError: It is not this table's.
+        BackupError: The dump has other columns than the table.
     """
     lines = iter(file)
     names = json.loads(next(lines, b"null"))
     if names != [column.name for column in table.c]:
         raise BackupError(f"the back-up's table {table.name} is not that of its schema version; use another back-up")
-    # Named by number: `key` and the like are no names for parameters. None becomes NULL, not JSON's null.
+    # Parameters have numbers, as `key` and others are no valid names. None becomes NULL, not JSON's null.
     kinds = {c.name: sa.JSON(none_as_null=True) if isinstance(c.type, sa.JSON) else c.type for c in table.c}
     values = {name: sa.bindparam(f"p{index}", type_=kinds[name]) for index, name in enumerate(names)}
     statement = sa.insert(table).values(values)

@@ -99,12 +99,12 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "audit list": ("audit list --since 7d --action token", "audit list --org acme -o ndjson"),
     "status": ("status", "status --json"),
 }
-"""By the command's name; as people type them behind `runwarden service`, one a line."""
+"""Command name to example lines, without the leading `runwarden service`."""
 
 _AS_JSON: Final = "service.cli.as_json"
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     """A group that knows its commands by name and imports one when it is asked for."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -139,7 +139,7 @@ class _Lazy(click.Group):
         super().format_epilog(ctx, formatter)
 
 
-@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--data-dir", type=click.Path(file_okay=False), help="The service's data folder, for any command.")
 @click.option("--json", "as_json", is_flag=True, hidden=True)
 @click.option("-o", "--output", "form", type=click.Choice(["table", "json", "ndjson", "csv"]), hidden=True)
@@ -155,7 +155,7 @@ def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # n
 def with_examples(command: click.Command, name: str = "") -> click.Command:
     """Let the help of a command and its subcommands end with their examples."""
     if shown := EXAMPLES.get(name):
-        # \b: click leaves the lines as they are.
+        # \b keeps click from joining the lines.
         command.epilog = "\b\nExamples:\n" + "\n".join(f"  {_PROGRAM} {line}" for line in shown)
     for below, each in getattr(command, "commands", {}).items():
         with_examples(each, f"{name} {below}")

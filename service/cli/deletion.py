@@ -1,4 +1,4 @@
-"""`run delete` and `org delete`: for good, with all their data here; leftovers on code hosts are reported."""
+"""`run delete` and `org delete`: remove all data of a run or organization; leftovers on code hosts are reported."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from service.store.database import Database
 from service.text import plural
 
 _WAIT_S: Final = 60.0
-"""For a worker to let go of a turn that is deleted."""
+"""How long a deletion waits for a worker to stop a turn."""
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _force = click.option("--force", is_flag=True, help="Also while it works: what works is cancelled first.")

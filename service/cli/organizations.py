@@ -136,7 +136,7 @@ def _change(
         kept = tuple(one for one in ENTITLEMENTS if one in entitled)
         organizations.change(change.connection, found.id, active=active, entitlements=kept)
         if not active:
-            # After it was shut out: no run is accepted any longer.
+            # The organization is inactive by now, so no further run is accepted.
             turns.cancel_all(change.connection, found.id, "cancelled: the organization was deactivated", now_micros())
         now_is = find_organization(change.connection, found.id)
     admin.show(_document(now_is), [_line(now_is)])

@@ -30,7 +30,7 @@ DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
-class _Inline(click.ParamType[Any]):
+class _TomlValue(click.ParamType[Any]):
     name = "TOML"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -40,7 +40,7 @@ class _Inline(click.ParamType[Any]):
             self.fail(f"{error}; write it as in the document of `apply`", param, ctx)
 
 
-INLINE: Final = _Inline()
+INLINE: Final = _TomlValue()
 """The type of an option whose value is written in TOML, such as a table."""
 organization_option = click.option("--org", "slug", required=True, help="The organization's slug or id.")
 elsewhere_option = click.option(
@@ -91,7 +91,7 @@ class AdminContext:
     def change(self, action: str, database: "Database | None" = None, *, create: bool = False) -> Iterator["AdminAct"]:
         """Open the database for one act of administration; the audit trail records its author, and whether it failed.
 
-        `database`: one that is open already.
+        `database`: an open database to use.
         """
         from sqlalchemy.exc import DBAPIError
 
@@ -142,7 +142,7 @@ def _entries(document: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
 
 
 def _csv(entries: Sequence[Mapping[str, object]]) -> str:
-    """CSV with a heading; a text that a spreadsheet would take for a formula is quoted with an apostrophe."""
+    """Return CSV with a heading; a text that a spreadsheet would take for a formula gets an apostrophe."""
     names = list(dict.fromkeys(name for one in entries for name in one))
     buffer = StringIO()
     rows = csv.writer(buffer, lineterminator="\n")
@@ -164,11 +164,11 @@ class AdminAct:
 
     connection: "Connection"
     target: str | None = None
-    """Set once it is found: the typed text may be anything, even a token."""
+    """The object of the act, set once it was found: what was typed could be anything, even a token."""
     organization_id: str | None = None
     detail: str | None = None
     is_recorded: bool = False
-    """The change records its own entries."""
+    """Whether the command records its own entries."""
 
     def record(self, action: str, *, outcome: str = "done") -> None:
         """Add an entry for the current target."""
@@ -232,7 +232,7 @@ def admin_command(function: Function) -> Function:
 
 
 def _format(form: Format | None, *, as_json: bool) -> Format:
-    """The format asked for, before or after the command's name."""
+    """Return the format that was given before or after the command's name."""
     before = click.get_current_context().find_root().params
     named: tuple[Format | None, ...] = (form, before.get("form"), "json" if as_json or before.get("as_json") else None)
     asked = {each for each in named if each is not None}

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class _ShowsByDefault(click.Group):
-    """`run ID` is `run show ID`."""
+class _RunGroup(click.Group):
+    """A group for which `run ID` means `run show ID`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -27,7 +27,7 @@ class _ShowsByDefault(click.Group):
         return super().resolve_command(ctx, args if named else ["show", *args])
 
 
-@click.group("run", cls=_ShowsByDefault)
+@click.group("run", cls=_RunGroup)
 def run() -> None:
     """Show a run's turns, its log or its diff (`run ID`); cancel or delete a run."""
 

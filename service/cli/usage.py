@@ -52,7 +52,7 @@ def _entry(one: UsageTotal) -> dict[str, object]:
 
 
 def _table(entries: list[dict[str, object]], names: Sequence[str]) -> list[str]:
-    """Lines with a heading, the numbers to the right."""
+    """Return lines with a heading; numbers are aligned to the right."""
     heads = [*names, *(_HEADS.get(name, name) for name in _NUMBERS)]
     rows = [heads, *([_cell(one.get(name)) for name in (*names, *_NUMBERS)] for one in entries)]
     widths = [max(len(row[index]) for row in rows) for index in range(len(heads))]

@@ -1,4 +1,4 @@
-"""The budget of a run and a day, asked before each request; requests under way are counted in."""
+"""The budget of a run and of a day, checked before each request; requests under way count."""
 
 import threading
 from collections.abc import Iterator
@@ -25,20 +25,20 @@ class OrganizationDay:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Spending:
     """The use so far, this turn's part included."""
 
     run_micro_usd: int = 0
     day_micro_usd: int = 0
     run_tokens: int = 0
     organization: OrganizationDay = OrganizationDay()
-    """Counted if it has a limit."""
+    """The organization's day; zero if it has no limit."""
 
 
 class Ledger(Protocol):
     """Stores usage."""
 
-    def spent(self) -> Spent:
+    def spent(self) -> Spending:
         """Return the use of the run and of the agent's day."""
         ...
 
@@ -53,10 +53,10 @@ class MemoryLedger:
 
     used: list[tuple[str, Usage, int]] = field(default_factory=list)
 
-    def spent(self) -> Spent:
-        """Return the sums: its run is its day."""
+    def spent(self) -> Spending:
+        """Return the sums; run and day are the same here."""
         cost = sum(micro_usd for _, _, micro_usd in self.used)
-        return Spent(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
+        return Spending(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
 
     def add(self, model: str, usage: Usage, micro_usd: int) -> None:
         """Store one request's use."""
@@ -74,7 +74,7 @@ class SpendingWatch:
         self._budget: Budget = access.budget
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._under_way = Spent()
+        self._under_way = Spending()
 
     @contextmanager
     def request(self, body_bytes: int, price: Price | None, *, is_free: bool = False) -> Iterator[None]:
@@ -101,7 +101,7 @@ class SpendingWatch:
     def _move(self, expected: Usage, price: Price | None, sign: int) -> None:
         cost = sign * expected.micro_usd(price)
         held = self._under_way
-        self._under_way = Spent(
+        self._under_way = Spending(
             held.run_micro_usd + cost, held.day_micro_usd + cost, held.run_tokens + sign * expected.tokens
         )
 
@@ -118,7 +118,7 @@ class SpendingWatch:
         _check_day(spent.organization, held, has_price=has_price)
 
 
-def _check_day(day: OrganizationDay, held: Spent, *, has_price: bool) -> None:
+def _check_day(day: OrganizationDay, held: Spending, *, has_price: bool) -> None:
     """Apply the organization's limits of a day; other turns' requests count once they are answered."""
     if day.most_usd is not None:
         if not has_price:

@@ -1,4 +1,4 @@
-"""A door: a unix socket that a sandbox is shown; each connection is served by a thread of its own."""
+"""A door: a unix socket that is visible in a sandbox; each connection is served by its own thread."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ _AT_ONCE: Final = 64
 
 
 class Door:
-    """Open until it is closed; then every connection through it ends."""
+    """A listening socket; closing it ends every connection through it."""
 
     def __init__(self, place: Path, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve
@@ -20,7 +20,7 @@ class Door:
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_AT_ONCE)
         self._listener = socket.socket(socket.AF_UNIX)
-        # By the folder's descriptor: the path of a unix socket ends after 107 bytes.
+        # Through the folder's descriptor, as the path of a unix socket has at most 107 bytes.
         folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             self._listener.bind(f"/proc/self/fd/{folder}/{place.name}")
@@ -38,7 +38,7 @@ class Door:
         self.close()
 
     def keep(self, connection: socket.socket) -> None:
-        """End a connection to the outside, too, when the door is closed."""
+        """End this connection to the outside as well when the door is closed."""
         with self._lock:
             self._open.add(connection)
 
@@ -58,7 +58,7 @@ class Door:
                     connection.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
-        # Closed by the thread that waits for visitors: closed by another, it could wait at a later door of that number.
+        # This thread closes the listener: if another did, accept() could go on with a new socket of the same number.
         with self._listener:
             while True:
                 try:
@@ -73,7 +73,7 @@ class Door:
         try:
             self._serve(connection)
         except OSError:
-            # Either side went away: nothing is left to be said to it.
+            # Either side closed its connection, so there is nothing to answer.
             pass
         finally:
             self.release(connection)

@@ -1,4 +1,4 @@
-"""The model proxy: the agent asks it instead of its provider; it adds the key, counts the tokens, holds the budget."""
+"""The model proxy passes requests on to the provider: it adds the key, counts tokens, and keeps the budget."""
 
 import http.client
 import json
@@ -21,9 +21,9 @@ from service.egress.visit import ClosedError, RefusedError, Visit, document_of
 _CONNECT_S: Final = 20.0
 _ANSWER_S: Final = 600.0
 _TRIES: Final = 3
-"""Failures in a row after which an agent is not left to try for ever."""
+"""Failures in a row after which the agent is ended."""
 _GOOD: Final = 2
-"""The hundreds of a status."""
+"""The first digit of a successful status."""
 _CHUNK: Final = 65_536
 _PASSED_ON: Final = ("content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client")
 _NO_CREDIT: Final = re.compile(rb"insufficient_quota|credit balance is too low|billing_hard_limit", re.IGNORECASE)
@@ -36,7 +36,7 @@ class Provider:
 
     base_url: str
     header: str
-    """Carries the key."""
+    """The header that carries the key."""
     prefix: str
     """The text before the key in that header."""
     billed: re.Pattern[str]
@@ -78,7 +78,7 @@ class _Request:
     body: bytes
     headers: dict[str, str]
     model: str
-    """Empty: it costs nothing."""
+    """Empty: the request costs nothing."""
 
 
 class ModelProxy:
@@ -96,7 +96,7 @@ class ModelProxy:
         self.end: Failure | None = None
         """Why the agent has to be ended."""
         self.answers = 0
-        """Grows while answers pass."""
+        """A number that grows while answers pass."""
         self._lock = threading.Lock()
         self.door = Door(place, self._serve)
 
@@ -205,7 +205,7 @@ class ModelProxy:
                 self.answers += 1
                 meter.feed(piece)
                 start = start or piece
-                # Even if the agent has gone: its request is counted to the end.
+                # The answer is read to its end even if the agent has gone, so that its tokens are counted.
                 visit.send(piece)
             is_complete = True
             visit.finish_answer()

@@ -1,4 +1,4 @@
-"""An agent's access to the outside, for one turn: its proxies, and what they know of its end."""
+"""An agent's access to the outside, for one turn: its proxies, and the failures that they noticed."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ class Outside:
             self._model = self._stack.enter_context(ModelProxy(doors / MODEL_DOOR, options.model, key, ledger))
 
     def __enter__(self) -> Self:
-        """Return it."""
+        """Return this access."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,7 +41,7 @@ class Outside:
 
     @property
     def answers(self) -> int:
-        """Grows while the model answers."""
+        """A number that grows while the model answers."""
         return 0 if self._model is None else self._model.answers
 
     @property
@@ -51,10 +51,10 @@ class Outside:
 
     @property
     def trouble(self) -> Failure | None:
-        """Why the last request to the model failed; None: there is a model, and it answered, or there is none."""
+        """Why the last request to the model failed; None: it was answered, or the agent has no model."""
         return None if self._model is None else self._model.trouble
 
 
 def doors_of(options: AgentOptions) -> dict[int, str]:
-    """Return the ports inside, and the name of the door that each leads to."""
+    """Return the name of the door that each port in the sandbox leads to."""
     return {PROXY_PORT: PROXY_DOOR} | ({} if options.model is None else {MODEL_PORT: MODEL_DOOR})

@@ -1,4 +1,4 @@
-"""The proxy outside: connects a sandbox with hosts of its list, over TLS, at public addresses, with no other."""
+"""The egress proxy: connects a sandbox with the hosts on its list, over TLS and at public addresses only."""
 
 import ipaddress
 import socket
@@ -14,10 +14,10 @@ _LONGEST_HEAD: Final = 16_384
 _PATIENCE_S: Final = 30.0
 _TLS_PORT: Final = 443
 _TOLD: Final = 50
-"""Of refused hosts, in one turn's log."""
+"""The most refused hosts that one turn's log names."""
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
-"""All that the internet uses of IPv6."""
+"""The range of all public IPv6 addresses."""
 _HEADER, _RECORD_HEADER = 4, 5
 _MAJOR_VERSION: Final = 3
 _LONGEST: Final = 1 << 16
@@ -29,7 +29,7 @@ Address = tuple[str, int]
 
 
 def public_addresses(host: str, port: int) -> list[Address]:
-    """Return where a host is, without addresses of this machine, its networks, or a cloud's metadata.
+    """Return a host's addresses, without those of this machine, its networks, or a cloud's metadata service.
 
     Raises:
         OSError: It has no address.
@@ -39,7 +39,7 @@ def public_addresses(host: str, port: int) -> list[Address]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is a public one, also if another one is embedded in it."""
+    """Whether an address is public; an IPv4 address embedded in it has to be public as well."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
@@ -165,7 +165,7 @@ def _hello_for(host: str, inside: socket.socket) -> bytes:
 
 
 def _dial(addresses: Sequence[Address]) -> socket.socket:
-    """Connect to the first address that answers: to a checked one, without resolving the name again."""
+    """Connect to the first checked address that answers; the name is not resolved again, as its address may change."""
     for address in addresses[:-1]:
         try:
             return socket.create_connection(address, _PATIENCE_S)
@@ -182,8 +182,8 @@ def read_hello(connection: socket.socket) -> tuple[bytes, str]:
     """Read a connection's first message; return all bytes that were read, and the name in it, in lower case.
 
     Raises:
-        NotTlsError: It is none, or its name cannot be trusted to be the only one.
-        OSError: The connection ended or stood still.
+        NotTlsError: It is not a TLS hello, or hides the server's name.
+        OSError: The connection ended or timed out.
     """
     read = hello = b""
     while len(hello) < _HEADER or len(hello) < _HEADER + int.from_bytes(hello[1:4]):

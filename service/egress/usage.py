@@ -1,4 +1,4 @@
-"""The cost of a model's answers: tokens as each provider counts them, streamed or not, and their price."""
+"""The cost of a model's answers: their tokens, as each provider reports them, and the price."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from service.agents.options import Price
 _LONGEST_ANSWER: Final = 32 << 20
 _LONGEST_LINE: Final = 8 << 20
 BYTES_PER_TOKEN: Final = 4
-"""For uncounted answers: one that was cut off, or one of a server that counts nothing."""
+"""The assumed length of a token, for answers whose tokens the provider did not report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Usage:
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the price whose name is the longest beginning of a model's; None: there is none."""
+    """Return the price with the longest name that a model's name starts with; None: there is none."""
     fitting = max((name for name in prices if model.startswith(name)), key=len, default=None)
     return None if fitting is None else prices[fitting]
 
@@ -67,7 +67,7 @@ class Meter:
         if self._is_stream:
             *lines, self._held = self._held.split(b"\n")
             for line in lines:
-                # Most events are a word of the answer: only those with figures are worth parsing.
+                # Most events carry a word of the answer; only those with figures are parsed.
                 if b"usage" in line:
                     self._read(line.removeprefix(b"data:"))
         if len(self._held) > (_LONGEST_LINE if self._is_stream else _LONGEST_ANSWER):

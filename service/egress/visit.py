@@ -1,4 +1,4 @@
-"""A visit: one connection of an agent to the model proxy."""
+"""A visit: one HTTP connection of an agent to the model proxy."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ _LONGEST_REQUEST: Final = 64 << 20
 _PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-id")
 _HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{1,8}")
 _ELSEWHERE: Final = 3
-"""The hundreds of a status."""
+"""The first digit of a redirect's status."""
 
 
 class RefusedError(Exception):
@@ -20,7 +20,7 @@ class RefusedError(Exception):
 
 
 class ClosedError(RefusedError):
-    """The request is not one that an agent needs: programs also ask for news and send statistics."""
+    """The path is closed. This is no fault of the agent: programs also ask for updates and send statistics."""
 
 
 class Visit(BaseHTTPRequestHandler):
@@ -41,7 +41,7 @@ class Visit(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: the agent's log is not a place for each request."""
+        """Log nothing: single requests do not belong into the agent's log."""
 
     def body(self) -> bytes:
         """Read the request's body.
@@ -109,7 +109,7 @@ def document_of(body: bytes) -> dict[str, object]:
     """Return a body's JSON object.
 
     Raises:
-        RefusedError: It is none.
+        RefusedError: It is not a JSON object.
     """
     try:
         document = json.loads(body)

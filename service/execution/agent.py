@@ -43,7 +43,7 @@ def run(
     command.prepare()
 
     def say(text: str) -> None:
-        # The log may be closed by the time that a proxy's last word comes.
+        # A proxy may report something after the log is closed.
         with contextlib.suppress(ValueError):
             log.write(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
             log.flush()
@@ -53,7 +53,7 @@ def run(
         Outside(command.doors, command.agent.options, say, command.ledger) as outside,
         _group(command, limits) as group,
     ):
-        watched = _Watched(outside, check, reader)
+        watched = _AgentWatch(outside, check, reader)
         report = _run(command, log, limits, group, secrets, watched)
         if group is not None and group.ran_out_of_memory:
             raise AgentFailedError(
@@ -61,11 +61,11 @@ def run(
                 "files that it cached included (memory_bytes) in [execution.agent]"
             )
         _judge(_status(report, limits), command, reader, outside)
-    command.note(reader.heard)
+    command.note(reader.report)
 
 
 @dataclass(frozen=True, slots=True)
-class _Watched:
+class _AgentWatch:
     """The callbacks while an agent runs."""
 
     outside: Outside
@@ -80,7 +80,7 @@ class _Watched:
 
 
 def _judge(status: int, command: AgentCommand, reader: OutcomeReader, outside: Outside) -> None:
-    """Raise the reason why a turn failed, if it did; the proxy knows best, then the program, then its exit status."""
+    """Raise the reason why a turn failed, if it did: by the proxy, else by the program, else by its exit status."""
     is_preset = command.invocation.reader is not None
     trouble = outside.trouble if status or is_preset else None
     failure = outside.end or trouble or (reader.failure(status) if is_preset else None)
@@ -108,7 +108,7 @@ def _run(
     limits: AgentLimits,
     group: TurnGroup | None,
     secrets: Secrets,
-    watched: "_Watched",
+    watched: "_AgentWatch",
 ) -> str:
     """Run an agent in its group, and return the supervisor's report."""
     free, reserve = free_bytes(command.workspace.root), limits.disk_reserve_bytes
@@ -165,7 +165,7 @@ class _SupervisedAgent:
         process: subprocess.Popen[bytes],
         control: socket.socket,
         write: Callable[[bytes], None],
-        watched: _Watched,
+        watched: _AgentWatch,
     ) -> None:
         self._watched = watched
         self._answers = 0
@@ -173,7 +173,7 @@ class _SupervisedAgent:
         self._control = control
         self._write = write
         self._printed = False
-        """Since it was last asked."""
+        """Whether the agent printed since the last check."""
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
 

@@ -20,7 +20,7 @@ from service.store.turn_files import Key
 from service.store.turns import Turn, TurnOutcome
 
 TRAILER: Final = "Runwarden-Run"
-# git takes blanks around a key, and looks for no mark below a line with scissors.
+# git allows blanks around a key, and looks for no trailer below a scissors line.
 _FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORECASE)
 _SEARCHED_COMMITS: Final = 500
 _SUBJECT_LENGTH: Final = 60
@@ -38,7 +38,7 @@ class Attempt:
     git: Git
     log: IO[bytes]
     secrets: Secrets
-    """Stand in nothing that is kept of it."""
+    """Masked in everything that is kept of the attempt."""
 
     @property
     def trailer(self) -> str:
@@ -47,7 +47,7 @@ class Attempt:
 
     @property
     def fields(self) -> dict[str, str | int]:
-        """The attributes of its span."""
+        """The attributes of its trace span."""
         run = self.run
         named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
         return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
@@ -66,13 +66,13 @@ class TurnAtWork:
     attempt: int
     log_file: Path
     ended: threading.Event = field(default_factory=threading.Event)
-    """Set: the turn has been ended, by a caller or an operator."""
+    """Set once a caller or an operator has ended the turn."""
     _shared: int = field(init=False)
-    """The offset up to which others have the log; an earlier attempt's part comes before it."""
+    """The offset up to which the log is shared; an earlier attempt's part comes before it."""
     _sharing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Begin where the file ends."""
+        """Start sharing at the present end of the file."""
         self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
 
     def share(self, database: Database) -> None:
@@ -89,7 +89,7 @@ class TurnAtWork:
                 self._shared += len(added)
 
     def share_all(self, database: Database, diffs: dict[str, Path]) -> None:
-        """Give others the rest of the log, and the patches."""
+        """Share the rest of the log, and the patches."""
         if database.is_sqlite:
             return
         self.share(database)
@@ -147,15 +147,15 @@ def own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:
         commit, _, rest = line.partition("\t")
         subject, _, marks = rest.rpartition("\t")
         if attempt.trailer in marks.split(","):
-            # Others may push such a commit, too, and its bytes need not be text.
+            # Others can push a commit with this trailer, and its message need not be valid text.
             return commit, subject.encode("utf-8", "replace").decode()
     return None
 
 
 def commit_message(attempt: Attempt, given: str | None) -> str:
-    """Return the commit's message, the agent's own if it gave one, with our mark."""
+    """Return the commit's message, the agent's own if it gave one, with our trailer."""
     first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
     lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
-    # The mark is ours alone: an agent that could write one could make a later turn look done.
+    # Only the service may write the trailer: with one, an agent could make a later turn look done.
     text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
     return f"{text or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"

@@ -18,18 +18,18 @@ _PREFIX: Final = "turn-"
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.01
 _TASKS_PER_PROCESS: Final = 8
-"""The kernel counts threads: this is the wall behind `processes`, which is looked at several times a second."""
+"""The kernel counts threads; the limit `processes` itself is checked several times a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class Delegated:
-    """A control group that is ours to divide."""
+class DelegatedGroup:
+    """A control group that the service may divide into smaller ones."""
 
     folder: Path
 
     @contextlib.contextmanager
     def group(self, name: str, limits: Mapping[str, str]) -> Iterator["TurnGroup"]:
-        """Make a group with limits, such as `memory.max`; at the end all that is in it is killed, and it is removed."""
+        """Make a group with limits, such as `memory.max`; at the end its processes are killed, and it is removed."""
         made = TurnGroup(self.folder / f"{_PREFIX}{name}")
         made.folder.mkdir()
         try:
@@ -71,7 +71,7 @@ class TurnGroup:
 
 
 def limits_of(agent: AgentLimits) -> dict[str, str]:
-    """Return an agent's limits as the kernel's files take them; memory is not swapped, for swap is not limited."""
+    """Return an agent's limits for the kernel's files; swap is switched off, as it has no limit of its own."""
     return {
         "memory.max": str(agent.memory_bytes),
         "memory.swap.max": "0",
@@ -80,7 +80,7 @@ def limits_of(agent: AgentLimits) -> dict[str, str]:
     }
 
 
-def find() -> Delegated | None:
+def find() -> DelegatedGroup | None:
     """Return the control group delegated to this service, prepared for turns, or None."""
     own = _own()
     if own is None or not _is_delegated(own) or not set(_words(own / "cgroup.controllers")) >= _NEEDED:
@@ -89,14 +89,14 @@ def find() -> Delegated | None:
         prepare(own, _NEEDED)
     except OSError:
         return None
-    return Delegated(own)
+    return DelegatedGroup(own)
 
 
 def prepare(own: Path, controllers: frozenset[str]) -> None:
     """Move the processes in a group to one below it, and let the groups beside that one have limits.
 
     Raises:
-        OSError: It is not ours after all.
+        OSError: The service may not change it.
     """
     ours = own / _OURS
     ours.mkdir(exist_ok=True)

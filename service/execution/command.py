@@ -48,10 +48,10 @@ class AgentCommand:
     agent: Agent
     workspace: Workspace
     objects: Path
-    """The mirror's, which the history borrows."""
+    """The mirror's objects, from which the history borrows."""
     sandbox: Sandbox
     task: Mapping[str, Any] = field(default_factory=dict)
-    """The agent contract's document."""
+    """The task document of the agent contract."""
     session: Path | None = None
     """The home folder of the run; None: it has one for this turn alone."""
     cache: Path | None = None
@@ -60,7 +60,7 @@ class AgentCommand:
 
     @cached_property
     def program(self) -> Program | None:
-        """The program; None: it is the service's Python, or in the checkout.
+        """The installed program; None: the service's Python, or a file of the checkout.
 
         Raises:
             NoProgramError: It is missing.
@@ -81,7 +81,7 @@ class AgentCommand:
 
     @property
     def doors(self) -> Path | None:
-        """The folder of its ways out; None: it has none, or a network."""
+        """The folder of the sockets that lead out; None: there are none, or the agent has a network."""
         return self.workspace.doors if self._is_boxed and invocation.is_relayed(self.agent) else None
 
     def prepare(self) -> None:
@@ -103,7 +103,7 @@ class AgentCommand:
         if keys:
             raise AgentFailedError("; ".join(keys), "no_key")
         for name in self.invocation.folders:
-            # Its last part is never followed, and all before it is ours.
+            # A link in the last part of the path is not followed, and all folders before it are ours.
             with contextlib.suppress(FileExistsError):
                 (self.home / name).mkdir(mode=0o700)
         if self.invocation.settings is not None:
@@ -121,7 +121,7 @@ class AgentCommand:
         return self.sandbox.wrap(self._bare(), self.workspace, self.objects, self._view())
 
     def stdin(self) -> Path:
-        """Return the file that it reads: never a pipe that stays open, for which some programs wait."""
+        """Return the file for its standard input: some programs would wait for the end of an open pipe."""
         files = {"task": self.workspace.task_file, "instructions": self.workspace.instructions_file}
         return files.get(self.invocation.stdin, Path(os.devnull))
 
@@ -140,7 +140,7 @@ class AgentCommand:
             | _QUIET
             | dict(self.invocation.environment)
             | {
-                # The path outside: by it the processes of a dead worker are found.
+                # The path outside the sandbox: the processes of a dead worker are found by it.
                 "RUNWARDEN_RESULT": str(self.workspace.result_file),
             }
         )
@@ -239,12 +239,12 @@ def _with_conversation(task: Mapping[str, Any]) -> str:
 
 
 def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:
-    """Return the home folder that a run keeps from turn to turn; None: it is to have none."""
+    """Return the home folder that a run keeps from turn to turn; None: it keeps none."""
     if not agent.options.keeps_session:
         return None
     home = folder.sessions / run_id / "home"
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # By its age it is removed when the run has come to its end.
+    # Retention removes it by this time once the run has ended.
     os.utime(home.parent)
     return home
 

@@ -41,7 +41,7 @@ class Deletion:
             gone = {
                 kind: deletions.noted(connection, kind, pending=False) for kind in ("run", "mirror", "organization")
             }
-        # Names in the folder are fewer than deletions can be.
+        # The folder has fewer names than there can be deletions.
         here = {path.name for folder in (self._folder.runs, self._folder.sessions) for path in folder.glob("*")}
         self._remove_runs([run_id for run_id in gone["run"] if run_id in here])
         self._remove_mirrors(gone["mirror"])
@@ -103,7 +103,7 @@ class Deletion:
             _remove(str(self._folder.runs / run_id))
             _remove(str(self._folder.sessions / run_id))
         for left in self._folder.work.iterdir() if gone else ():
-            # `executor.run-turn-attempt`: no worker is at it any longer.
+            # The name is `executor.run-turn-attempt`; no worker uses it any longer.
             if left.name.partition(".")[2].split("-")[0] in gone:
                 _remove(str(left))
 
@@ -112,7 +112,7 @@ class Deletion:
             git_dir = self._folder.mirrors / f"{name}.git"
             if not git_dir.exists():
                 continue
-            # The lock stays, an empty file named by a hash: another may wait for it.
+            # The lock file stays, empty and named by a hash: another process may wait for it.
             with (self._folder.mirrors / f"{name}.lock").open("a") as lock, self._database.read() as connection:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 born = (git_dir / "HEAD").stat().st_mtime if (git_dir / "HEAD").exists() else 0
@@ -132,6 +132,6 @@ def _is_held(entry: Entry, living: set[str]) -> bool:
 
 
 def _remove(place: str) -> None:
-    # A second time: another process may be at it as well.
+    # Tried twice, as another process may be removing the same files.
     if not trees.remove(place) and not trees.remove(place):
         raise OSError(f"{place} cannot be removed; remove it by hand, and what is left follows at the next start")

@@ -16,7 +16,7 @@ from service.store.runs import Run
 _KEPT: Final = "refs/fetched/"
 _DEFAULT: Final = f"{_KEPT}default"
 _BRANCH: Final = f"{_KEPT}branch"
-"""Of the turn that fetched last; one at a time does."""
+"""The branch of the latest fetch; there is one fetch at a time."""
 _GONE: Final = "couldn't find remote ref"
 
 
@@ -49,10 +49,10 @@ class Mirror:
     def fetch(self, branch: str, run: Run | None = None) -> Snapshot:
         """Bring one branch and the default branch up to date: a turn needs no other, and there may be thousands.
 
-        A run of a pull request's head gets that in the branch's place.
+        For a run on a pull request's head, that head takes the branch's place.
 
         Raises:
-            GitError: The repository cannot be read, or the head is another by now.
+            GitError: The repository cannot be read, or the head has changed.
         """
         head = None if run is None else run.head_ref
         with self._locked():
@@ -71,10 +71,10 @@ class Mirror:
             return self._fetch(branch, wanted)
 
     def _fetch(self, branch: str, wanted: str) -> Snapshot:
-        # Also where the mirror exists: that repairs one whose first initialization was cut off.
+        # Repeated for an existing mirror: that repairs one whose first initialization was cut off.
         self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
         listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", wanted, git_dir=self.git_dir)
-        # A pattern matches the ends of names, too.
+        # The pattern also matches longer names that end with it.
         there = {line.partition("\t")[2] for line in listed.splitlines() if not line.startswith("ref: ")}
         default = default_of(listed) if "HEAD" in there else None
         sources = {branch: wanted} if wanted in there else {}
@@ -91,7 +91,7 @@ class Mirror:
         return Snapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)))
 
     def _drop_others(self) -> None:
-        """Keep no other branch's name: git looks at each of them in every fetch. Their objects stay."""
+        """Remove the names of all other branches, as git looks at each of them in every fetch. Their objects stay."""
         folder = self.git_dir / _KEPT
         for name in os.listdir(folder) if folder.exists() else ():  # noqa: PTH208 — cheaper, for each turn
             if f"{_KEPT}{name.removesuffix('.lock')}" not in {_BRANCH, _DEFAULT}:

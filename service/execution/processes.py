@@ -1,4 +1,4 @@
-"""Agents' process trees: their resource usage, the limits they pass, and how all of them are killed."""
+"""Agents' process trees: measures their use of resources against the limits, and kills them."""
 
 import contextlib
 import os
@@ -19,10 +19,10 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _MIB: Final = 1 << 20
 _BLOCK_BYTES: Final = 512
 _WALK_SHARE: Final = 20
-"""A walk through the workspace may take one part in this many of the time."""
+"""Walks through the workspace take at most one part in this many of the time."""
 _WALK_PAUSE_S: Final = 0.5
 _IDLE_SHARE: Final = 0.02
-"""Of a core: what uses less of it over the whole time-out is idle."""
+"""A share of a core: an agent that uses less over the whole time-out is idle."""
 
 
 def kill_marked(marker: str) -> int:
@@ -102,11 +102,11 @@ class UsageWatch:
         cache: tuple[Path, int] | None = None,
     ) -> None:
         self.cpu_s = 0.0
-        """Used so far."""
+        """The CPU time used so far."""
         self._session = session
         """A home folder beside the workspace, which counts as a part of it."""
         self._cache = cache
-        """With the bytes that it may hold."""
+        """The cache folder and the bytes that it may hold; None: the agent has none."""
         self._supervisor = supervisor
         self._workspace = workspace
         self._limits = limits
@@ -141,7 +141,7 @@ class UsageWatch:
         taken = sum(map(folder_bytes, folders)) + _deleted_bytes(tree)
         cached = 0 if self._cache is None else folder_bytes(self._cache[0])
         hidden = frozenset(filter(_hides, tree))
-        # Twice: a process may hide for a moment while it starts.
+        # Two walks have to agree, as a process may hide its files for a moment while it starts.
         stays_hidden, self._hidden = hidden & self._hidden, hidden
         ended = time.monotonic()
         self._walk_due = ended + max(_WALK_PAUSE_S, _WALK_SHARE * (ended - now))

@@ -23,7 +23,7 @@ QUEUE: Final = "turns"
 WORKFLOW: Final = "execute_turn"
 """A turn's name in the queue's tables."""
 _APPLICATION: Final = "runwarden"
-# Pinned: workflows are recovered only by a program of the same version, and ours stay compatible.
+# Constant: DBOS recovers workflows of the same version only, and ours stay compatible across releases.
 APPLICATION_VERSION: Final = "runwarden-1"
 _QUICK_S: Final = 0.2
 _SLOW_S: Final = 2.0
@@ -79,7 +79,7 @@ class TurnQueue:
                 "log_level": "WARNING",
                 "enable_otlp": False,
                 "use_listen_notify": False,
-                # There is nothing to be notified of; but DBOS sleeps this out before it ends.
+                # The service uses no notifications, but DBOS waits for this interval when it ends.
                 "notification_listener_polling_interval_sec": _QUICK_S,
             }
         )
@@ -149,7 +149,7 @@ class TurnQueue:
 
 
 def _mend_sqlite(database: Database) -> None:
-    """Give an older SQLite what DBOS asks of it on Python 3.12 and newer: the present to the millisecond.
+    """Give an older SQLite a function that DBOS uses on Python 3.12 and newer: the present to the millisecond.
 
     Without it `unixepoch('subsec')` is NULL, and no row of the queue can be written.
     """
@@ -215,7 +215,7 @@ class Entry:
     workflow_id: str
     is_open: bool = False
     executor: str | None = None
-    """The worker that has it."""
+    """The worker that executes it; None: no worker does."""
 
     @property
     def run_id(self) -> str:
@@ -237,8 +237,8 @@ class QueueHistory:
 
             logging.getLogger("dbos").setLevel(logging.WARNING)
             url = self._database.url.render_as_string(hide_password=False)
-            # A pool of one: pruning asks one thing at a time.
-            # On SQLite through our engine, whose connections overwrite what they delete.
+            # Pruning sends one statement at a time, so one connection is enough.
+            # SQLite is used through our engine, whose connections overwrite deleted content.
             self._client = DBOSClient(
                 system_database_url=url,
                 system_database_engine=self._database.engine if self._database.is_sqlite else None,

@@ -21,7 +21,7 @@ _BRANCH = "rehearsal"
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsed:
+class RehearsalResult:
     """The result of a rehearsal."""
 
     log: str
@@ -30,9 +30,9 @@ class Rehearsed:
     diff: str
     """The change that would have been committed."""
     reason: str | None = None
-    """The kind of the failure."""
+    """The kind of the failure; None: it is not known."""
     used: Sequence[tuple[str, Usage, int]] = ()
-    """Of a model: its name, the tokens, and millionths of a dollar, for each request."""
+    """For each request to a model: the model's name, its tokens, and its cost in millionths of a dollar."""
 
 
 def scratch_repository(place: Path, settings: Execution) -> str:
@@ -54,7 +54,7 @@ class Rehearsal:
         self._sandbox = sandbox
         self._url = url
 
-    def turn(self, agent: Agent, instructions: str, run_id: str = "run_rehearsal", number: int = 1) -> Rehearsed:
+    def turn(self, agent: Agent, instructions: str, run_id: str = "run_rehearsal", number: int = 1) -> RehearsalResult:
         """Let an agent do one turn; later ones of a run find the session of the first."""
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
         git = Git(workspace.git_home, self._settings.git_timeout_s, _identity(self._settings))
@@ -84,7 +84,7 @@ class Rehearsal:
             )
         finally:
             workspace.remove()
-        return Rehearsed(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, ledger.used)
+        return RehearsalResult(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, ledger.used)
 
 
 def _identity(settings: Execution) -> dict[str, str]:

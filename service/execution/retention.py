@@ -33,14 +33,14 @@ _HELD_PAUSE_S: Final = 5.0
 _RETENTION: Final = 2
 """The task that one worker at a time does for all (a data folder is each worker's own)."""
 _AGAIN_MICROS: Final = DAY_MICROS
-"""How far back branches are checked again that could not be reached."""
+"""How far back branches are checked again, as a repository may have been unreachable."""
 _REMOVAL: Final = 3
 """The task that one worker at a time does for all."""
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PruneSummary:
     """What was removed, or would be."""
 
     queue_entries: int = 0
@@ -60,7 +60,7 @@ class Pruning:
         self._folder = folder
         self._dry_run = dry_run
         self.stopping = threading.Event()
-        """Set: end after the batch at hand."""
+        """Set to stop after the present batch."""
 
     def queue(self, before: int) -> int:
         """Forget the queue's entries of turns that ended before; return how many."""
@@ -69,7 +69,7 @@ class Pruning:
             passed_over = 0
             while (found := history.ended(before, passed_over, _BATCH)) and not self.stopping.is_set():
                 with self._database.read() as connection:
-                    # Given up by the queue, not yet noticed by a worker: without their entries their runs never end.
+                    # The queue may have given a turn up unknown to any worker: without its entry the run never ends.
                     open_runs = turns.open_among(connection, [entry.run_id for entry in found])
                 closed = [entry for entry in found if entry.run_id not in open_runs]
                 forgotten += len(closed)
@@ -137,7 +137,7 @@ class StaleBranches:
         self._folder = folder
         self._git_timeout_s = git_timeout_s
         self._done_until = 0
-        """Up to this end of a run branches were checked since this worker started."""
+        """Branches of runs that ended before this instant were checked since this worker started."""
 
     def remove(self, before: int, stopping: threading.Event) -> int:
         """Remove branches whose last run ended before an instant (microseconds); return how many."""
@@ -176,7 +176,7 @@ class StaleBranches:
             return sum(self._remove_one(git, run, patterns) for run in group if run.branch in there)
 
     def _remove_one(self, git: Git, run: Run, patterns: tuple[str, ...] | None) -> bool:
-        """Remove a branch unless it is protected or holds commits of others that the default branch has not."""
+        """Remove a branch unless it is protected or holds commits of others that the default branch lacks."""
         snapshot = Mirror(self._folder.mirrors, run.url, git).fetch(run.branch)
         head, default = snapshot.branches.get(run.branch), snapshot.default_branch
         if head is None or default is None or repositories.is_protected(run.branch, default, patterns):
@@ -189,7 +189,7 @@ class StaleBranches:
         if in_use or not ours.issuperset(ahead):
             return False
         ref = f"refs/heads/{run.branch}"
-        # Only as it was looked at: a commit that comes now keeps the branch.
+        # The lease keeps the branch if a commit was pushed to it just now.
         lease = f"--force-with-lease={ref}:{head}"
         git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}", git_dir=snapshot.git_dir)
         _logger.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
@@ -221,7 +221,7 @@ class RetentionThread:
         """Deleted turns still held by a worker, or by one that died a moment ago."""
 
     def start(self) -> None:
-        """Begin; the queue has its tables by now."""
+        """Begin; the queue's tables must exist."""
         # A daemon: pruning can be cut off anywhere and continues at the next start.
         threading.Thread(target=self._run, name="retention", daemon=True).start()
 
@@ -229,19 +229,19 @@ class RetentionThread:
         """Remove nothing more."""
         self._pruning.stopping.set()
 
-    def once(self) -> Pruned:
+    def once(self) -> PruneSummary:
         """Prune as the settings say, and return what went."""
         now = self._clock()
-        pruned = Pruned()
+        pruned = PruneSummary()
         with self._database.sole(_RETENTION) as mine:
             if mine:
                 queue = self._pruning.queue(now - int(self._settings.queue_days * DAY_MICROS))
-                pruned = Pruned(queue, 0)
+                pruned = PruneSummary(queue, 0)
             self._pruning.sessions(now - int(self._settings.sessions_days * DAY_MICROS))
             if self._settings.logs_days is not None:
                 before = now - int(self._settings.logs_days * DAY_MICROS)
                 stored = self._pruning.stored_files(before) if mine else 0
-                pruned = Pruned(pruned.queue_entries, stored, *self._pruning.files(before))
+                pruned = PruneSummary(pruned.queue_entries, stored, *self._pruning.files(before))
             if mine and self._settings.audit_days is not None:
                 with self._database.write() as connection:
                     audit.remove(connection, now - int(self._settings.audit_days * DAY_MICROS))
@@ -275,7 +275,7 @@ class RetentionThread:
 
     def _round(self) -> None:
         pruned = self.once()
-        if pruned != Pruned():
+        if pruned != PruneSummary():
             _logger.info("retention: removed %s", pruned)
         self.remove_branches()
 

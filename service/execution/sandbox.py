@@ -13,7 +13,7 @@ from typing import Final
 import service
 from service.egress import relay as relay_script
 from service.execution import cgroup, uplink
-from service.execution.cgroup import Delegated
+from service.execution.cgroup import DelegatedGroup
 from service.execution.workspace import Workspace
 from service.settings import Execution
 
@@ -55,15 +55,15 @@ class View:
     doors: Path | None = None
     """The folder of the sockets that lead out; None: nothing does."""
     ports: Mapping[int, str] = field(default_factory=dict)
-    """Of its loopback, with the socket that each leads to."""
+    """Ports of its loopback, with the name of the socket that each leads to."""
     hidden: tuple[str, ...] = ()
-    """Files of its checkout that it does not see."""
+    """Files of its checkout that are hidden from it."""
     sealed: tuple[str, ...] = ()
     """Files of its home that it cannot write."""
 
 
 class NoSandboxError(Exception):
-    """A sandbox is required, and it or its network cannot be had here; the text names the cure."""
+    """A required sandbox, or a network for it, is not available here; the text names the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Sandbox:
     slirp: str | None = None
     """slirp4netns's path, for agents' own networks; None: an agent may get only the machine's."""
     network_fault: str | None = None
-    """Why no agent may have a network; None: those may that are configured so."""
+    """Why no agent may have a network; None: agents have one if they are configured so."""
 
-    groups: Delegated | None = None
-    """Makes a control group with limits for each agent; None: only the watch over its processes holds them."""
+    groups: DelegatedGroup | None = None
+    """Makes a control group with limits for each agent; None: limits are only enforced by measuring its processes."""
 
     def __str__(self) -> str:
         walls = "" if self.groups is None else ", with control groups"
@@ -93,7 +93,7 @@ class Sandbox:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
 
         Raises:
-            NoSandboxError: The agent needs a network, and there is none that it may have.
+            NoSandboxError: The agent needs a network, and none is available for it.
         """
         if self.program is None:
             return argv
@@ -179,7 +179,7 @@ def _found(settings: Execution) -> Sandbox:
 
 
 def _with_network(program: str, settings: Execution) -> Sandbox:
-    """Find out what network the agents can have that are to have one."""
+    """Find out which network is available for agents that are configured to have one."""
     if settings.agent_network == "host":
         return Sandbox(program, 'works here; agent_network = "host"')
     slirp = shutil.which("slirp4netns")
@@ -218,7 +218,7 @@ def _isolation(*, share_network: bool) -> list[str]:
 
 
 def _system_mounts(resolver: Path | None) -> list[str]:
-    """Return the system as agents see it; a resolver belongs to a network."""
+    """Return the mounts of the system; `resolver` is shown to an agent that has a network."""
     view: list[str] = []
     for folder in _SYSTEM:
         if Path(folder).is_symlink():
@@ -233,7 +233,7 @@ def _system_mounts(resolver: Path | None) -> list[str]:
 
 
 def _read_only(paths: Iterable[Path]) -> list[str]:
-    """Return the mounts that show paths where they are, outer ones first, and what lies in one no second time."""
+    """Return the mounts that show paths in their own places; a path inside another one needs no mount."""
     mounts: list[str] = []
     shown = [*map(Path, _SYSTEM)]
     for path in sorted(set(paths)):

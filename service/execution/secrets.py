@@ -46,7 +46,7 @@ class Secrets:
         return None
 
     def masking(self, write: Callable[[bytes], None]) -> tuple[Callable[[bytes], None], Callable[[], None]]:
-        """Return a writer that masks a stream before `write`, also across its pieces, and what ends the stream."""
+        """Return a function that masks pieces of a stream and writes them, and a function that ends the stream."""
         held = b""
 
         def take(piece: bytes) -> None:
@@ -67,12 +67,12 @@ class Secrets:
         return self._pattern.sub(MASK.encode(), data)
 
     def _settled(self, data: bytes) -> int:
-        """Return up to where no more data can change what is masked."""
+        """Return the position up to which further data cannot change the masking."""
         certain = len(data) - self._longest
         ends = 0
         for found in self._pattern.finditer(data):
             if found.start() > certain:
-                # It may turn out to be the beginning of a longer one.
+                # It may be the beginning of a longer value.
                 return found.start()
             ends = found.end()
         return max(ends, len(data) - len(self._tail(data)))
@@ -97,7 +97,7 @@ def of_environment(names: Iterable[str | None]) -> dict[str, str]:
 
 
 def of_url(url: str) -> dict[str, str]:
-    """Return the password in an address, under a name that tells its place."""
+    """Return the password in an address, under a name that says where it comes from."""
     try:
         password = urlsplit(url).password if "://" in url else None
     except ValueError:

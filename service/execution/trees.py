@@ -1,4 +1,4 @@
-"""Folders that an agent filled: walked and removed by descriptor, however deep, long-named or locked they are."""
+"""Walks and removes folders that an agent filled, by descriptor, however deep, long-named or locked they are."""
 
 import contextlib
 import os
@@ -44,7 +44,7 @@ class _Level:
 
 
 def _next(here: int, root: Path, trail: list[_Level]) -> int:
-    """Enter the next folder of a walk, and note it at the end of the trail; at the end of the walk, empty the trail."""
+    """Enter the next folder of a walk and append it to the trail; at the end of the walk, empty the trail."""
     while trail:
         if not trail[-1].waiting:
             trail.pop()

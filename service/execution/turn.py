@@ -58,7 +58,7 @@ class TurnExecution:
     ) -> None:
         self._tracer = tracer or NoTracer()
         self._secret_names = secret_names
-        """Variables whose values are secret for other reasons than an agent's or a code host's."""
+        """Variables that hold other secrets than those of agents and code hosts."""
         self.stopping = threading.Event()
         """Set when the service goes down: agents at work are interrupted."""
         self._database = database
@@ -68,7 +68,7 @@ class TurnExecution:
         self._claimed: dict[tuple[str, int], int] = {}
         """The attempts of turns that were claimed here and not settled yet."""
         self.sandbox = sandbox
-        """Around every agent here."""
+        """The sandbox of every agent in this process."""
         self._clock = clock
 
     def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
@@ -151,7 +151,7 @@ class TurnExecution:
         try:
             outcome = self._work(attempt)
         except (GitError, AgentFailedError, NoSandboxError, OSError) as error:
-            # Callers read it: where our data folder is does not concern them.
+            # Callers read this text, and need not know where the data folder is.
             text = str(error).replace(f"{self._folder.root}/", "")
             outcome = TurnOutcome("failed", failure=text, attempt=attempt.turn.attempt)
         except (InterruptedTurnError, SupersededError, SQLAlchemyError):
@@ -195,7 +195,7 @@ class TurnExecution:
         return self._publish(attempt, snapshot, base)
 
     def _show_at_work(self, attempt: Attempt, commit: str | None) -> None:
-        """Let the code host show that a turn works on a branch that is there already."""
+        """Let the code host show that a turn is at work on an existing branch."""
         if commit is not None and attempt.agent.options.on_completion.status:
             with self._database.write() as connection:
                 postings.at_work(connection, attempt.run, attempt.turn.number, commit, self._clock())
@@ -205,7 +205,7 @@ class TurnExecution:
             return Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(attempt.run.branch, attempt.run)
 
     def _check_branch(self, attempt: Attempt, snapshot: Snapshot) -> None:
-        """Refuse a protected branch: here the default one is known for certain.
+        """Refuse a protected branch; only after the fetch is the default branch known for certain.
 
         Raises:
             GitError: It is protected.

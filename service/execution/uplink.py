@@ -12,7 +12,7 @@ import sys
 STARTER = 'echo >&7; read _ <&8 || exit 125; exec 7>&- 8<&-; exec "$0" "$@"'
 """The shell's start: reports that the namespaces are ready, and waits for the network. Shells take one digit."""
 RESOLVER = "nameserver 10.0.2.3\n"
-"""slirp4netns's own, which asks the machine's."""
+"""slirp4netns's own resolver, which forwards queries to the machine's."""
 _READY, _GO = 7, 8
 _OWNER_OF_NAMESPACE = 0xB701
 _ABOVE_ALL_PLACES = 10

@@ -51,7 +51,7 @@ class Workspace:
         """A git-dir for the agent to work with; nothing in it is used after the agent ran."""
         self.home = root / "home"
         self.git_home = root / "git-home"
-        """Of our own git, which must find no `.netrc` of the agent's."""
+        """The home folder of our own git, which must find no `.netrc` of the agent's."""
         self.temporary = root / "scratch" / "tmp"
         self.shared = root / "scratch" / "shm"
         """Shown by the sandbox as /tmp and /dev/shm: on the disk, so that one limit covers all of it."""
@@ -62,7 +62,7 @@ class Workspace:
         self.filter_file = root / "seccomp.bpf"
         self.resolver_file = root / "resolv.conf"
         self.settings_file = root / "settings.json"
-        """Of the agent's program, for it to read."""
+        """The settings of the agent's program."""
         self.doors = root / "doors"
         """The sockets that lead out of the sandbox, if any."""
         self._nothing = root / "nothing"
@@ -78,7 +78,7 @@ class Workspace:
         folders = (self.tree, self.home, self.git_home, self.temporary, self.shared, self.result_file.parent)
         for folder in (*folders, self._nothing / "folder", self.sealed):
             folder.mkdir(mode=0o700, parents=True)
-        # A program that keeps one there would otherwise fail to write it.
+        # Some programs keep this file there, and would fail to create it.
         (self.sealed / ".gitignore").touch()
         self.task_file.write_text(json.dumps(task), "utf-8")
         self.conversation_file.write_text(json.dumps(task["conversation"], indent=1), "utf-8")
@@ -91,7 +91,7 @@ class Workspace:
         """
         if (self.tree / name).is_dir():
             return self._nothing / "folder"
-        # An empty object in YAML, too: an empty file is a mistake to some.
+        # `{}` is an empty object in YAML as well; some programs reject an empty file.
         empty = self._nothing / ("file.json" if name.endswith((".json", ".jsonc", ".yml", ".yaml")) else "file")
         empty.write_text("{}\n" if empty.suffix else "", "utf-8")
         return empty
@@ -152,7 +152,7 @@ class Workspace:
     def result(self) -> Result:
         """Read the agent's report on its work; nothing in it can fail the turn."""
         try:
-            # Not through a link: the file is the agent's, and the service may read more than the agent.
+            # Links are not followed: the agent could name a file that only the service may read.
             descriptor = os.open(self.result_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
                 document = json.loads(file.read(_LARGEST_RESULT))
@@ -165,7 +165,7 @@ class Workspace:
         )
 
     def report(self, summary: str) -> None:
-        """Write the report of an agent that described its work, but wrote none."""
+        """Write the result file of an agent that described its work but wrote no such file."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with contextlib.suppress(FileExistsError), os.fdopen(os.open(self.result_file, flags, 0o600), "w") as file:
             json.dump({"summary": summary}, file)
@@ -181,14 +181,14 @@ class Workspace:
         alternates.write_text(f"{snapshot.git_dir / 'objects'}\n", "utf-8")
         with (git_dir / "config").open("a", encoding="utf-8") as config:
             config.write("[core]\n\tbare = false\n")
-        # Over the repository's own: files are checked out and committed byte for byte.
+        # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
         (git_dir / "info" / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n", "utf-8")
 
 
 def _clean(value: object, length: int) -> str | None:
     if not isinstance(value, str):
         return None
-    # Git takes no NUL, UTF-8 no lone surrogate, and neither the database.
+    # git refuses NUL, UTF-8 has no lone surrogates, and the database takes neither.
     text = value.replace("\x00", "").encode("utf-8", "replace").decode().strip()
     return text[:length] or None
 
@@ -213,7 +213,7 @@ class Workspaces:
         self._work = folder.work
         self._locks = folder.workers
         self.executor = executor
-        """The worker that has it."""
+        """The id of the worker."""
         self._lock = _hold(self._locks / executor)
 
     def place(self, turn: str) -> Path:
@@ -241,7 +241,7 @@ class Workspaces:
                 self._clear(left.name)
 
     def _dead(self) -> Iterator[tuple[str, Path]]:
-        """Yield the name and the lock file of each dead worker; its lock is ours until the next one."""
+        """Yield the name and lock file of each dead worker; the lock is held until the next one is asked for."""
         for lock_file in self._locks.iterdir():
             if lock_file.name != self.executor:
                 with lock_file.open("a") as lock:
@@ -249,7 +249,7 @@ class Workspaces:
                         yield lock_file.name, lock_file
 
     def _kill(self, prefix: str) -> None:
-        # Two marks: an agent has its result file and its home there, git has its home there.
+        # An agent's environment names its result file in the workspace, git's names its home there.
         marks = [f"{name}={self._work}{os.sep}{prefix}" for name in ("RUNWARDEN_RESULT", "HOME")]
         killed = sum(map(processes.kill_marked, marks))
         if killed:
@@ -270,7 +270,7 @@ def _hold(path: Path) -> IO[Any]:
                 return lock
         except FileNotFoundError:
             pass
-        # Another worker took the new lock for a dead worker's and removed it.
+        # Another worker removed the new lock file, taking it for a dead worker's.
         lock.close()
 
 

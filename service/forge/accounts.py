@@ -1,4 +1,4 @@
-"""The service's own accounts on code hosts: what it does there by itself starts nothing here."""
+"""The service's own accounts on code hosts, whose deliveries start no runs."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from service.store.database import Database
 
 _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0
-"""An installation's token may not ask at all."""
+"""After a failure: the token of a GitHub App's installation is never allowed to ask."""
 _TIMEOUT_S: Final = 3.0
 """Code hosts wait ten seconds for an answer to a delivery."""
 
@@ -50,7 +50,7 @@ class OwnAccounts:
         try:
             name, kept_s = forge.account(), _KEPT_S
         except ForgeError:
-            # Its own pushes are known by their commits nevertheless.
+            # The service's own pushes are still recognized by their commits.
             name, kept_s = None, _FAILED_KEPT_S
         with self._lock:
             self._known[api_url, token] = name, self._monotonic() + kept_s

@@ -16,17 +16,17 @@ _SUCCESS: Final = range(200, 300)
 _FAULTS: Final = range(500, 600)
 _LIMITED: Final = frozenset({403, 429})
 _MAY_CHANGE: Final = frozenset({401, 403, 404, 408, 409, 423, 425, 429})
-"""An operator, or time, may cure these; any other 4xx is final."""
+"""Statuses that an operator's act or a later attempt may cure; any other 4xx is final."""
 _PAGE: Final = 50
 _MOST_PAGES: Final = 40
 _LARGEST: Final = 8 << 20
-"""Bytes of an answer: fifty pull requests with long texts."""
+"""The largest answer in bytes: fifty pull requests with long texts."""
 _LONGEST_REASON: Final = 300
 _LONGEST_WAIT_S: Final = 3600.0
 
 
 class ForgeError(Exception):
-    """The forge did not do it; the text says why, and what helps."""
+    """A request to the forge failed; the text says why, and the cure."""
 
     def __init__(
         self, text: str, *, status: int | None = None, is_final: bool = False, retry_after_s: float | None = None
@@ -35,9 +35,9 @@ class ForgeError(Exception):
         self.status = status
         """None: there was no answer, or it could not be used."""
         self.is_final = is_final
-        """Whether it would fail again."""
+        """Whether another attempt would fail as well."""
         self.retry_after_s = retry_after_s
-        """The wait that the forge stated; None: none."""
+        """The wait that the forge asked for; None: it asked for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,10 @@ class Forge(Protocol):
         """Return the name of the token's account."""
 
     def pull_requests(self, branch: str) -> list[PullRequest]:
-        """Return those of a branch of this repository, in whatever state, newest first."""
+        """Return the pull requests of a branch of this repository in any state, newest first."""
 
     def pull_request(self, number: int) -> PullRequest:
-        """Return one by its number, also one from a fork."""
+        """Return the pull request with a number; it may come from a fork."""
 
     def open(self, proposal: Proposal) -> PullRequest:
         """Open a pull request; where the branch has an open one, return that."""
@@ -146,7 +146,7 @@ class Forge(Protocol):
         """Post one review; it is not looked for first, so look at `reviews` and `threads` before."""
 
     def update_review(self, number: int, review: PostedReview, body: str) -> None:
-        """Replace the text of a review of ours."""
+        """Replace the text of one of our reviews."""
 
     def update_comment(self, number: int, thread: Thread, body: str) -> None:
         """Replace the text of a thread's first comment, which is ours."""

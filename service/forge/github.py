@@ -1,4 +1,4 @@
-"""GitHub: pull requests, commit statuses and reviews by its REST API; threads, which that lacks, by GraphQL."""
+"""GitHub: pull requests, commit statuses and reviews by its REST API, threads by GraphQL."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -57,14 +57,14 @@ class GitHub:
         return str(self._http.document("GET", "/user").get("login"))
 
     def pull_requests(self, branch: str) -> list[PullRequest]:
-        """Return those of a branch of this repository, newest first."""
+        """Return the pull requests of a branch of this repository, newest first."""
         query = {"head": f"{self._owner}:{branch}", "state": "all", "sort": "created", "direction": "desc"}
         found = self._http.pages(f"{self._repository}/pulls", **query)
-        # A head that GitHub cannot read is a filter that it ignores.
+        # GitHub ignores the filter if it cannot parse the head.
         return [_pull_request(one) for one in found if self._is_of(one, branch)]
 
     def pull_request(self, number: int) -> PullRequest:
-        """Return one by its number."""
+        """Return the pull request with a number."""
         return _pull_request(self._http.document("GET", f"{self._repository}/pulls/{number}"))
 
     def open(self, proposal: Proposal) -> PullRequest:
@@ -119,7 +119,7 @@ class GitHub:
         self._http.document("POST", f"{self._repository}/pulls/{number}/reviews", document)
 
     def update_review(self, number: int, review: PostedReview, body: str) -> None:
-        """Replace the text of a review of ours."""
+        """Replace the text of one of our reviews."""
         self._http.document("PUT", f"{self._repository}/pulls/{number}/reviews/{review.id}", {"body": body})
 
     def update_comment(self, _number: int, thread: Thread, body: str) -> None:
@@ -156,7 +156,7 @@ class GitHub:
         if errors:
             first = errors[0] if isinstance(errors, list) else {}
             kind = first.get("type") if isinstance(first, dict) else None
-            # GraphQL answers 200 to everything.
+            # GraphQL answers 200 to every request.
             wait_s = 60.0 if kind == "RATE_LIMITED" else None
             raise ForgeError(f"GitHub's GraphQL refused: {kind or 'an error'}", retry_after_s=wait_s)
         data = found.get("data")

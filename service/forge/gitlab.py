@@ -49,7 +49,7 @@ class GitLab:
         return [_merge_request(one) for one in own]
 
     def pull_request(self, number: int) -> PullRequest:
-        """Return one by its number."""
+        """Return the merge request with a number."""
         return _merge_request(self._http.document("GET", f"{self._project}/merge_requests/{number}"))
 
     def open(self, proposal: Proposal) -> PullRequest:
@@ -74,7 +74,7 @@ class GitLab:
         self._http.document("PUT", f"{self._project}/merge_requests/{number}", {"description": body})
 
     def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:
-        """Set a commit's status; one that it has already is no change."""
+        """Set a commit's status; a status that it has already is left as it is."""
         document = {
             "state": _STATES[status.state],
             "ref": branch,
@@ -102,7 +102,7 @@ class GitLab:
         return [_thread(one) for one in found if one.get("notes") and one["notes"][0].get("position")]
 
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
-        """Return the lines that are added; others, and those of renamed files, need more than a path and a line."""
+        """Return the added lines; comments elsewhere, or in renamed files, need more than a path and a line."""
         files = self._http.pages(f"{self._project}/merge_requests/{number}/diffs")
         kept = (one for one in files if one.get("new_path") == one.get("old_path"))
         return {str(one["new_path"]): shown_lines(str(one.get("diff") or ""), with_context=False) for one in kept}
@@ -126,7 +126,7 @@ class GitLab:
             self._http.document("POST", f"{place}/notes", {"body": body})
 
     def update_review(self, number: int, review: PostedReview, body: str) -> None:
-        """Replace the text of a note of ours."""
+        """Replace the text of one of our notes."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}/notes/{review.id}", {"body": body})
 
     def update_comment(self, number: int, thread: Thread, body: str) -> None:

@@ -1,4 +1,4 @@
-"""Handlers: how each kind of posting is made; each checks first what is there, and may be repeated."""
+"""Handlers post a status or a pull request; each looks first for what exists, and may be repeated."""
 
 import re
 from collections.abc import Callable
@@ -17,9 +17,9 @@ _LONGEST_SUMMARY: Final = 8000
 _LONGEST_INSTRUCTIONS: Final = 2000
 _MOST_TURNS: Final = 10
 _LONGEST_LIST: Final = 40_000
-"""Of all instructions: GitHub takes 65,536 characters of the whole text."""
+"""The length of all instructions together: GitHub accepts 65,536 characters in the whole text."""
 _LARGEST_ESCAPE: Final = 5
-"""Characters that stand for one: `&amp;`."""
+"""The most characters that stand for one, as in `&amp;`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Subject:
     default_branch: str | None
     """None: the repository was never asked for it."""
     run_url: str | None
-    """Where the run can be seen."""
+    """The address of the run's page; None: there is none."""
     mask: Callable[[str], str]
-    """Takes out the secrets that the service knows."""
+    """Masks the secrets that the service knows."""
 
     @property
     def turn(self) -> Turn:
@@ -133,6 +133,6 @@ def _part(subject: Subject) -> str:
 
 
 def _item(number: str, text: str) -> str:
-    # As far as the number reaches: otherwise the item ends, and with it a block of code that keeps text from acting.
+    # Indented by the number's width: otherwise the item would end, and with it a block of code that keeps text inert.
     indent = " " * len(number)
     return f"{number}{text.strip()}".replace("\n", f"\n{indent}")

@@ -1,4 +1,4 @@
-"""The poster: posts what turns left to be shown, again and again until it is there, refused, or too late."""
+"""The poster retries each posting of a turn until it is posted, refused for good, or too old."""
 
 import logging
 import random
@@ -29,7 +29,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "status": post_status,
 }
 CLAIM_MICROS: Final = 300 * SECOND_MICROS
-"""A claimed posting is due again after this: its claimer must have died."""
+"""A claimed posting is due again after this time: its claimer must have died."""
 _FORGES: Final[Mapping[str, type[GitHub | GitLab]]] = {"github": GitHub, "gitlab": GitLab}
 _BATCH: Final = 20
 _ROUND_S: Final = 2.0
@@ -54,7 +54,7 @@ class Poster:
         self._secret_names = secret_names
         self._handlers = handlers
         self._rests: dict[tuple[str, str], int] = {}
-        """Until when (microseconds) an organization's forge is left alone, as it asked for, or does not answer."""
+        """Until when (microseconds) a forge gets no requests, because it asked for a wait or did not answer."""
 
     def recover(self) -> None:
         """Take over a dead worker's claims: SQLite has one worker at a time; elsewhere its claims expire."""
@@ -113,7 +113,7 @@ class Poster:
     def _fail(self, posting: Posting, run: Run, error: ForgeError) -> None:
         now = self._clock()
         wait_s = min(self._settings.retry_s * 2 ** min(posting.attempts, 20), _LONGEST_WAIT_S)
-        # Many runs that failed together do not come back together.
+        # The random part spreads the retries of postings that failed together.
         wait_s = max(error.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))  # noqa: S311 — no secret
         due_at = now + int(wait_s * SECOND_MICROS)
         is_late = due_at > posting.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)

@@ -1,7 +1,7 @@
 """One review for each agent on a pull request: kept up to date over its pushes, and never repeated.
 
-What is there is found by marks in our own comments, so a repetition after a crash posts only what is missing. A thread
-that someone else resolved, a comment that was deleted and a box that was ticked are dismissals: they stay.
+Our comments are found by the marks in them, so a repetition after a crash posts only what is missing. A finding whose
+thread someone else resolved, whose comment was deleted or whose box was ticked is dismissed, and is not posted again.
 """
 
 import re
@@ -18,12 +18,12 @@ from service.store.postings import Posted
 from service.store.runs import Run
 
 _MOST_COMMENTS: Final = 50
-"""Added by one push; more are listed in the review's text."""
+"""The most comments that one push adds; further findings are listed in the review's text."""
 _FORBIDDEN: Final = frozenset({403, 404})
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _PATIENCE: Final = 6
-"""How often a pull request is read again that may not know of a push yet."""
+"""How often a pull request that may not show a push yet is read again."""
 _HEAD: Final = re.compile(r"refs/(?:pull|merge-requests)/([0-9]{1,9})/head")
 Lines = Mapping[str, frozenset[int]]
 
@@ -36,7 +36,7 @@ class Report:
     commit: str
     found: tuple[IdentifiedFinding, ...]
     origin: str
-    """Which run says so, in Markdown of ours."""
+    """The run that found this, as Markdown."""
 
 
 def post_review(forge: Forge, subject: Subject) -> Posted:
@@ -59,7 +59,7 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
 
 
 def _pull_request(forge: Forge, run: Run) -> PullRequest:
-    """The one whose head the run looked at, or that of its branch, an open one first."""
+    """Return the pull request whose head the run read, or that of its branch; an open one is preferred."""
     if head := _HEAD.fullmatch(run.head_ref or ""):
         return forge.pull_request(int(head[1]))
     found = forge.pull_requests(run.branch)
@@ -80,7 +80,7 @@ def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:
     except ForgeError as error:
         if not error.is_final:
             raise
-        # A line that the forge does not know in the diff after all: everything that is new goes into the text.
+        # The forge does not accept one of the lines, so all new findings go into the text.
         _Update(forge, number, report, {}).apply()
 
 
@@ -131,7 +131,7 @@ class _Update:
 
     def _own_threads(self) -> dict[str, Thread]:
         found = ((self._marks.id_of(thread.body), thread) for thread in self._forge.threads(self._number))
-        # Of two, the first: a crash of the forge itself may have doubled one.
+        # A crash of the forge may have doubled a thread; the first one counts.
         return {key: thread for key, thread in reversed([*found]) if key is not None and self._is_ours(thread.author)}
 
     def _own_review(self) -> tuple[PostedReview | None, dict[str, set[str]]]:
@@ -142,13 +142,13 @@ class _Update:
         return None, {}
 
     def _dismissals(self) -> set[str]:
-        """Findings that a person closed: resolved, deleted, ticked, now or before."""
+        """Return the findings that a person resolved, deleted or ticked, now or earlier."""
         resolved = {key for key, thread in self._threads.items() if thread.is_resolved and not self._closed(key)}
         deleted = self._memory.get("posted", set()) - self._threads.keys()
         return self._memory.get("dismissed", set()) | resolved | deleted
 
     def _closed(self, key: str) -> bool:
-        """Whether it was us who resolved a thread."""
+        """Whether the service resolved a thread."""
         by = self._threads[key].resolved_by
         if self._account is None:
             return key in self._memory.get("closed", set())
@@ -177,7 +177,7 @@ class _Update:
 
 
 def _account(forge: Forge) -> str | None:
-    """The name of our account; None: the token may not ask, and only marks identify our comments."""
+    """Return the name of our account; None: the token may not ask, and only marks identify our comments."""
     try:
         return forge.account()
     except ForgeError as error:

@@ -1,4 +1,4 @@
-"""The words of a review: foreign text made inert, and marks by which ours are found again."""
+"""The text of a review: foreign text made inert, and the marks by which our comments are found again."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from service.findings.document import SEVERITIES, IdentifiedFinding
 from service.text import printable
 
 MARK: Final = "<!-- runwarden:"
-"""The beginning of our marks; foreign text cannot hold one where they are read."""
+"""The beginning of our marks; foreign text cannot hold one in the places where marks are read."""
 _FENCED: Final = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 # Without pipes: in a row of a table they end a cell, and with it the code.
 _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
@@ -54,7 +54,7 @@ def _escaped(text: str) -> str:
 
 
 def fenced(text: str, kind: str = "") -> str:
-    """Return a block of code that nothing in it can end."""
+    """Return a block of code that its content cannot end."""
     if _SHORTEST in text and (disarmed := _disarmed(text)) != text:
         # To GitLab a shorter fence ends it, and commands may follow: then it is no text to take over as it is.
         text, kind = disarmed, ""
@@ -80,21 +80,21 @@ class Marks:
         self._ticked = re.compile(rf"(?m)^- \[[xX]\] .*{re.escape(self._finding)}([0-9a-f]{{16}}) -->$")
 
     def finding(self, finding_id: str) -> str:
-        """The mark of a comment."""
+        """Return the mark of a finding's comment."""
         return f"{self._finding}{finding_id} -->"
 
     def id_of(self, comment: str) -> str | None:
-        """The finding that a comment is about; None: it is not ours. Only at its end: before it is foreign text."""
+        """Return the finding of a comment; None: it is not ours. The mark is at its end, after all foreign text."""
         found = self._id.search(comment.replace("\r", ""))
         return None if found is None else found[1]
 
     def review(self, memory: Mapping[str, Sequence[str]]) -> str:
-        """The mark of a review, with the data for the next one."""
+        """Return the mark of a review, with the data for the next one."""
         kept = {key: list(ids)[-_REMEMBERED:] for key, ids in memory.items()}
         return f"{self._review}{json.dumps(kept, separators=(',', ':'))} -->"
 
     def memory_of(self, review: str) -> dict[str, set[str]] | None:
-        """The data of one of our reviews, with ticked findings; None: it is not ours."""
+        """Return the data of one of our reviews, with the ticked findings; None: it is not ours."""
         text = review.replace("\r", "").rstrip()
         _, mark, rest = text.rpartition(self._review)
         if not mark or not rest.endswith(" -->") or "\n" in rest:
@@ -109,7 +109,7 @@ class Marks:
 
 
 def comment(finding: IdentifiedFinding, marks: Marks, *, may_replace: bool) -> str:
-    """The text of a comment at a line; `may_replace`: the place is a single line, which a suggestion can replace."""
+    """Return the text of a comment at a line; `may_replace`: it is a single line, which a suggestion can replace."""
     parts = [_head(finding), inert(finding.message)]
     if finding.suggestion:
         parts.append(fenced(finding.suggestion, "suggestion" if may_replace else ""))
@@ -124,7 +124,7 @@ def body(
     memory: Mapping[str, Sequence[str]],
     origin: str,
 ) -> str:
-    """The text of a review; `listed`: findings on lines outside the diff."""
+    """Return the text of a review; `listed`: findings on lines outside the diff."""
     counts = [(sum(one.severity == severity for one in found), severity) for severity in SEVERITIES]
     told = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
     lines = [f"{in_code(agent)} found {told}."]

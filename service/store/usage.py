@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 import sqlalchemy as sa
 
 from service.clock import DAY_MICROS, Clock
-from service.egress.budget import OrganizationDay, Spent
+from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store.agents import Agent
 from service.store.database import Database, insert_new
@@ -63,7 +63,7 @@ class TurnLedger:
         self._agent = agent
         self._clock = clock
 
-    def spent(self) -> Spent:
+    def spent(self) -> Spending:
         """Return what the run and the agent's day have used."""
         with self._database.read() as connection:
             return spent(connection, self._turn.run_id, self._agent.key, self._clock())
@@ -94,7 +94,7 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
         connection.execute(sa.update(model_usage).where(*condition).values(more))
 
 
-def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spent:
+def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spending:
     """Return what a run, and an agent today (UTC), have used."""
     of_run = model_usage.c.run_id == run_id
     of_day = (model_usage.c.day == now // DAY_MICROS) & (model_usage.c.agent_key == agent_key)
@@ -104,7 +104,7 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> S
         for what, where in ((model_usage.c.micro_usd, of_run), (model_usage.c.micro_usd, of_day), (tokens, of_run))
     ]
     run_usd, day_usd, run_tokens = connection.execute(sa.select(*sums)).one()
-    return Spent(int(run_usd), int(day_usd), int(run_tokens), _organization_day(connection, run_id, now))
+    return Spending(int(run_usd), int(day_usd), int(run_tokens), _organization_day(connection, run_id, now))
 
 
 def _organization_day(connection: sa.Connection, run_id: str, now: int) -> OrganizationDay:

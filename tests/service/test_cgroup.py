@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.execution import cgroup, supervisor
-from service.execution.cgroup import Delegated, limits_of
+from service.execution.cgroup import DelegatedGroup, limits_of
 from service.settings import AgentLimits
 from tests.service.processes import running
 from tests.waiting import eventually
@@ -26,12 +26,12 @@ def hierarchy() -> Path:
 
 
 @pytest.fixture
-def delegated() -> Iterator[Delegated]:
+def delegated() -> Iterator[DelegatedGroup]:
     """A control group, as systemd would delegate it."""
     own = hierarchy() / f"runwarden-test-{os.getpid()}"
     own.mkdir()
     cgroup.prepare(own, frozenset())
-    yield Delegated(own)
+    yield DelegatedGroup(own)
     for folder in (own / "service", own):
         folder.rmdir()
 
@@ -39,7 +39,7 @@ def delegated() -> Iterator[Delegated]:
 SPAWNER = "import subprocess as s, sys; s.Popen(['sleep', '98765'], start_new_session=True); print('up', flush=True)"
 
 
-def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: Delegated) -> None:
+def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: DelegatedGroup) -> None:
     """What left its session is in the group, too; when the turn ends nothing of either is left."""
     with delegated.group("run_1-1", {}) as group:
         ours, theirs = socket.socketpair()
@@ -70,7 +70,7 @@ print("had it all")
 """
 
 
-def test_the_kernel_holds_a_group_to_its_limits(delegated: Delegated) -> None:
+def test_the_kernel_holds_a_group_to_its_limits(delegated: DelegatedGroup) -> None:
     """A process too many is refused, and what takes too much memory is killed before it has it."""
     needed = frozenset({"memory", "pids"})
     if not needed <= set((delegated.folder / "cgroup.controllers").read_text().split()):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from service.cli import main
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros, rfc3339
 from service.execution.queue import QueueHistory
-from service.execution.retention import Pruned, Pruning, RetentionThread
+from service.execution.retention import PruneSummary, Pruning, RetentionThread
 from service.settings import DataFolder, Retention
 from service.store.database import Database
 from service.store.schema import log_pieces
@@ -136,7 +136,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     run_id = house.complete(client)
     node.stop()
 
-    def after(days: int) -> Pruned:
+    def after(days: int) -> PruneSummary:
         rounds = RetentionThread(house.database, house.folder, Retention(), lambda: now_micros() + days * DAY_MICROS)
         return rounds.once()
 
@@ -145,7 +145,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     house.serve()
     eventually(lambda: house.kept(run_id) == [], "log and diff go")
 
-    assert by_default == (Pruned(), Pruned(queue_entries=1), Pruned())
+    assert by_default == (PruneSummary(), PruneSummary(queue_entries=1), PruneSummary())
     assert house.deployment.admin("run", run_id)["status"] == "completed"
 
 

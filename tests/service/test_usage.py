@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from service.agents.options import ModelAccess, Price
 from service.cli import main
 from service.clock import DAY_MICROS
-from service.egress.budget import BudgetSpentError, MemoryLedger, OrganizationDay, SpendingWatch, Spent
+from service.egress.budget import BudgetSpentError, MemoryLedger, OrganizationDay, Spending, SpendingWatch
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
@@ -105,8 +105,8 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_that_day(database: Database
         found = [usage.spent(connection, one, "/helper", NOW) for one in (first, second)]
         own = usage.spent(connection, second, "org_x/helper", NOW)
 
-    assert found == [Spent(530, 37, 36), Spent(7, 37, 43)]
-    assert own == Spent(7, 0, 43)
+    assert found == [Spending(530, 37, 36), Spending(7, 37, 43)]
+    assert own == Spending(7, 0, 43)
 
 
 def test_an_organization_s_limit_a_day_counts_all_of_its_agents(database: Database) -> None:
@@ -147,7 +147,7 @@ def test_an_agent_is_held_to_its_organization_s_limit_a_day(
     """Whatever the agent's own budget is; a model without a price is not asked where dollars count."""
     ledger = MemoryLedger()
     watch = SpendingWatch(ModelAccess(provider="openai", key_env="K"), ledger)
-    ledger.spent = lambda: Spent(organization=day)  # type: ignore[method-assign]  # as the database would have it
+    ledger.spent = lambda: Spending(organization=day)  # type: ignore[method-assign]  # as the database would have it
     with pytest.raises(BudgetSpentError, match=end) if end else nullcontext(), watch.request(0, price):
         pass
 
