@@ -191,7 +191,7 @@ class Engine:
     async def close(self) -> None:
         """Settle running writes, end polling, then close connections and files; each, whatever fails before."""
         async with AsyncExitStack() as stack:
-            # The last one pushed is closed first.
+            # The stack closes first what was pushed last.
             for close in (self.cache.close, self.ledger.close):
                 stack.push_async_callback(close)
             if isinstance(self.state, State):
@@ -234,13 +234,13 @@ async def _open_state(folder: Path, clock: Callable[[], datetime]) -> State | St
     try:
         return await State.open(folder / STATE_FILE, clock=clock)
     except StorageError as error:
-        # Without it, the cache can be read and the service be asked.
+        # Without the state, the cache can still be read and the service asked.
         return error
 
 
 async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:
     try:
-        # A keyring or a token command may take its time.
+        # A keyring or a token command may take seconds.
         return await asyncio.to_thread(resolve, profile.token, os.environ), None
     except TokenError as error:
         return None, error

@@ -96,7 +96,7 @@ class Incident:
     platform: str
     start: datetime
     until: datetime
-    """Up to here it was unwell for certain."""
+    """The time up to which the platform was certainly unwell."""
     words: tuple[str, ...]
     """The statuses of the incident, each once, the last one first."""
     worst: HealthLevel

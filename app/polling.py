@@ -45,7 +45,7 @@ LOOK_AGAIN_S: Final = 15.0
 """How soon a poll that waits for the budget checks it again."""
 PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}
 DEADLINE_S: Final = 300.0
-"""For a whole refresh of many requests; each request has its own, much shorter deadline."""
+"""Seconds for a whole refresh of many requests; each request has its own, much shorter deadline."""
 
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Polling:
     chores: Mapping[str, JobWork] = field(default_factory=dict)
     """By name, further work of the process with the lease; each sets its own pace."""
     state: State | None = None
-    """None: it cannot be used."""
+    """None: the state cannot be used."""
     is_poller: bool = False
     """Whether this process holds the lease."""
     _schedule: Schedule = field(default_factory=Schedule)
@@ -133,7 +133,7 @@ class Polling:
         try:
             await refresh()
         except RateLimitedError:
-            # Not a failure of the service, but a pace to keep to.
+            # A rate limit is no failure of the service: the interval is stretched to the rate.
             cadence.succeeded(time.monotonic(), await self._stretch())
         except ApiError as error:
             # The refresh recorded it and rang the doorbell; only the pace changes here.
@@ -206,7 +206,7 @@ class Polling:
             self._next_claim_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
 
     async def _release(self, *, stand_aside_s: float = 0.0) -> None:
-        # Not during a renewal, which would take the lease back.
+        # The lease is not given back during a renewal, which would take it again.
         async with self._claiming:
             self._next_claim_s = time.monotonic() + stand_aside_s
             if self.is_poller:
@@ -231,6 +231,6 @@ class Polling:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s
             except Exception:
-                # The boundary, as in a job: without the doorbell the screen would stand still without a notice.
+                # All failures are caught, as in a job: without this task the screen would stand still unnoticed.
                 log.exception("the doorbell broke")
                 wait_s = self.runs_s

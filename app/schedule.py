@@ -33,7 +33,7 @@ class Job:
     name: str
     work: JobWork
     deadline_s: float
-    """After this a run is cancelled."""
+    """Seconds after which a run of the job is cancelled."""
     after_crash_s: float
     """Seconds until the next run after the work failed or hung."""
 

@@ -51,19 +51,19 @@ class Bot:
     profile: Profile
     say: Say
     journal: Callable[[Decision], None] = lambda _: None
-    """Is given each decision, and again when it is settled."""
+    """Called with each decision, and again when it is settled."""
     _engine: Engine | None = None
     _runner: Runner | None = None
     _dispatcher: Dispatcher | None = None
     _lease: Lease | None = None
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
     _made: asyncio.Event = field(default_factory=asyncio.Event)
-    """There are messages to deliver."""
+    """Set when there are messages to deliver."""
     _rang: asyncio.Event = field(default_factory=asyncio.Event)
     _is_working: bool = False
     """Whether this process holds the lease."""
     _failure: str = ""
-    """Of the file that failed at the last look at the rules; empty: none did."""
+    """The error of the file that failed at the last look at the rules; empty: none failed."""
     counts: RunCounts = field(default_factory=RunCounts)
 
     async def open(self) -> None:
@@ -95,7 +95,7 @@ class Bot:
             StorageError: A file cannot be read or written.
         """
         engine, runner, dispatcher = self._opened()
-        # Not given back: the inbox tells from it when a bot was at work last.
+        # The lease is not given back: the inbox tells from it when a bot was at work last.
         if self._lease is not None and await self._lease.acquire(LEASE, self._owner, LEASE_S):
             await self._say_rules()
         problem = await engine.refresh()
@@ -168,7 +168,7 @@ class Bot:
                     self.say("storage_works", profile=self.profile.name)
                 self._failure = ""
             except StorageError as error:
-                # Once, however often it is tried again.
+                # The failure is reported once, however often the file is tried again.
                 if str(error) != self._failure:
                     self._storage_failed(error)
                 self._failure = str(error)
@@ -177,7 +177,7 @@ class Bot:
                     await self._rang.wait()
 
     async def _keep_lease(self) -> None:
-        # Beside the looks: a program that runs for long must not let another bot in.
+        # The lease is renewed beside the looks: while a rule's program runs for long, no other bot may take it.
         while True:
             await asyncio.sleep(LEASE_S / 3)
             if self._is_working and self._lease is not None:
@@ -185,7 +185,7 @@ class Bot:
                     await self._lease.acquire(LEASE, self._owner, LEASE_S)
 
     async def _deliver(self) -> None:
-        # Beside the looks: a server that does not answer keeps no rule waiting.
+        # Messages are delivered beside the looks: no rule waits for a server that does not answer.
         while True:
             self._made.clear()
             *_, dispatcher = self._opened()
@@ -210,12 +210,12 @@ class Bot:
 
     @property
     def state(self) -> State:
-        """Its open state."""
+        """The bot's open state."""
         return self.engine.usable_state()
 
     @property
     def engine(self) -> Engine:
-        """Its open engine."""
+        """The bot's open engine."""
         if self._engine is None:
             raise RuntimeError("A bot is opened before it works.")
         return self._engine

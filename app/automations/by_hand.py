@@ -1,4 +1,4 @@
-"""Automations by hand: what setting one off would do, said before it is done, and telling a bot of new rules."""
+"""Automations by hand: preview what a rule would do, set it off, and make a bot read new rules."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ class ByHand:
         runner = runner_of(self.settings, self.engine, self.state, seen.append)
         await runner.set_off(rule, await occurrence_asked_for(self.engine, rule, run_id))
         if isinstance(rule.do, DoNotify):
-            # Without a bot at work nothing else would deliver it.
+            # Without a bot at work, nothing else would deliver the message.
             dispatcher = dispatcher_of(self.settings, self.engine, self.state, lambda *_, **__: None, lambda _: None)
             await dispatcher.look()
             await dispatcher.postman.deliver()

@@ -1,5 +1,6 @@
 """Reading the rows of the runs table, without a screen."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,6 +84,27 @@ async def test_what_could_not_be_read_is_still_owed(held: Held, disk: Disk) -> N
     await held.desk.work()
 
     assert [(extent.matching, extent.held) for extent in held.extents] == [(4, 4)]
+
+
+async def test_what_is_asked_during_a_failing_reading_is_read_by_another_task(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is reported at once; the rows that were asked for before it still come."""
+    cache = held.desk.cache
+
+    async def failing(_: object) -> None:
+        monkeypatch.undo()
+        held.loader.runs_changed()
+        raise DiskFailedError("disk full", path=Path("cache.sqlite3"))
+
+    monkeypatch.setattr(cache, "window", failing)
+    held.loader.runs_changed()
+    with pytest.raises(DiskFailedError):
+        await held.desk.work()
+    assert len(held.desk.started) == 1
+    await held.desk.work()
+
+    assert held.table.total == 4
 
 
 async def test_nothing_is_read_before_the_engine_is_open(held: Held) -> None:
