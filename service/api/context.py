@@ -111,7 +111,7 @@ class Context:
     mailer: Mailer
     probes: HealthProbes
     page_key: bytes
-    """Signs page tokens; the same in every process on one database."""
+    """The key that signs page tokens; the same in every process on one database."""
     counts: RunCounts
     """Counts the runs in lists; the count of a long list may be moments old."""
     wake: Callable[[], None]
@@ -130,7 +130,7 @@ class Context:
     scrapes: Threads = field(default_factory=lambda: Threads(1))
     """Asks the database for `/metrics`; a scrape waits for the one before it."""
     outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))
-    """Asks code hosts; a slow one takes a few places of its organization, and none of the threads for requests."""
+    """Asks code hosts; a slow one uses up the share of its organization, and no thread for requests."""
 
 
 def context_of(request: Request) -> Context:

@@ -78,7 +78,7 @@ class IdleWatch:
         self._cpu_s = 0.0
 
     def passed(self, cpu_s: float, *, is_active: bool) -> bool:
-        """Whether the time is over; `is_active`: it printed, or talked with its model, since the last call."""
+        """Whether it was idle for too long; `is_active`: it printed, or its model answered, since the last call."""
         if self._timeout_s is None:
             return False
         now = time.monotonic()
@@ -192,7 +192,7 @@ def _open_files(pid: int) -> list[str]:
     try:
         return os.listdir(f"/proc/{pid}/fd")
     except OSError:
-        # It has ended, or is not ours to look into.
+        # The process has ended, or the service may not look into it.
         return []
 
 
@@ -224,7 +224,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def _memory_bytes(pid: int) -> int:
-    """Return the memory of a process that no file backs."""
+    """Return the memory of a process that is not backed by files."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -198,7 +198,7 @@ def migrate_queue(database: Database) -> None:
 
 
 def _stop_idle_polling(engine: "DBOS") -> None:
-    """Stop DBOS from polling for unused features: a third of an idle service's CPU."""
+    """Stop DBOS from polling for unused features, which costs a third of an idle service's CPU time."""
     # No public name for either: delayed workflows and deadlines, and the queue for DBOS's own workflows.
     engine._background_jobs_stop_event.set()  # noqa: SLF001 — see above
     engine._registry.get_internal_queue()._polling_interval_sec = _NEVER_S  # noqa: SLF001 — see above

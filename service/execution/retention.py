@@ -31,11 +31,11 @@ _PAUSE_S: Final = 3600.0
 _HELD_PAUSE_S: Final = 5.0
 """How soon a deletion that waits for a worker is tried again."""
 _RETENTION: Final = 2
-"""The task that one worker at a time does for all (a data folder is each worker's own)."""
+"""The number of the pruning task, which one worker at a time does for all; each prunes its own data folder."""
 _AGAIN_MICROS: Final = DAY_MICROS
 """How far back branches are checked again, as a repository may have been unreachable."""
 _REMOVAL: Final = 3
-"""The task that one worker at a time does for all."""
+"""The number of the removal of branches, which one worker at a time does for all."""
 _logger = logging.getLogger(__name__)
 
 

@@ -102,7 +102,7 @@ def _reap(agent: int) -> tuple[int | None, bool]:
 
 
 def _wait_for_end(agent: int, control: int, wakeup: int) -> int | None:
-    """Wait for the agent's end, or for the worker to let go of the control socket (None)."""
+    """Wait for the agent's end and return its exit status; None: the worker closed the control socket."""
     poll = select.poll()
     poll.register(control, select.POLLIN | select.POLLHUP)
     poll.register(wakeup, select.POLLIN)
@@ -145,7 +145,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     agent, fault = _start(argv, file_bytes, group)
-    # The agent alone holds its output open.
+    # Only the agent keeps its output open.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)

@@ -32,7 +32,7 @@ _BEATS_IN_TTL: Final = 4
 _LOOK_S: Final = 2.0
 """How often a worker looks for dead ones."""
 _DISPATCH: Final = 1
-"""The task that one worker at a time does for all."""
+"""The number of the dispatch task, which one worker at a time does for all."""
 _GIVEN_UP: Final = {"MAX_RECOVERY_ATTEMPTS_EXCEEDED": "its workers were lost, one after the other"}
 _DATABASE_PAUSES_S: Final = (1.0, 5.0, 20.0)
 _logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Companion(Protocol):
         """Begin."""
 
     def close(self) -> None:
-        """Stop soon."""
+        """Ask it to stop."""
 
 
 class TurnWorker:
@@ -138,7 +138,7 @@ class TurnWorker:
             return self._end(run_id, number)
 
     def _end(self, run_id: str, number: int) -> dict[str, object] | None:
-        """Bring a turn to an end; None when that is another worker's affair."""
+        """Bring a turn to an end; None when another worker has to do so."""
         self._queue.mark_busy()
         with self._counting:
             self._active += 1
@@ -176,11 +176,11 @@ class TurnWorker:
     def _settle(self, run_id: str, number: int, outcome: dict[str, Any]) -> None:
         with self._bound(run_id, number):
             self._execution.settle(run_id, number, TurnOutcome(**outcome))
-        # Its place is free.
+        # The place of this turn is free for another.
         self.wake()
 
     def _bound(self, run_id: str, number: int) -> AbstractContextManager[None]:
-        """Let every line of the log say whose turn it is about."""
+        """Add the run, the turn and the organization to every line of the log."""
         try:
             with self._database.read() as connection:
                 owner = organizations.of_run(connection, run_id)
