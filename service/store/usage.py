@@ -33,7 +33,7 @@ class Figures:
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """All tokens: fresh and cached input, and output."""
         return self.input_tokens + self.cached_tokens + self.output_tokens
 
     def document(self) -> dict[str, object]:

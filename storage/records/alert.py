@@ -1,4 +1,4 @@
-"""Alerts: news for people, what each route was told, messages on their way, and silences."""
+"""Alerts: news for people, what was sent over each route, messages not delivered yet, and silences."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -10,7 +10,7 @@ from storage.lazy_dataclass import dataclass
 
 Level = Literal["information", "warning", "error"]
 MessagePhase = Literal["new", "again", "escalated", "over"]
-"""Of a message: it is news; it is repeated; it goes to another route; the problem is over."""
+"""What a message says of a problem: it is new, lasts (`again`), was not acknowledged (`escalated`), or is over."""
 Settled = Literal["told", "over", "muted", "inhibited", "expired"]
 """The end of an alert."""
 
@@ -22,9 +22,9 @@ class AlertSubject:
     group: str
     """An inbox item's key, such as `failed:acme/api`, or `rule:NAME`."""
     source: str
-    """The automation that tells it; empty: Runwarden's own `[notify] on`."""
+    """The automation that raises it; empty: Runwarden's own `[notify] on`."""
     route: str
-    """Of an alert, `default`: as the rules say."""
+    """The route; `default`: the one that the rules name."""
     level: Level
     title: str
     about: Mapping[str, str]
@@ -48,10 +48,10 @@ class AlertSubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert(AlertSubject):
-    """One thing to tell."""
+    """One event that people are to be told of."""
 
     key: str
-    """The same whenever and by whichever process it is noticed."""
+    """Identifies the event, whichever process notices it, and whenever."""
     body: str
     at: datetime
     entered_at: datetime | None = None
@@ -92,7 +92,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message on its way; its number is in its text."""
+    """A message that is being delivered; its number is in its text."""
 
     delivery_id: int
     message: Message

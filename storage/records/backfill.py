@@ -15,9 +15,9 @@ class BackfillProgress:
 
     phase: BackfillPhase = "idle"
     done_runs: int = 0
-    """Fetched by the process that fills."""
+    """How many runs the process that backfills has fetched."""
     estimated_runs: int | None = None
-    """About how many it will be in the end. None: not known."""
+    """About how many runs it will have fetched in the end. None: not known."""
     oldest: datetime | None = None
     """Nothing is missing from then on. None: nothing is known to be complete."""
     seconds_left: float | None = None

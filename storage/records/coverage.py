@@ -31,7 +31,7 @@ class CoverageGap:
     """None: up to the newest run."""
 
     def overlaps(self, other: "CoverageGap") -> bool:
-        """Whether some time is in both, as after a part was fetched."""
+        """Whether the two gaps have some time in common, as they do after a part of one was fetched."""
         return _is_before(self.after, other.before) and _is_before(other.after, self.before)
 
 
@@ -66,7 +66,7 @@ class Coverage:
 
     @property
     def complete_since(self) -> datetime | None:
-        """Nothing is missing from then until `as_of`. None: nothing is known to be complete."""
+        """The creation time from which no run is missing until `as_of`. None: nothing is known to be complete."""
         if not self.ranges:
             return None
         newest = self.ranges[0]

@@ -37,7 +37,7 @@ class Occurrence:
     """An event that triggers a rule: a status, an incident, a point in time."""
 
     identity: str
-    """The same whenever and by whichever process it is noticed."""
+    """Identifies the occurrence, whichever process notices it, and whenever."""
     at: datetime
     """When it happened."""
     conversation: str = ""
@@ -99,12 +99,12 @@ class RuleState:
 
     rule: str
     fingerprint: str
-    """Of its definition: an edited rule does not act on earlier events."""
+    """The digest of its definition: an edited rule does not act on earlier events."""
     since: datetime
     """When it was first seen as it is now."""
     failures: int = 0
-    """In a row."""
+    """How many failures came in a row."""
     paused: str | None = None
     """Why; None: it is not paused."""
     is_new: bool = False
-    """It has not looked yet: its first findings are older than the rule."""
+    """It has not looked for events yet: what it finds first is older than the rule."""

@@ -24,12 +24,12 @@ class Grouping:
         return "*" in name or self.is_folded != (name in self.others)
 
     def toggled(self, name: str) -> Self:
-        """The same with one group folded, or unfolded if it was folded."""
+        """The grouping with this group folded, or unfolded if it was folded."""
         return replace(self, others=self.others ^ {name})
 
     @property
     def reversed(self) -> Self:
-        """The same with all groups folded, or unfolded if they were folded."""
+        """The grouping with all groups folded, or unfolded if they were folded."""
         return replace(self, is_folded=not self.is_folded, others=frozenset())
 
     @classmethod
@@ -53,7 +53,7 @@ class RunGroup:
     stuck: int = 0
     active: int = 0
     others: int = 0
-    """Stands for so many further groups; 0: for one group."""
+    """How many further groups it stands for; 0: it is one group."""
     is_folded: bool = True
 
     @property

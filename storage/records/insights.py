@@ -21,7 +21,7 @@ class Outcomes:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all these runs."""
         return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
 
@@ -54,7 +54,7 @@ class RepositoryFigures:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all these runs."""
         return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
     @property
