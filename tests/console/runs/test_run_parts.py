@@ -9,7 +9,7 @@ from textual.geometry import Size
 
 from app.console.runs.split import place
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
-from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ArrangedColumns, ColumnChoice, lay_out, title_at
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnArrangement, ColumnChoice, lay_out, title_at
 from widgets.runs.facts import RunView, fields
 from widgets.runs.marks import RunMarks
 from widgets.runs.timeline import timeline
@@ -129,7 +129,7 @@ def test_a_continued_run_says_in_how_many_turns_it_worked() -> None:
 def test_a_wider_screen_never_shows_fewer_columns() -> None:
     """The run stands beside the table only where that hides none of its columns, whatever was chosen."""
     for choice in (ColumnChoice(), ColumnChoice(COLUMN_KEYS), ColumnChoice(DEFAULT_COLUMNS).sized("branch", 40)):
-        columns = ArrangedColumns(choice)
+        columns = ColumnArrangement(choice)
         for size in ("small", "normal"):
             shown = []
             for width in range(60, 201):

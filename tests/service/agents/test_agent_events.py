@@ -22,4 +22,4 @@ def test_an_event_of_other_types_than_expected_is_read(listener: Listener) -> No
 
     reader.feed(b'{"type": "result", "is_error": true, "errors": ["first", 2], "status": "failed"}\n')
 
-    assert listener not in {claude, gemini} or reader.heard.error in {"first; 2", "error"}
+    assert listener not in {claude, gemini} or reader.report.error in {"first; 2", "error"}
