@@ -35,6 +35,9 @@ class Spending:
     """The organization's day; zero if it has no limit."""
 
 
+_NOTHING: Final = Spending()
+
+
 class Ledger(Protocol):
     """Stores usage."""
 
@@ -73,30 +76,46 @@ class SpendingWatch:
     def __init__(self, access: ModelAccess, ledger: Ledger) -> None:
         self._budget: Budget = access.budget
         self._ledger = ledger
-        self._lock = threading.Lock()
-        self._under_way = Spending()
+        self._settled = threading.Condition()
+        """Notified when a request is no longer under way."""
+        self._under_way = _NOTHING
 
     @contextmanager
     def request(self, body_bytes: int, price: Price | None, *, is_free: bool = False) -> Iterator[None]:
         """Count a request as under way; a free one costs nothing and needs no price.
 
+        Where the budget would do but for the estimates of other requests, this one waits until they are settled: an
+        agent may have read an answer, and ask again, before what it used is recorded.
+
         Raises:
             BudgetSpentError: The budget does not allow it.
         """
-        expected = Usage(input=body_bytes // BYTES_PER_TOKEN, output=_ANSWER_TOKENS)
-        with self._lock:
-            self._check(has_price=price is not None or is_free)
+        expected = Usage() if is_free else Usage(input=body_bytes // BYTES_PER_TOKEN, output=_ANSWER_TOKENS)
+        with self._settled:
+            if is_free:
+                self._check(_NOTHING, has_price=True)
+            else:
+                self._wait_for_room(has_price=price is not None)
             self._move(expected, price, 1)
         try:
             yield
         finally:
-            with self._lock:
+            with self._settled:
                 self._move(expected, price, -1)
+                self._settled.notify_all()
 
     def add(self, model: str, usage: Usage, price: Price | None) -> None:
         """Store one request's use."""
-        with self._lock:
+        with self._settled:
             self._ledger.add(model, usage, usage.micro_usd(price))
+
+    def _wait_for_room(self, *, has_price: bool) -> None:
+        while True:
+            self._check(_NOTHING, has_price=has_price)
+            try:
+                return self._check(self._under_way, has_price=has_price)
+            except BudgetSpentError:
+                self._settled.wait()
 
     def _move(self, expected: Usage, price: Price | None, sign: int) -> None:
         cost = sign * expected.micro_usd(price)
@@ -105,8 +124,8 @@ class SpendingWatch:
             held.run_micro_usd + cost, held.day_micro_usd + cost, held.run_tokens + sign * expected.tokens
         )
 
-    def _check(self, *, has_price: bool) -> None:
-        spent, held, budget = self._ledger.spent(), self._under_way, self._budget
+    def _check(self, held: Spending, *, has_price: bool) -> None:
+        spent, budget = self._ledger.spent(), self._budget
         run, day = spent.run_micro_usd + held.run_micro_usd, spent.day_micro_usd + held.day_micro_usd
         if budget.run_usd is not None and run >= budget.run_usd * _MICROS:
             raise BudgetSpentError(f"the run's budget of {budget.run_usd:g} USD is spent (budget.run_usd)")

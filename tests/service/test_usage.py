@@ -1,6 +1,8 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from service.agents.options import ModelAccess, Price
+from service.agents.options import Budget, ModelAccess, Price
 from service.cli import main
 from service.clock import DAY_MICROS
 from service.egress.budget import BudgetSpentError, MemoryLedger, OrganizationDay, Spending, SpendingWatch
@@ -153,6 +155,31 @@ def test_an_agent_is_held_to_its_organization_s_limit_a_day(
 
     with watch.request(0, price, is_free=True) if end is None else nullcontext():
         pass
+
+
+@pytest.mark.parametrize(("used_tokens", "is_allowed"), [(99, True), (100, False)])
+def test_a_request_waits_for_the_figures_of_those_under_way(used_tokens: int, is_allowed: bool) -> None:
+    """An agent that has its answer may ask again before what it used is recorded: an estimate ends no agent."""
+    ledger = MemoryLedger()
+    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K", budget=Budget(run_tokens=100)), ledger)
+    has_begun = threading.Event()
+
+    def ask_again() -> bool:
+        has_begun.set()
+        try:
+            with watch.request(0, None):
+                return True
+        except BudgetSpentError:
+            return False
+
+    with ThreadPoolExecutor(1) as pool:
+        with watch.request(0, None):
+            second = pool.submit(ask_again)
+            has_begun.wait()
+            with watch.request(0, None, is_free=True):
+                pass
+            watch.add("gpt-x", Usage(input=used_tokens), None)
+        assert second.result() is is_allowed
 
 
 def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:
