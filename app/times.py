@@ -92,7 +92,7 @@ def ago(then: datetime, now: datetime) -> str:
 
 
 def roughly_ago(then: datetime, now: datetime) -> str:
-    """As `ago`, but `just now` for a whole minute: a fact that is confirmed repeatedly needs no clock."""
+    """Like `ago`, but `just now` for the first minute, so that what each poll confirms does not count seconds."""
     return "just now" if 0 <= (now - then).total_seconds() < _UNIT_S["m"] else ago(then, now)
 
 

@@ -15,8 +15,10 @@ import sqlite3
 from pathlib import Path
 from typing import ClassVar, Final
 
+from storage.base_error import RunwardenError
 
-class StorageError(Exception):
+
+class StorageError(RunwardenError):
     """A database that cannot be used; the message names the file and the cure."""
 
     kind: ClassVar[str] = "storage"

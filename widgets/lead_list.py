@@ -227,8 +227,8 @@ class LeadList(CursorView):
         if keyed and not self._was_moved:
             place = keyed[0]
         elif place is None and keyed:
-            near = self._block_at(min(self._cursor, self.total - 1))
-            place = min(keyed, key=lambda each: abs(each - near))
+            wanted = self._block_at(min(self._cursor, self.total - 1))
+            place = min(keyed, key=lambda each: abs(each - wanted))
         self._cursor = 0 if place is None else self._starts[place]
         if self._cursor != before:
             if self.scroll_offset.y:

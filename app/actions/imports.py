@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from app.actions.refusals import BlockedError, DuplicateError, FieldProblem, problems
 from app.api.requests import CreateOrganization
+from storage.base_error import RunwardenError
 from storage.ledger import Ledger
 from storage.records import Action
 
@@ -18,7 +19,7 @@ SEPARATORS: Final = {";": "semicolons", "\t": "tabs"}
 """Separators that spreadsheets write instead of commas."""
 
 
-class ImportFileError(Exception):
+class ImportFileError(RunwardenError):
     """The file as a whole cannot be used; the message names it and the cure."""
 
 

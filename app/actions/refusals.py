@@ -16,6 +16,7 @@ from app.api.requests import (
     WriteRequest,
     agent_segment,
 )
+from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
 from storage.records import Action
 
@@ -138,7 +139,7 @@ def _json(field: str, value: Json) -> Iterator[FieldProblem]:
                 yield from _json(field, item)
 
 
-class ActionRefusedError(Exception):
+class ActionRefusedError(RunwardenError):
     """The program itself refused to act."""
 
     kind: ClassVar[str] = "refused_here"

@@ -21,8 +21,10 @@ ApiError
 
 from typing import ClassVar
 
+from storage.base_error import RunwardenError
 
-class ApiError(Exception):
+
+class ApiError(RunwardenError):
     """A request without a usable answer."""
 
     kind: ClassVar[str] = "api_error"

@@ -13,6 +13,7 @@ from app.rules.placeholders import filled, filled_argument
 from app.rules.rule import DoAgent, DoCancel, DoCommand, DoContinue, DoNotify, DoRetry, DoStart, Rule
 from app.text import safe_text
 from app.times import rfc3339
+from storage.base_error import RunwardenError
 from storage.cache import Cache
 from storage.records import Action, Repository
 from storage.records.alert import Alert, Level
@@ -26,7 +27,7 @@ Tell = Callable[[DoNotify, Decision, Mapping[str, str]], Awaitable[str | None]]
 """Notifies people; returns what went wrong, or None."""
 
 
-class CannotActError(Exception):
+class CannotActError(RunwardenError):
     """The rule cannot act; the message says why."""
 
 
@@ -49,7 +50,7 @@ _PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "databa
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class ResponseRunner:
     """Carries out the responses of one profile's rules."""
 
     cache: Cache
@@ -183,7 +184,7 @@ _LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "informat
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class NotificationWriter:
     """Enters the notifications of one profile's automations."""
 
     state: State

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from app.automations.acting import Acting, CannotActError, Telling
+from app.automations.acting import CannotActError, NotificationWriter, ResponseRunner
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.observing import Observer
 from app.automations.occurrences import asked_for
@@ -265,7 +265,9 @@ def runner_of(settings: Settings, engine: Engine, state: State, journal: Callabl
         rules=rules_of(settings.automations, name),
         state=state,
         cache=engine.cache,
-        acting=Acting(engine.cache, engine.actions, Telling(state, name).tell, name, hidden_variables(settings)),
+        acting=ResponseRunner(
+            engine.cache, engine.actions, NotificationWriter(state, name).tell, name, hidden_variables(settings)
+        ),
         observer=Observer(engine.cache, engine.ledger, incidents_of(settings, engine), engine.extension.reason),
         journal=journal,
         clock=engine.clock,

@@ -37,7 +37,7 @@ class RunCounts:
     """The changes of runs that this process saw."""
 
     transitions: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By status before and after; `new` before the first."""
+    """Their number by the status before and after the change; a run that is seen first was `new`."""
     ended: Counter[tuple[str, float]] = field(default_factory=Counter)
     """Runs that ended, by status and the bucket that holds how long they took."""
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))

@@ -8,6 +8,7 @@ from typing import Final
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
 from app.version import DISTRIBUTION
+from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
 
 ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, "ErrorDetail"]
@@ -97,7 +98,7 @@ class Failure:
         return {"kind": self.kind, "message": self.message, **self.detail}
 
 
-class CommandFailedError(Exception):
+class CommandFailedError(RunwardenError):
     """Ends a command: `main` prints the failure and exits with its code."""
 
     def __init__(self, failure: Failure) -> None:

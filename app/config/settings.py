@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from app.config.notify_settings import NotifySettings
 from app.config.token import TokenSource
+from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
 from storage.records.query import RunSort
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from app.rules.rule import Rule
 
 
-class ConfigError(Exception):
+class ConfigError(RunwardenError):
     """The configuration cannot be used; `str()` names file, line, key, what is wrong and the cure."""
 
     kind: ClassVar[str] = "config"

@@ -183,9 +183,13 @@ class ConfigTable:
             if key not in self.known:
                 from difflib import get_close_matches
 
-                near = get_close_matches(key, self.known, n=1)
+                suggestions = get_close_matches(key, self.known, n=1)
                 known = ", ".join(sorted(self.known))
-                self.fail(key, "there is no such key.", f"Did you mean {near[0]}?" if near else f"There are: {known}.")
+                self.fail(
+                    key,
+                    "there is no such key.",
+                    f"Did you mean {suggestions[0]}?" if suggestions else f"There are: {known}.",
+                )
 
     def fail(self, key: str, message: str, cure: str) -> NoReturn:
         """Report what is wrong with a key.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TextIO, final
 
+from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
 
 _LONGEST: Final = 16_384
@@ -18,7 +19,7 @@ _KEYRING_TIMEOUT_S: Final = 3.0
 _KEYRING_SERVICE: Final = "runwarden"
 
 
-class TokenError(Exception):
+class TokenError(RunwardenError):
     """There is no usable token; the message names the cure and never holds the token."""
 
     kind: Final = "token"

@@ -193,8 +193,6 @@ class RunwardenApp(BaseApp[None]):
         finally:
             super().exit(*arguments, **options)
 
-    # The engine
-
     async def close_engine(self) -> None:
         """Close the engine; called after the screen was given back."""
         if self.session.engine is not None:

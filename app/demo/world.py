@@ -15,6 +15,7 @@ from app.api.requests import Json
 from app.config import Profile, Settings, load
 from app.demo.repositories import REPOSITORIES, SAMPLES, bare_path, make
 from app.text import safe_block
+from storage.base_error import RunwardenError
 
 GRACE_S: Final = 15.0
 """Seconds before the service is killed."""
@@ -22,7 +23,7 @@ LOG_LINES: Final = 10
 """Lines of the service's log that an error shows."""
 
 
-class DemoError(Exception):
+class DemoError(RunwardenError):
     """The demo could not be set up; the message says what to do."""
 
     def __init__(self, message: str, log: str = "") -> None:

@@ -27,6 +27,7 @@ from app.notify.channels import Channels, fill
 from app.notify.notifications import Notification
 from app.text import safe_text
 from app.version import DISTRIBUTION
+from storage.base_error import RunwardenError
 from storage.records.alert import Delivery
 from storage.state import State
 
@@ -205,7 +206,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _TYPES: Final = {"information": "info", "warning": "warning", "error": "failure"}
 
 
-class RouteError(Exception):
+class RouteError(RunwardenError):
     """A route cannot be used; the message names the cure."""
 
 

@@ -156,10 +156,10 @@ class Reconciliation:
             repositories=tuple(each for each in labels or [label] if "*" not in each),
             branches=(branch,) if branch and "*" not in branch else (),
         )
-        near = await cache.runs(replace(place, since=window.since, until=window.until), MOST)
-        timeless = () if near else [run for run in await cache.runs(place, MOST) if run.created_at is None]
-        details = await cache.details([run.run_id for run in (*near, *timeless)])
-        return [details[run.run_id] for run in (*near, *timeless) if run.run_id in details]
+        timed = await cache.runs(replace(place, since=window.since, until=window.until), MOST)
+        timeless = () if timed else [run for run in await cache.runs(place, MOST) if run.created_at is None]
+        details = await cache.details([run.run_id for run in (*timed, *timeless)])
+        return [details[run.run_id] for run in (*timed, *timeless) if run.run_id in details]
 
     async def _is_whole(self, send: Send, subject: RunDetail | None) -> bool:
         """Whether the cache misses nothing that the send may have made."""

@@ -127,8 +127,8 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
     return tuple(_remarks(patch, links))
 
 
-async def check_out(history: CommitHistory, branch: str, near: Path, git: Git | None = None) -> CheckedOut:
-    """Check out a run's branch in a new folder, beside the checkout that `near` is in, else in `near`.
+async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git | None = None) -> CheckedOut:
+    """Check out a run's branch in a new folder, beside the checkout that `folder` is in, else in `folder`.
 
     It shares the objects of a checkout of the same repository, and is a clone otherwise.
 
@@ -138,10 +138,10 @@ async def check_out(history: CommitHistory, branch: str, near: Path, git: Git | 
     git, address = git or Git(), history.mirror.address
     beside = None
     with suppress(GitError):
-        beside = await _top_level(near, git)
+        beside = await _top_level(folder, git)
     shares = beside if beside and history.base and await _holds(beside, history.base, git) else None
     name = re.split(r"[/:]", address.rstrip("/"))[-1].removesuffix(".git")
-    place = beside.parent if beside else near
+    place = beside.parent if beside else folder
     folder = place / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"
     if await asyncio.to_thread(os.path.lexists, folder):
         raise GitError(f"{safe_text(str(folder))} is there already: remove it, or name another place.")

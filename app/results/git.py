@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from app.text import safe_text
+from storage.base_error import RunwardenError
 
 _FOREIGN: Final = frozenset(
     {
@@ -51,7 +52,7 @@ _SHOWN: Final = 300
 _CHUNK: Final = 65_536
 
 
-class GitError(Exception):
+class GitError(RunwardenError):
     """git failed; the message is a printable line, with git's words."""
 
 

@@ -82,7 +82,7 @@ def _real_times(schedule: CronSim, zone: ZoneInfo, after: datetime) -> Iterator[
             continue
         day = local.date()
         if local.hour not in schedule.hours:
-            # Clocks are set at quarters of an hour, if at all.
+            # A change to or from summer time happens at a quarter of an hour: no quarter is skipped unseen.
             at += (_QUARTER - at.minute % _QUARTER) * _MINUTE
         else:
             if local.minute in schedule.minutes:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from storage.base_error import RunwardenError
+
 
 class ReaderGoneError(Exception):
     """The reader of stdout has closed it. Not an OSError: click would end the process with its own exit code."""
 
 
-class NotPrintedError(Exception):
+class NotPrintedError(RunwardenError):
     """Stdout cannot be written; the command itself may have succeeded."""
 
     def __init__(self, reason: str) -> None:

@@ -39,7 +39,7 @@ SETTLED: Final = timedelta(hours=24)
 
 
 @dataclass(slots=True)
-class Showing:
+class RefreshAnswers:
     """The answers of one refresh."""
 
     runs: dict[str, Run] = field(default_factory=dict)
@@ -157,10 +157,10 @@ class RunSync:
         await self._lose([run_id for run_id, verdict in verdicts.items() if verdict == "absent"])
         return verdicts
 
-    async def _refresh(self) -> Showing:
+    async def _refresh(self) -> RefreshAnswers:
         self._refreshes += 1
         held = await self.cache.active_runs()
-        shown = Showing()
+        shown = RefreshAnswers()
         await self._head(shown)
         await self._sweeps(shown)
         changed = _combined(shown.changes)
@@ -173,7 +173,7 @@ class RunSync:
         await self.judge_stuck()
         return shown
 
-    async def _head(self, shown: Showing) -> None:
+    async def _head(self, shown: RefreshAnswers) -> None:
         """Read the newest page; the very first time, enough pages to fill the screen."""
         is_first = await self._is_first()
         walk, most = await self.begin_walk(), self._first_runs if is_first else HEAD_RUNS
@@ -238,7 +238,7 @@ class RunSync:
         shown = newest(walk.pages[0].page.runs, walk.as_of + ahead) if len(walk.pages) == 1 else None
         return await self.cache.note_clock(ahead, walk.as_of, shown)
 
-    async def _read_present(self, shown: Showing) -> None:
+    async def _read_present(self, shown: RefreshAnswers) -> None:
         """Read the newest runs of a service whose clock was set back: they are below the head."""
         ahead = self._client.budget.heard_ahead
         if ahead is None or (await self.cache.traits()).date_filter == "ignored":
@@ -257,7 +257,7 @@ class RunSync:
             return {run.run_id for run in walk.shown() if known.holds(run.created_at)}
         return await self.cache.anchored([run.run_id for run in walk.shown()]) or ()
 
-    async def _sweeps(self, shown: Showing) -> None:
+    async def _sweeps(self, shown: RefreshAnswers) -> None:
         """Read all runs of the active statuses, and one page of each status that the spec does not name."""
         service_now = shown.newest_change()
         ignores_status = await self.cache.has_habit("ignores_status", self.clock())
@@ -276,7 +276,7 @@ class RunSync:
         if ignores_status:
             shown.unswept |= set(others)
 
-    async def _sweep(self, status: str, shown: Showing) -> bool:
+    async def _sweep(self, status: str, shown: RefreshAnswers) -> bool:
         """Read the runs of a status; return whether the service filters by it."""
         try:
             return await self._sweep_pages(status, shown)
@@ -287,7 +287,7 @@ class RunSync:
             shown.unswept.add(status)
             return True
 
-    async def _sweep_pages(self, status: str, shown: Showing) -> bool:
+    async def _sweep_pages(self, status: str, shown: RefreshAnswers) -> bool:
         with suppress(EndlessListError):
             async for stored in self.reader.read(RunQuery(status=status)):
                 shown.take(stored)
@@ -311,7 +311,7 @@ class RunSync:
         if await self.cache.learn_final(status, unchanged_since):
             self._announce(RunsChanged(RunChanges()))
 
-    async def _confirm(self, missing: list[Run], shown: Showing) -> None:
+    async def _confirm(self, missing: list[Run], shown: RefreshAnswers) -> None:
         if not missing:
             return
         if await self.cache.set_presence([run.run_id for run in missing], "unconfirmed"):

@@ -57,8 +57,8 @@ def newest(runs: Sequence[Run], present: datetime) -> datetime | None:
     """
     latest = nlargest(ENDS, (max(shown) for run in runs if (shown := _shown(run))))
     times = [time for time, name, raw_json in latest if names_offset(json.loads(raw_json).get(name))]
-    near = [time for time in times if time <= present + FAR]
-    return max([*near, *([median_low(times)] if len(times) > 1 else [])], default=None)
+    plausible = [time for time in times if time <= present + FAR]
+    return max([*plausible, *([median_low(times)] if len(times) > 1 else [])], default=None)
 
 
 def _shown(run: Run) -> list[tuple[datetime, str, str]]:

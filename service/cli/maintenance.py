@@ -144,9 +144,9 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
     except ValueError as error:
         raise SetupError(f"--older-than: {error}") from error
     with admin.database() as database:
-        from service.execution.retention import Pruning
+        from service.execution.retention import Pruner
 
-        pruning = Pruning(database, admin.folder, dry_run=dry_run)
+        pruning = Pruner(database, admin.folder, dry_run=dry_run)
         # The database first, so that interrupting the slow part loses nothing.
         stored = pruning.stored_files(before)
         files, size = pruning.files(before)

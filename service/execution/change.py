@@ -22,7 +22,7 @@ _PATCH: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class ChangedFiles:
     """The files that differ between two trees, also those that only one of them has."""
 
     names: tuple[str, ...]
@@ -30,12 +30,12 @@ class Touched:
     """The ids of their contents, before and after."""
 
 
-def touched_between(git: Git, git_dir: Path, base: str | None, tree: str) -> Touched:
+def changed_between(git: Git, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:
     """Return the files that differ between a base (None: the empty tree) and a commit or tree."""
     listing = git(*_COMPARE, "-z", "--raw", base or _EMPTY_TREE, tree, git_dir=git_dir).split("\0")[:-1]
     # Entries alternate: modes, object ids and status, then the path.
     blobs = {blob for entry in listing[::2] for blob in entry.split()[2:4]}
-    return Touched(tuple(listing[1::2]), frozenset(blobs))
+    return ChangedFiles(tuple(listing[1::2]), frozenset(blobs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Patches:
         _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
         return self.keep(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
 
-    def content_bytes(self, git_dir: Path, touched: Touched) -> int:
+    def content_bytes(self, git_dir: Path, touched: ChangedFiles) -> int:
         """Return the size of the touched files, before and after: making a patch reads all of them."""
         sizes = self.git.feed("\n".join(touched.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
         # One that is not there, or is a submodule's commit, is `missing`.

@@ -52,7 +52,7 @@ class PruneSummary:
     """The size of these files."""
 
 
-class Pruning:
+class Pruner:
     """Removes data older than an instant (microseconds) from one database and one data folder."""
 
     def __init__(self, database: Database, folder: DataFolder, *, dry_run: bool = False) -> None:
@@ -212,7 +212,7 @@ class RetentionThread:
     ) -> None:
         execution = execution or Execution()
         self._branches = StaleBranches(database, folder, execution.git_timeout_s)
-        self._pruning = Pruning(database, folder)
+        self._pruning = Pruner(database, folder)
         self._deletion = Deletion(database, folder, execution.worker_ttl_s, clock)
         self._database = database
         self._settings = settings

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from service.execution import processes, trees
-from service.execution.change import Touched, touched_between
+from service.execution.change import ChangedFiles, changed_between
 from service.execution.git import Git
 from service.execution.mirror import Snapshot
 from service.findings import collect
@@ -37,7 +37,7 @@ class Commit:
     """A commit of a turn's changes."""
 
     sha: str
-    touched: Touched
+    touched: ChangedFiles
 
 
 class Workspace:
@@ -121,7 +121,7 @@ class Workspace:
         without = (f":(top,exclude){path}" for path in collect.FILES)
         git("add", "--all", "--", ":/", *without, git_dir=self.ours, work_tree=self.tree)
         tree = git("write-tree", git_dir=self.ours)
-        touched = touched_between(git, self.ours, base, tree)
+        touched = changed_between(git, self.ours, base, tree)
         if not touched.names:
             return None
         parents = ("-p", base) if base else ()

@@ -43,7 +43,7 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedFindings:
     """The findings of a turn's agent."""
 
     findings: tuple[IdentifiedFinding, ...] | None
@@ -74,7 +74,9 @@ def unpacked(data: bytes) -> StoredFindings:
     return _STORED.validate_json(data)
 
 
-def keep(database: Database, turn: Turn, base: str | None, collected: Collected, say: Callable[[str], None]) -> None:
+def keep(
+    database: Database, turn: Turn, base: str | None, collected: CollectedFindings, say: Callable[[str], None]
+) -> None:
     """Store the findings of a turn's agent, unless another attempt has the turn, and report problems with them.
 
     `base`: the commit that the agent looked at.
@@ -89,7 +91,7 @@ def keep(database: Database, turn: Turn, base: str | None, collected: Collected,
             )
 
 
-def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
+def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindings:
     """Read the agent's findings; nothing in them can fail the turn.
 
     `root`: the path under which the agent saw the checkout.
@@ -113,12 +115,12 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> Collected:
         except FindingsError as error:
             remarks.append(f"{path} is not used: {error}")
     if not usable:
-        return Collected(None, tuple(remarks))
+        return CollectedFindings(None, tuple(remarks))
     different = list(dict.fromkeys(found))
     kept = _within_limits(different, tree)
     if left_out := len(different) - len(kept):
         remarks.append(f"{plural(left_out, 'finding')} left out: at most {MOST} and {_LARGEST_KEPT} bytes are kept")
-    return Collected(kept, tuple(remarks))
+    return CollectedFindings(kept, tuple(remarks))
 
 
 def clear(tree: Path) -> None:

@@ -19,10 +19,10 @@ _BEHIND: Final = ("behind_from_us", "behind_until_us")
 """Traits that exist while the service's clock, after it was set back, has not caught up: the creation time above which
 nothing is claimed, and when it will have caught up, by its own clock."""
 _CLOCK: Final = ("clock_ahead_us", "clock_judged", *_BEHIND)
-"""Traits: how far the service's clock was ahead in its last answer, whether run times were compared with it, and
-`_BEHIND`."""
+"""The traits that store how far the service's clock was ahead in its last answer, and whether run times were compared
+with it; and `_BEHIND`."""
 _REREAD: Final = ("reread_since_us", "reread_as_of_us")
-"""Traits: the arguments of `keep_pass`."""
+"""The traits that store the arguments of `keep_pass`."""
 
 
 def extend(

@@ -61,8 +61,8 @@ class Landmarks:
         """The landmark nearest to a place; None: none is less than `within` rows away."""
         self._forget_stale(connection)
         known = self._known.get((condition, sort), ())
-        near = min(known, key=lambda landmark: abs(landmark.offset - offset), default=None)
-        return near if near is not None and abs(near.offset - offset) < within else None
+        nearest = min(known, key=lambda landmark: abs(landmark.offset - offset), default=None)
+        return nearest if nearest is not None and abs(nearest.offset - offset) < within else None
 
     def note(
         self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, run_id: str

@@ -1,9 +1,10 @@
 """The ledger's refusals, each with the entry that causes it."""
 
+from storage.base_error import RunwardenError
 from storage.records import Action
 
 
-class LedgerRefusedError(Exception):
+class LedgerRefusedError(RunwardenError):
     """The ledger did not do what it was asked; nothing changed."""
 
     def __init__(self, message: str) -> None:

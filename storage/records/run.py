@@ -36,9 +36,9 @@ class WorkTime:
     """How long a run worked, without the time between its turns; with neither field set it is unknown."""
 
     seconds: float | None = None
-    """Of a run that has ended."""
+    """The total of a run that has ended."""
     since: datetime | None = None
-    """Of an active run: when it would have begun if it had worked without a pause."""
+    """For an active run, when it would have begun if it had worked without a pause."""
 
     def until(self, as_of: datetime) -> float | None:
         """The seconds up to then; all of them, once it has ended."""

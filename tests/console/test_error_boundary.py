@@ -10,8 +10,12 @@ from textual.dom import DOMNode
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 
+from app.actions import ActionRefusedError
 from app.api.errors import UnreachableError
 from app.console.forms import ResolveForm
+from app.console.runs.preferences import PreferencesError
+from app.results.git import GitError
+from storage.base_error import RunwardenError
 from storage.records import Action
 from tests.console.conftest import DEADLINE_S, MESSAGE, SMALL, Disk, Scene, Staged
 
@@ -131,14 +135,17 @@ async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, dis
         assert scene.app.current_mode == "organizations"
 
 
-async def test_a_request_that_fails_is_said(staged: Staged, recwarn: pytest.WarningsRecorder) -> None:
+@pytest.mark.parametrize("error", [UnreachableError, PreferencesError, GitError, ActionRefusedError])
+async def test_any_other_failure_is_said(
+    staged: Staged, recwarn: pytest.WarningsRecorder, error: type[RunwardenError]
+) -> None:
     """As a toast: what is on show may be as true as before.
 
     A worker cancelled before its turn, as on a screen that closes, leaves no coroutine that nothing awaits.
     """
 
     async def fail() -> None:
-        raise UnreachableError("Connection refused.")
+        raise error("Connection refused.")
 
     async with staged() as scene:
         scene.app.screen.call_later(fail)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.automations.acting import Telling
+from app.automations.acting import NotificationWriter
 from app.rules.rule import DoNotify
 from storage.records.decision import Decision, Occurrence
 from tests.notify.conftest import outward
@@ -50,7 +50,10 @@ async def test_what_comes_during_the_interval_is_told_after_it(desk: Desk) -> No
 
 async def test_what_rules_tell_is_grouped_for_each_rule(desk: Desk) -> None:
     """With their own titles; its recovery names the rule."""
-    dispatcher, telling = await desk.began('[notify.routes.oncall]\ncommand = ["true"]'), Telling(desk.state, "acme")
+    dispatcher, telling = (
+        await desk.began('[notify.routes.oncall]\ncommand = ["true"]'),
+        NotificationWriter(desk.state, "acme"),
+    )
     await desk.world.storm(20, "acme/api")
     for number in range(20):
         occurrence = Occurrence(f"run:run_{number}:failed", desk.world.now)

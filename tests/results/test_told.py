@@ -8,7 +8,7 @@ import pytest
 
 from app.api.errors import UnreachableError
 from app.results.service import NOT_OFFERED, ServiceExtension
-from app.results.told import ToldTurns, figures, reason
+from app.results.service_turns import ServiceTurns, figures, reason
 from storage.records.results import RunTurns, Turn, Unavailable
 from storage.records.run import RunFigures
 from tests.results.repository import run_detail
@@ -44,7 +44,7 @@ class Extension:
 )
 async def test_a_run_is_asked_for_once_until_it_changes(answer: RunTurns | Unavailable | Exception, times: int) -> None:
     """What is not known of a run is not asked for again either, unless the service failed."""
-    service, told, run = Extension(), ToldTurns(), run_detail().run
+    service, told, run = Extension(), ServiceTurns(), run_detail().run
     service.answer = answer
     extension = cast("ServiceExtension", service)
     for _ in range(2):

@@ -160,7 +160,7 @@ def test_what_a_worker_still_holds_is_looked_at_again_soon(tmp_path: Path, monke
     """Not in an hour: a worker that died a moment ago counts as alive until its time is over."""
     looks: list[int] = []
     monkeypatch.setattr("service.execution.deletion.Deletion.complete", lambda _: looks.append(1) or 3 - len(looks))
-    monkeypatch.setattr("service.execution.retention.Pruning.queue", lambda *_: 0)
+    monkeypatch.setattr("service.execution.retention.Pruner.queue", lambda *_: 0)
     monkeypatch.setattr("service.execution.retention._HELD_PAUSE_S", 0.01)
     folder = DataFolder(tmp_path)
     folder.runs.mkdir(parents=True)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from service.cli import main
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros, rfc3339
 from service.execution.queue import QueueHistory
-from service.execution.retention import PruneSummary, Pruning, RetentionThread
+from service.execution.retention import Pruner, PruneSummary, RetentionThread
 from service.settings import DataFolder, Retention
 from service.store.database import Database
 from service.store.schema import log_pieces
@@ -62,7 +62,7 @@ class House:
 
     def prune(self, before: int, *, dry_run: bool = False) -> tuple[int, int, int]:
         """Prune what ended before; return the numbers of queue entries, of files in the database, and of files here."""
-        pruning = Pruning(self.database, self.folder, dry_run=dry_run)
+        pruning = Pruner(self.database, self.folder, dry_run=dry_run)
         return pruning.queue(before), pruning.stored_files(before), pruning.files(before)[0]
 
 

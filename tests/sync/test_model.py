@@ -324,7 +324,7 @@ def _is_clock_heard(connection: Any) -> bool:
 
 
 SMALL: Final = settings(
-    max_examples=8,
+    max_examples=12,
     stateful_step_count=20,
     derandomize=True,
     database=None,

@@ -73,14 +73,14 @@ class NoPatch:
         self.files: tuple[FileLines, ...] = ()
 
     def read(self, lines: int | None = None) -> None:
-        """There are none."""
+        """Read nothing: there are no lines."""
 
     def line(self, number: int, limit: int = 0) -> bytes:
-        """There is none."""
+        """Raise IndexError: there are no lines."""
         raise IndexError(number, limit)
 
     def numbers(self, number: int) -> tuple[int | None, int | None]:
-        """There are none."""
+        """Read nothing: there are no lines."""
         raise IndexError(number)
 
 

@@ -106,9 +106,9 @@ class DiffView(TextView):
         self._unfold(file)
         self.go_to_file(file)
         numbers = ((row, self._number(file, row)) for row in range(len(self._files[file].right)))
-        near = min(((abs(there - line), row) for row, there in numbers if line and there), default=None)
-        if near is not None:
-            self.put_cursor(self._starts[file] + 1 + near[1])
+        nearest = min(((abs(there - line), row) for row, there in numbers if line and there), default=None)
+        if nearest is not None:
+            self.put_cursor(self._starts[file] + 1 + nearest[1])
             self.scroll_rows_to(self._cursor - self.page // 3)
         return True
 

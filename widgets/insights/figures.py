@@ -74,7 +74,7 @@ class InsightsView:
     def is_fetched(self, each: Concurrency) -> bool:
         """Whether every run of this time is cached: otherwise a low number may only mean that it was not fetched."""
         ranges = self.coverage.ranges
-        # The newest range goes on to now.
+        # The newest range has no end: it reaches to the present.
         return any(
             (one.start is None or one.start <= each.start)
             and (one is ranges[0] or (one.end is not None and one.end >= each.end))

@@ -21,7 +21,7 @@ class ServiceCommand(click.Command):
     """A command of the service's own command line, which is another program; it completes its own words."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """The suggestions of that program."""
+        """Return what the other program suggests for this word."""
         from app.cli.completion import completed_by_service
 
         before = ["serve"] if self.name == "serve" else []

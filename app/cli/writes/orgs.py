@@ -184,7 +184,7 @@ async def _take(work: "Import", row: "ImportRow", *, dry_run: bool) -> "Imported
 
 
 def _exit(result: "Imported") -> Exit:
-    """The exit code of the row alone."""
+    """Return the exit code that this row would have without the others."""
     if result.outcome == "blocked":
         return Exit.UNKNOWN_OUTCOME
     if result.outcome in NOTHING_SENT or result.action is None:

@@ -18,8 +18,7 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
-from app.api.errors import ApiError
-from storage.errors import StorageError
+from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ class BaseApp(App[ResultT]):
 
     def _handle_exception(self, error: Exception) -> None:
         cause = error.error if isinstance(error, WorkerFailed) else error
-        if self.session is not None and isinstance(cause, StorageError | ApiError):
+        if self.session is not None and isinstance(cause, RunwardenError):
             self.session.failed(cause)
         # At the end, a screen that is being removed may fail on missing widgets; that does not concern the user.
         elif self.is_running and not self._exit:

@@ -16,9 +16,10 @@ from app.api.requests import (
     as_json,
 )
 from app.text import json_escaped, safe_text
+from storage.base_error import RunwardenError
 
 
-class UnfaithfulError(Exception):
+class UnfaithfulError(RunwardenError):
     """A value holds characters that a shell or a terminal would act on; the message names the cure."""
 
 

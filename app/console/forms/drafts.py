@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from app.atomic_file import alone, replacing
+from storage.base_error import RunwardenError
 
 VERSION: Final = 1
 Values = dict[str, str]
@@ -19,7 +20,7 @@ def named(kind: str, origin: str) -> str:
     return f"{kind}:{origin}" if origin else kind
 
 
-class DraftsError(Exception):
+class DraftsError(RunwardenError):
     """Drafts cannot be read or kept; the message names the file and the cure. Forms work without them."""
 
 

@@ -19,9 +19,10 @@ from textual.widgets.option_list import Option
 from app.config import Template
 from app.console.sheets import Options, Sheet
 from app.text import safe_text
+from storage.base_error import RunwardenError
 
 
-class EditorError(Exception):
+class EditorError(RunwardenError):
     """The editor could not be used and the text is unchanged. The message names the cure."""
 
 

@@ -189,11 +189,11 @@ _ANSWERED: Final = "ok"
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
     """Spans, oldest first; each lasts until the next one, unless that is too far away."""
     found = [HealthSpan("", _link_word(poll.error_kind), poll.first_at, poll.last_at) for poll in reversed(polls)]
-    near = [
+    joined = [
         replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
         for one, after in pairwise(found)
     ]
-    return (*near, *found[-1:])
+    return (*joined, *found[-1:])
 
 
 def _link_word(error_kind: str | None) -> str:

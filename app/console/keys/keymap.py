@@ -130,8 +130,8 @@ def _fact(name: str, pairs: Sequence[tuple[str, Binding]]) -> KeyFact:
 def _no_such_id(name: str, by_id: Mapping[str, KeyFact]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, by_id, n=1)
-    cure = f"Did you mean {near[0]}?" if near else "`runwarden config keys` lists them."
+    suggestions = get_close_matches(name, by_id, n=1)
+    cure = f"Did you mean {suggestions[0]}?" if suggestions else "`runwarden config keys` lists them."
     return f"keys.{name}: there is no such action. {cure}"
 
 

@@ -23,6 +23,7 @@ from app.console.session import Session
 from app.console.sheets import Sheet, clicked
 from app.console.terminal.terminal import Terminal
 from app.text import SafeText, safe_text
+from storage.base_error import RunwardenError
 from storage.records import Run
 
 DEADLINE_S: Final = 60.0
@@ -34,7 +35,7 @@ _RUN_PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch", "status"
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 
-class CommandUnusableError(Exception):
+class CommandUnusableError(RunwardenError):
     """The command cannot be run; the message tells the user why."""
 
 

@@ -102,7 +102,7 @@ class PaneLoader:
                 self._pane.show(self._with_what_was_told(view))
 
     def _with_what_was_told(self, view: RunView) -> RunView:
-        from app.results.told import reason
+        from app.results.service_turns import reason
 
         told = self._figures.service_turns.known(view.detail.run)
         count = told.turns[-1].number if told is not None and told.turns else None

@@ -12,6 +12,7 @@ from app.atomic_file import alone, replacing
 from app.config import Profile, Settings, ViewSettings, data_folder
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.query import read_order, written_order
+from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
 from storage.records import RunSort
 from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
@@ -24,7 +25,7 @@ VERSION: Final = 1
 MOST_VIEWS: Final = 50
 
 
-class PreferencesError(Exception):
+class PreferencesError(RunwardenError):
     """Preferences cannot be saved; the message names the file and the cure. The console works without."""
 
 

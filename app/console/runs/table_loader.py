@@ -18,7 +18,7 @@ from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.events import Event, RunsChanged
-    from app.results.told import ToldTurns
+    from app.results.service_turns import ServiceTurns
     from storage.cache import Cache
     from storage.cache.first_paint import FirstPaint
     from storage.records import RunDetail
@@ -266,11 +266,11 @@ class FiguresLoader:
         self._not_before: datetime | None = None
 
     @cached_property
-    def service_turns(self) -> "ToldTurns":
+    def service_turns(self) -> "ServiceTurns":
         """The service's turns of the runs that it was asked about."""
-        from app.results.told import ToldTurns  # keeps the first frame quick
+        from app.results.service_turns import ServiceTurns  # keeps the first frame quick
 
-        return ToldTurns()
+        return ServiceTurns()
 
     def look(self) -> None:
         """Read the missing figures of the runs in view."""
@@ -304,7 +304,7 @@ class FiguresLoader:
             self._show([detail])
 
     def _show(self, details: "list[RunDetail]") -> None:
-        from app.results.told import figures
+        from app.results.service_turns import figures
 
         self._figures |= {each.run.run_id: figures(each, self.service_turns.known(each.run)) for each in details}
         self.table.show_figures(dict(self._figures))

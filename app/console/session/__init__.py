@@ -10,13 +10,13 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.signal import Signal
 
-from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.session.feeds import InboxFeed, VitalsFeed, first_vitals
 from app.console.session.tour import Tour
 from app.console.session.troubles import READ_ONLY, own_failure_text
 from app.text import safe_text
+from storage.base_error import RunwardenError
 from storage.errors import StorageError
 from widgets.frame.freshness import PollTiming
 
@@ -38,9 +38,9 @@ LONGEST_COPY: Final = 10_000
 STILL_OPENING: Final = "Still opening; a moment."
 TOAST_S: Final = 4.0
 CLOCK_S: Final = 15.0
-"""For the notice that the clocks differ, which is shown once."""
+"""Seconds that the notice is shown that the clocks differ; it is shown once."""
 CURE_S: Final = 10.0
-"""For toasts that name a cure."""
+"""Seconds that a toast which names a cure is shown."""
 
 
 class Session:
@@ -169,7 +169,7 @@ class Session:
         """Do the work; a failure of our own files or of a request becomes a notice."""
         return await guarded(work(*arguments, **options), self.failed)
 
-    def failed(self, error: StorageError | ApiError) -> None:
+    def failed(self, error: RunwardenError) -> None:
         """Report a failure: of our own files in every screen's banner, of a request in a toast."""
         if isinstance(error, StorageError):
             self.vitals.storage_failed(str(error))
@@ -193,11 +193,11 @@ class Session:
         self.notify(said)
 
 
-async def guarded(work: Awaitable[ResultT], failed: Callable[[StorageError | ApiError], object]) -> ResultT | None:
+async def guarded(work: Awaitable[ResultT], failed: Callable[[RunwardenError], object]) -> ResultT | None:
     """Do the work and report a failure of our own files or of a request."""
     try:
         return await work
-    except (StorageError, ApiError) as error:
+    except RunwardenError as error:
         failed(error)
         return None
 

@@ -11,12 +11,9 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from app.actions import ActionRefusedError
-from app.api.errors import ApiError
 from app.console.sheets import PickerScreen, SheetNote
 from app.console.sheets.export import typed_path
-from app.results.git import GitError
-from storage.errors import StorageError
+from storage.base_error import RunwardenError
 from widgets.forms.inputs import LineInput
 
 
@@ -93,7 +90,7 @@ class ConfirmSheet(PickerScreen[str]):
         self._refused = None
         try:
             said = await do(typed_path(typed))
-        except (NotSureError, GitError, OSError, ActionRefusedError, StorageError, ApiError) as error:
+        except (NotSureError, OSError, RunwardenError) as error:
             self._refused = typed if isinstance(error, NotSureError) else None
             self.failed(str(error))
         else:

@@ -21,11 +21,11 @@ _PRODUCTS: Final = frozenset(
     | {".zip", ".tar", ".tgz", ".gz", ".7z", ".rar", ".iso", ".dmg", ".sqlite", ".sqlite3", ".db", ".pkl", ".dump"}
 )
 _MIB: Final = 1024 * 1024
-_UNTESTED: Final = frozenset(
+_NEED_NO_TEST: Final = frozenset(
     {"__init__", "__main__", "setup", "conftest", "manage", "settings", "config", "version", "noxfile", "index", "doc"}
 )
-_UNTESTED_FOLDERS: Final = frozenset({"migrations", "examples", "docs", "scripts", "bench", "benchmarks", "tools"})
-_TESTED: Final = PROGRAMS - {".rs", ".java", ".sh", ".c"}
+_FOLDERS_WITHOUT_TESTS: Final = frozenset({"migrations", "examples", "docs", "scripts", "bench", "benchmarks", "tools"})
+_TEST_SUFFIXES: Final = PROGRAMS - {".rs", ".java", ".sh", ".c"}
 _CODE: Final = re.compile(r"^\s*(?:async\s+)?(?:def|class|function|func|export)\b|=>|\bmodule\.exports\b", re.MULTILINE)
 _WORD: Final = re.compile(r"\w+")
 _LINK: Final = re.compile(r"!?\[[^\]\n]{0,300}\]\(\s{0,3}<?([^\s()<>]{1,400})>?(?:\s[^)\n]{0,200})?\)")
@@ -85,7 +85,7 @@ def _resolve(path: str, target: str) -> str | None:
 
 def _untested(tree: Tree) -> Iterator[ReviewFinding]:
     modules = [source for source in tree.sources.values() if _wants_test(source)]
-    tests = [path for path in tree.entries if PurePosixPath(path).suffix in _TESTED and Source(path, b"").test]
+    tests = [path for path in tree.entries if PurePosixPath(path).suffix in _TEST_SUFFIXES and Source(path, b"").test]
     if modules and not tests:
         seen = f"Files with code under review: {len(modules)}. Test files in the tree: 0."
         yield ReviewFinding(Rule.NO_TESTS, ".", 0, seen)
@@ -104,9 +104,9 @@ def _untested(tree: Tree) -> Iterator[ReviewFinding]:
 
 
 def _wants_test(source: Source) -> bool:
-    if source.suffix not in _TESTED or source.test or PurePosixPath(source.path).stem in _UNTESTED:
+    if source.suffix not in _TEST_SUFFIXES or source.test or PurePosixPath(source.path).stem in _NEED_NO_TEST:
         return False
-    return not source.folders & _UNTESTED_FOLDERS and not source.foreign and bool(_CODE.search(source.text))
+    return not source.folders & _FOLDERS_WITHOUT_TESTS and not source.foreign and bool(_CODE.search(source.text))
 
 
 def folders_of(entries: Mapping[str, TreeEntry]) -> frozenset[str]:

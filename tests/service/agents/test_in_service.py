@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from service.execution.retention import Pruning
+from service.execution.retention import Pruner
 from service.settings import DataFolder
 from service.store.database import Database
 from service.store.schema import model_usage
@@ -48,7 +48,7 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     with database.read() as connection:
         rows = connection.execute(sa.select(model_usage).order_by(model_usage.c.number)).all()
     kept = [path.name for path in folder.sessions.iterdir()]
-    Pruning(database, folder).sessions(before=1 << 62)
+    Pruner(database, folder).sessions(before=1 << 62)
     database.close()
 
     assert (first["status"], second["status"]) == ("completed", "completed"), api.log(run_id)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from service.execution.secrets import Secrets
-from service.findings.collect import Collected, StoredFindings, clear, collect, packed, unpacked
+from service.findings.collect import CollectedFindings, StoredFindings, clear, collect, packed, unpacked
 from service.findings.document import MOST, FindingsFile
 from tests.service_process import ROOT
 
@@ -33,7 +33,7 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content)
 
 
-def read(tree: Path, root: str = "/workspace") -> Collected:
+def read(tree: Path, root: str = "/workspace") -> CollectedFindings:
     return collect(tree, root, Secrets({"KEY": "sk-123456"}).mask)
 
 

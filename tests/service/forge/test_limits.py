@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.agents.options import ChangeLimits
-from service.execution.change import Patches, oversize, refusal, touched_between
+from service.execution.change import Patches, changed_between, oversize, refusal
 from service.execution.git import Git
 
 
@@ -59,7 +59,7 @@ def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -
         commit({"kept": "1" * 500, "changed": "2" * 30, "gone": "3" * 4}),
         commit({"kept": "1" * 500, "changed": "4" * 200}),
     )
-    touched = [touched_between(git, git_dir, base, after) for base in (before, None, after)]
+    touched = [changed_between(git, git_dir, base, after) for base in (before, None, after)]
     sizes = [Patches(git, str, None).content_bytes(git_dir, one) for one in touched]
 
     assert sizes == [234, 700, 0]

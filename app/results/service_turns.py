@@ -16,7 +16,7 @@ _State = tuple[str, datetime | None]
 
 
 @dataclass(slots=True)
-class ToldTurns:
+class ServiceTurns:
     """The turns of the runs that were asked for last."""
 
     _known: OrderedDict[str, tuple[_State, RunTurns | None]] = field(default_factory=OrderedDict)

@@ -1,0 +1,18 @@
+"""The root of the errors of the console, the command line and their files; the service has its own.
+
+RunwardenError
+├── StorageError        a database cannot be used (`storage.errors`)
+├── LedgerRefusedError  the ledger's state forbids a step (`storage.ledger.errors`)
+├── ApiError            a request has no usable answer (`app.api.errors`)
+├── ConfigError         the configuration cannot be used (`app.config`), and TokenError, RouteError
+├── ActionRefusedError  a write is not sent (`app.actions`), and ImportFileError, CannotActError
+├── GitError            git, or a local repository, refuses (`app.results.git`)
+└── others              of one screen or command each
+
+A screen shows any of them: those of a database in every screen's banner, the others in a toast. What only ends a piece
+of work (a signal, a reader that has gone, an answer of "no") is no failure and has another base.
+"""
+
+
+class RunwardenError(Exception):
+    """A failure whose text says to a user what is wrong and, where there is one, the cure."""
