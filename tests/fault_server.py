@@ -9,6 +9,7 @@ Real sockets, a thread a connection, so that asynchronous tests and subprocesses
 """
 
 import json
+import random
 import socket
 import struct
 import threading
@@ -228,10 +229,14 @@ class FaultServer:
 
 
 def free_port() -> int:
-    """A loopback port where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A loopback port where nothing listens.
+
+    Below those that a system gives to connections: one that is let go for a while would be taken by any of them.
+    """
+    while True:
+        port = random.randrange(12_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _read_request(readline: Callable[[], bytes], read: Callable[[int], bytes]) -> Received | None:

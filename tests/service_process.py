@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.settings import DataFolder
+from tests.fault_server import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 READY_S: Final = 120.0
@@ -330,7 +331,7 @@ def start_service(
     file.write_text(json.dumps(document), "utf-8")
     lay_tables(data_dir)
     made = command(data_dir, "apply", str(file), environment=environment)
-    service = RunningService(["serve", "--port", "0", *arguments], data_dir, environment or {}, made)
+    service = RunningService(["serve", "--port", str(free_port()), *arguments], data_dir, environment or {}, made)
     service.start()
     return service
 

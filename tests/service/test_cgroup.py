@@ -13,7 +13,7 @@ import pytest
 from service.execution import cgroup, supervisor
 from service.execution.cgroup import DelegatedGroup, limits_of
 from service.settings import AgentLimits
-from tests.service.processes import running
+from tests.service.processes import long_sleep, running
 from tests.waiting import eventually
 
 
@@ -36,21 +36,22 @@ def delegated() -> Iterator[DelegatedGroup]:
         folder.rmdir()
 
 
-SPAWNER = "import subprocess as s, sys; s.Popen(['sleep', '98765'], start_new_session=True); print('up', flush=True)"
+SPAWNER = "import subprocess as s, sys; s.Popen(['sleep', sys.argv[1]], start_new_session=True); print('', flush=True)"
 
 
 def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: DelegatedGroup) -> None:
     """What left its session is in the group, too; when the turn ends nothing of either is left."""
+    seconds = long_sleep()
     with delegated.group("run_1-1", {}) as group:
         ours, theirs = socket.socketpair()
         start = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), "1000000", str(group.folder)]
-        agent = [sys.executable, "-c", SPAWNER + "; sys.stdin.read()"]
+        agent = [sys.executable, "-c", SPAWNER + "; sys.stdin.read()", seconds]
         process = subprocess.Popen([*start, *agent], pass_fds=[theirs.fileno()], stdin=subprocess.PIPE, stdout=-1)
         theirs.close()
         assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
+        assert process.stdout.readline() == b"\n"
         inside = (group.folder / "cgroup.procs").read_text().split()
-    eventually(lambda: not running("sleep", "98765"), "the group is killed")
+    eventually(lambda: not running("sleep", seconds), "the group is killed")
     process.communicate(timeout=120)
     ours.close()
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from service.cli import main
 from tests.service.conftest import NEEDS_SANDBOX, SANDBOXES, Api
-from tests.service.processes import running
+from tests.service.processes import long_sleep, running
 from tests.service_process import demo_setup, start_service
 
 SETTINGS = """
@@ -55,7 +55,7 @@ def burning():
 def hungry():
     kept = []
     while True:
-        kept.append(bytearray(os.urandom(MIB)) * 4); time.sleep(0.005)
+        kept.append(bytearray(b"x") * (4 * MIB)); time.sleep(0.005)
 
 def forking():
     while True:
@@ -178,18 +178,20 @@ Rogue = Callable[..., tuple[dict[str, Any], str]]
 
 def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(rogue: Rogue) -> None:
     """Nothing tells it from a stranger but that its orphans come to the supervisor."""
-    turn, _ = rogue("clinging 98761")
+    seconds = long_sleep()
+    turn, _ = rogue(f"clinging {seconds}")
 
     assert turn["status"] == "completed"
-    assert running("/bin/sleep", "98761") == []
+    assert running("/bin/sleep", seconds) == []
 
 
 def test_an_agent_that_never_ends_is_over_at_its_deadline(rogue: Rogue) -> None:
     """It ignores every polite signal, and its detached child lives in a session of its own."""
-    turn, _ = rogue("stubborn 98762", "brief")
+    seconds = long_sleep()
+    turn, _ = rogue(f"stubborn {seconds}", "brief")
 
     assert turn["failure"] == "the agent passed its time limit of 1 s and was ended"
-    assert running("/bin/sleep", "98762") == []
+    assert running("/bin/sleep", seconds) == []
 
 
 EXCESSES = [

@@ -14,7 +14,7 @@ from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, View, find
 from service.execution.workspace import Workspace
 from service.settings import Execution
 from tests.service.conftest import NEEDS_SANDBOX
-from tests.service.processes import running
+from tests.service.processes import long_sleep, running
 from tests.waiting import eventually
 
 CALLER = """
@@ -123,8 +123,8 @@ def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["exit", "kill"])
 def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_path: Path) -> None:
     """Whether the worker closes the socket or dies: the agent's processes are gone, and so is the supervisor."""
-    started = tmp_path / "started"
-    command = f"setsid sleep 98763 & env -i setsid sleep 98763 & touch {started}; sleep 98763"
+    started, seconds = tmp_path / "started", long_sleep()
+    command = f"setsid sleep {seconds} & env -i setsid sleep {seconds} & touch {started}; sleep {seconds}"
     worker = (
         "import os, socket, subprocess, sys, pathlib, time\n"
         "ours, theirs = socket.socketpair()\n"
@@ -142,7 +142,7 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
     assert process.stdout is not None
     kept = int(process.stdout.readline())
     process.communicate("", timeout=300)
-    eventually(lambda: not running("sleep", "98763"), "the agent's processes are gone")
+    eventually(lambda: not running("sleep", seconds), "the agent's processes are gone")
     eventually(lambda: not Path(f"/proc/{kept}").exists(), "the supervisor is gone")
 
     assert process.returncode == (0 if how == "exit" else -signal.SIGKILL)

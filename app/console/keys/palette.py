@@ -61,6 +61,10 @@ class ConsolePalette(CommandPalette):
 
     CSS_PATH = OVER_CSS
 
+    def validate__show_busy(self, show_busy: bool) -> bool:
+        """Show the search as busy only while it is: its countdown may run out as it ends, and be heard after it."""
+        return show_busy and self._busy_timer is not None
+
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Close once; a command chosen while it closes is not run."""
         if self.is_current:
