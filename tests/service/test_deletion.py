@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -49,11 +50,13 @@ def traces(database: Database, folder: DataFolder, *marks: str) -> list[str]:
     with database.read() as connection:
         rows = [f"{table.name}: {row}" for table in tables(database) for row in connection.execute(sa.select(table))]
     found = [row for row in rows if any(mark in row for mark in marks)]
-    for path in folder.root.rglob("*"):
-        inside = path.is_file() and path.suffix != ".sqlite" and path.name != "serve.log"
-        content = path.read_bytes() if inside else b""
-        if any(mark in path.name or mark.encode() in content for mark in marks):
-            found.append(str(path))
+    # What goes while it is looked at is gone: the service may be at work.
+    for parent, folders, files in os.walk(folder.root):
+        found += [f"{parent}/{name}" for name in (*folders, *files) if any(mark in name for mark in marks)]
+        for path in (Path(parent, name) for name in files if name != "serve.log" and not name.endswith(".sqlite")):
+            with contextlib.suppress(FileNotFoundError):
+                content = path.read_bytes()
+                found += [str(path)] * any(mark.encode() in content for mark in marks)
     return found
 
 
