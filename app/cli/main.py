@@ -11,6 +11,7 @@ from app.cli.context import Invocation, StoppedError
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
 from app.cli.output import Format
 from app.start.streams import NotPrintedError, ReaderGoneError, let_go_of, printing, remarking
+from storage.base_error import RunwardenError
 
 
 def failure_of(error: BaseException) -> Failure | None:
@@ -24,7 +25,11 @@ def failure_of(error: BaseException) -> Failure | None:
             return _of_usage(error)
         case ApiError():
             return of_api_error(error)
-    return _of_config(error) or _of_deeper_rooms(error)
+    return _of_config(error) or _of_deeper_rooms(error) or _of_any(error)
+
+
+def _of_any(error: BaseException) -> Failure | None:
+    return Failure("failed", str(error), Exit.USAGE) if isinstance(error, RunwardenError) else None
 
 
 def _of_usage(error: click.ClickException) -> Failure:

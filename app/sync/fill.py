@@ -21,7 +21,6 @@ from app.sync.reader import RunReader, StoredPage
 from app.sync.runs import RunSync
 from app.sync.walk import Walk, reach
 from app.sync.windows import LONGEST, Stretch, Window, Windows
-from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
 from storage.records import Coverage, CoverageGap, Run, RunPage
 from storage.records.backfill import ListPlace
@@ -41,7 +40,7 @@ Missing = Callable[[], Awaitable[Sequence[CoverageGap]]]
 """The gaps that are missing now, newest first."""
 
 
-class FilterDoubtError(RunwardenError):
+class FilterDoubtError(Exception):
     """The service answered a question about dates with runs of other dates."""
 
 

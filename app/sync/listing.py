@@ -12,7 +12,6 @@ from app.api.errors import EndlessListError, RejectedError
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.runs import RunSync
 from app.sync.walk import reach
-from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
 from storage.records import Repository, Run, RunFilter, ServiceTraits
 
@@ -26,7 +25,7 @@ class Listed:
     """The number of its entries without a usable id."""
 
 
-class FilterIgnoredError(RunwardenError):
+class FilterIgnoredError(Exception):
     """The service cannot apply the filter: it has no parameter for it, or also shows other runs."""
 
 

@@ -1,4 +1,4 @@
-"""The way from an answer to a painted row is as short as docs/architecture.md says, and leads through what it names."""
+"""The way from an answer to a row is as short as docs/architecture.md says, and leads through what it names."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ MOST_FILES = 10
 def section() -> str:
     """What the page says of the way."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    return text.partition("## From an answer to a painted row")[2].partition("\n## ")[0]
+    return text.partition("## From an answer to a row")[2].partition("\n## ")[0]
 
 
 def hops() -> list[tuple[str, str]]:

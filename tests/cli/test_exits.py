@@ -4,8 +4,9 @@ import pytest
 
 from app.actions import ActionRefusedError
 from app.api.errors import ApiError, RateLimitedError
-from app.cli.exits import EXIT_BY_KIND, of_api_error
+from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error
 from app.cli.main import failure_of
+from app.notify.delivery import RouteError
 from storage.errors import StorageError
 
 
@@ -34,6 +35,14 @@ def test_a_file_that_cannot_be_used_is_a_matter_of_configuration(error: type[Sto
 
     assert failure is not None
     assert (failure.exit, failure.kind, failure.detail["file"]) == (2, error.kind, "/x")
+
+
+def test_every_other_error_that_speaks_to_a_user_is_a_failure_with_its_text() -> None:
+    """Of git, of a route or of a new kind: no crash."""
+    failure = failure_of(RouteError("The route is closed. Open it."))
+
+    assert failure is not None
+    assert (failure.kind, failure.message, failure.exit) == ("failed", "The route is closed. Open it.", Exit.USAGE)
 
 
 def test_an_unforeseen_error_is_no_failure_of_the_users() -> None:

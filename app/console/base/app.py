@@ -62,7 +62,7 @@ class BaseApp(App[ResultT]):
     """An app that answers one key after the other, reports what fails, and prints no values when it crashes."""
 
     session: "Session | None" = None
-    """Reports failures of our own files and of requests. None: each of them ends the app."""
+    """Reports each `RunwardenError`. None: it ends the app."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -172,7 +172,7 @@ class BaseApp(App[ResultT]):
         await self._guard(super()._dispatch_message, message)
 
     async def run_action(self, *arguments: Any, **options: Any) -> bool:
-        """Run a key's or a click's action; a failure of our own files or of a request becomes a notice."""
+        """Run a key's or a click's action; a `RunwardenError` becomes a notice."""
         return await self._guard(super().run_action, *arguments, **options) is not False
 
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:

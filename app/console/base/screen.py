@@ -169,7 +169,7 @@ class BaseScreen(Screen[None]):
         await self.session.guard(super()._dispatch_message, message)
 
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Run this coroutine function in the background; a failure of our own files or of a request becomes a notice.
+        """Run this coroutine function in the background; a `RunwardenError` becomes a notice.
 
         It takes a function because a worker that is cancelled before it starts never awaits a coroutine.
         """

@@ -166,11 +166,11 @@ class Session:
         return READ_ONLY if self.profile.read_only else None
 
     async def guard(self, work: Callable[..., Awaitable[ResultT]], *arguments: Any, **options: Any) -> ResultT | None:
-        """Do the work; a failure of our own files or of a request becomes a notice."""
+        """Do the work; a `RunwardenError` becomes a notice."""
         return await guarded(work(*arguments, **options), self.failed)
 
     def failed(self, error: RunwardenError) -> None:
-        """Report a failure: of our own files in every screen's banner, of a request in a toast."""
+        """Report a failure: of a database in every screen's banner, any other in a toast."""
         if isinstance(error, StorageError):
             self.vitals.storage_failed(str(error))
         else:
@@ -194,7 +194,7 @@ class Session:
 
 
 async def guarded(work: Awaitable[ResultT], failed: Callable[[RunwardenError], object]) -> ResultT | None:
-    """Do the work and report a failure of our own files or of a request."""
+    """Do the work and report a `RunwardenError`."""
     try:
         return await work
     except RunwardenError as error:

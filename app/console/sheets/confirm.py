@@ -40,7 +40,7 @@ class ConfirmSheet(PickerScreen[str]):
         do: Callable[[Path], Awaitable[str]],
         anyway: Callable[[Path], Awaitable[str]] | None = None,
     ) -> None:
-        """Prepare; `do` may fail with a git, file system, storage or API error. Without `folder` none is asked for.
+        """Prepare; `do` may fail with an OSError or any `RunwardenError`. Without `folder` none is asked for.
 
         `anyway` is called for the folder that `do` refused last with NotSureError.
         """
