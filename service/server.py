@@ -30,7 +30,7 @@ from service.store.database import Database
 from service.store.rate_limits import RateLimiter
 from service.store.results import Results
 from service.store.runs import RunCounts
-from service.worker_process import ServiceError, announce, build_worker, drain, held, mask_known, one_worker
+from service.worker_process import StartError, announce, build_worker, drain, held, mask_known, one_worker
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 256
@@ -63,7 +63,7 @@ class RunningService:
         """Serve until a signal comes; return the exit status.
 
         Raises:
-            ServiceError: The folder is in use, the port is taken, or a required sandbox is missing.
+            StartError: The folder is in use, the port is taken, or a required sandbox is missing.
         """
         self._folder.create()
         settings = self._folder.settings()
@@ -143,10 +143,10 @@ class RunningService:
             listener.bind((host, port))
         except OSError as error:
             listener.close()
-            raise ServiceError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
+            raise StartError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
         if self._options.lab and not _is_loopback(listener.getsockname()[0]):
             listener.close()
-            raise ServiceError(f"the lab opens on loopback only, not on {host}; leave --lab or --host out")
+            raise StartError(f"the lab opens on loopback only, not on {host}; leave --lab or --host out")
         listener.listen(_BACKLOG)
         return listener
 

@@ -27,7 +27,7 @@ from service.store.database import Database
 _logger = logging.getLogger(__name__)
 
 
-class ServiceError(Exception):
+class StartError(Exception):
     """A process cannot start; the text names the cure."""
 
 
@@ -36,13 +36,13 @@ def held(lock_file: Path, refusal: str) -> Iterator[None]:
     """Hold a lock until the block or the process ends, however it ends.
 
     Raises:
-        ServiceError: Another process has it; the text is `refusal`.
+        StartError: Another process has it; the text is `refusal`.
     """
     with lock_file.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ServiceError(refusal) from error
+            raise StartError(refusal) from error
         yield
 
 
@@ -58,7 +58,7 @@ class WorkerProcess:
         """Execute turns until a signal comes; return the exit status.
 
         Raises:
-            ServiceError: The folder has a worker already, or a required sandbox is missing.
+            StartError: The folder has a worker already, or a required sandbox is missing.
         """
         self._folder.create()
         settings = self._folder.settings()
@@ -108,7 +108,7 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
     """Ensure that a SQLite database has one worker process; PostgreSQL takes any number.
 
     Raises:
-        ServiceError: Another worker process has the database.
+        StartError: Another worker process has the database.
     """
     if not database.is_sqlite:
         yield
@@ -124,12 +124,12 @@ def build_worker(
     """Return a worker that has not started yet, and log how its agents will be isolated.
 
     Raises:
-        ServiceError: A sandbox is required, and there is none.
+        StartError: A sandbox is required, and there is none.
     """
     try:
         sandbox = find(settings.execution)
     except NoSandboxError as error:
-        raise ServiceError(str(error)) from error
+        raise StartError(str(error)) from error
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _logger.info("limits of an agent: %s", settings.execution.agent)
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)

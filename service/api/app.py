@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.api import errors, hooks, organizations, results, run_list, runs
 from service.api.context import Context, RequestContext
-from service.api.errors import ApiError, body
+from service.api.errors import HttpError, body
 from service.store.database import Database
 
 API_VERSION: Final = "1.0.0"
@@ -63,10 +63,10 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
     found = context.exposition
     if found is None:
         name = context.settings.metrics.token_env
-        raise ApiError(404, "metrics_off", f"/metrics is not offered: set {name} in the service's environment")
+        raise HttpError(404, "metrics_off", f"/metrics is not offered: set {name} in the service's environment")
     if not found.admits(request.headers.get("authorization", "")):
         message = "send the token for scraping as 'Authorization: Bearer ...'; tokens of organizations do not open this"
-        raise ApiError(401, "invalid_token", message, _CHALLENGE)
+        raise HttpError(401, "invalid_token", message, _CHALLENGE)
     return Response(await context.scrapes.run(found.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from service.api.context import Context, RequestContext
-from service.api.errors import ApiError
+from service.api.errors import HttpError
 from service.observability.requests import record_of
 from service.store import audit, organizations, tokens
 from service.store.organizations import Organization
@@ -31,7 +31,7 @@ class Caller:
     def require_scope(self, *accepted: str) -> None:
         """Refuse a token without any of the scopes (403, spec 5.6)."""
         if not set(accepted) & set(self.token.scopes):
-            raise ApiError(
+            raise HttpError(
                 403, "insufficient_scope", f"this needs a token with scope {' or '.join(accepted)}; create one with it"
             )
 
@@ -47,13 +47,13 @@ def _caller(request: Request, context: RequestContext) -> Caller:
     if organization is not None:
         record.organization = organization.slug
     if token is None or not token.valid(context.expiry_clock()):
-        raise ApiError(
+        raise HttpError(
             401, "invalid_token", "the bearer token is unknown, revoked or expired; create another", _REJECTED
         )
     if organization is None:
-        raise ApiError(404, "organization_not_found", "the organization of this token no longer exists")
+        raise HttpError(404, "organization_not_found", "the organization of this token no longer exists")
     if not organization.active:
-        raise ApiError(403, "organization_inactive", f"the organization {organization.slug} is not active")
+        raise HttpError(403, "organization_inactive", f"the organization {organization.slug} is not active")
     _count(context, organization)
     caller = Caller(organization, token)
     if token.first_used_at is None:
@@ -73,14 +73,14 @@ def _bearer(request: Request) -> str:
     given = request.headers.getlist("authorization")
     scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     if scheme.lower() != "bearer" or not value.strip():
-        raise ApiError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
+        raise HttpError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
     return value.strip()
 
 
 def _count(context: Context, organization: Organization) -> None:
     wait_s = context.rate.wait_s(organization.id)
     if wait_s is not None:
-        raise ApiError(
+        raise HttpError(
             429,
             "rate_limited",
             f"the organization {organization.slug} sent too many requests; try again in {wait_s} s",

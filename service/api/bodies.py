@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from starlette.requests import ClientDisconnect
 
 from service.api.context import context_of
-from service.api.errors import ApiError, bad_request
+from service.api.errors import HttpError, bad_request
 
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
@@ -86,7 +86,7 @@ class ReadBody(Generic[Body]):
         """Read and validate.
 
         Raises:
-            ApiError: 413, 415 or 400.
+            HttpError: 413, 415 or 400.
         """
         _check_type(request)
         raw = await read_bytes(request, context_of(request).settings.limits.body_bytes)
@@ -123,9 +123,9 @@ def _check_type(request: Request) -> None:
     media, _, parameters = request.headers.get("content-type", "").lower().partition(";")
     charset = parameters.partition("charset=")[2].strip(' "') or "utf-8"
     if media.strip() != "application/json" or charset not in {"utf-8", "utf8", "us-ascii"}:
-        raise ApiError(415, "unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8")
+        raise HttpError(415, "unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise ApiError(415, "unsupported_media_type", "send the body without a content encoding")
+        raise HttpError(415, "unsupported_media_type", "send the body without a content encoding")
 
 
 class Reserve:
@@ -149,7 +149,7 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
     """Return the body of a request; all beyond a first piece comes out of the reserve, if there is one.
 
     Raises:
-        ApiError: 413, 400 if the connection ended first, or 503 if the reserve is used up.
+        HttpError: 413, 400 if the connection ended first, or 503 if the reserve is used up.
     """
     chunks: list[bytes] = []
     size = taken = 0
@@ -159,12 +159,12 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
             if reserve is not None and size > _SMALL:
                 if not reserve.take(len(chunk)):
                     text = "too many large bodies arrive at the moment"
-                    raise ApiError(503, "too_busy", text, {"Connection": "close", "Retry-After": "5"})
+                    raise HttpError(503, "too_busy", text, {"Connection": "close", "Retry-After": "5"})
                 taken += len(chunk)
             if size > limit:
                 # The rest is not read, so the connection cannot be used again.
                 text = f"the body may have at most {limit} bytes"
-                raise ApiError(413, "body_too_large", text, {"Connection": "close"})
+                raise HttpError(413, "body_too_large", text, {"Connection": "close"})
             chunks.append(chunk)
     except ClientDisconnect as error:
         raise bad_request("incomplete_body", "the connection ended before the body did") from error

@@ -28,7 +28,7 @@ class FailureBody(BaseModel):
     error_code: str | None = None
 
 
-class ApiError(Exception):
+class HttpError(Exception):
     """A refusal with its status, its machine-readable code and a message that names the cure."""
 
     def __init__(self, status: int, error_code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -46,9 +46,9 @@ def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
     return {status: {"model": FailureBody} for status in [*named, "default"]}
 
 
-def bad_request(error_code: str, message: str) -> ApiError:
+def bad_request(error_code: str, message: str) -> HttpError:
     """Return a 400."""
-    return ApiError(400, error_code, message)
+    return HttpError(400, error_code, message)
 
 
 def offered_by(router: APIRouter, prefix: str = "") -> Offered:
@@ -60,7 +60,7 @@ def offered_by(router: APIRouter, prefix: str = "") -> Offered:
 def install(app: FastAPI, offered: Offered) -> None:
     """Answer every failure of an application, the framework's own included, in the spec's form."""
     app.state.offered = offered
-    app.add_exception_handler(ApiError, _answer_failure)
+    app.add_exception_handler(HttpError, _answer_failure)
     app.add_exception_handler(InactiveOrganizationError, _answer_inactive)
     app.add_exception_handler(HTTPException, _answer_framework)
     app.add_exception_handler(OperationalError, _answer_away)
@@ -74,7 +74,7 @@ def body(error_code: str, message: str) -> dict[str, str]:
 
 
 async def _answer_failure(_request: Request, error: Exception) -> JSONResponse:
-    if not isinstance(error, ApiError):
+    if not isinstance(error, HttpError):
         raise error
     return JSONResponse(body(error.error_code, error.message), error.status, error.headers)
 

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from service.api.bodies import Reserve, read_bytes
 from service.api.context import Context, RequestContext
-from service.api.errors import ApiError, bad_request
+from service.api.errors import HttpError, bad_request
 from service.reference import PLATFORMS
 from service.store import repositories
 from service.store.deliveries import STARTED, WAITING
@@ -32,7 +32,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
     """Answer a delivery: 202 if it starts a run, 204 if it starts none."""
     secrets = await run_in_threadpool(_secrets, context, platform) if platform in PLATFORMS else {}
     if not secrets:
-        raise ApiError(404, "not_found", f"there is nothing at {request.url.path}")
+        raise HttpError(404, "not_found", f"there is nothing at {request.url.path}")
     # A header that occurs twice is left out: it proves nothing.
     given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
@@ -44,7 +44,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         decisions = (
             [] if delivery is None else await run_in_threadpool(_decide, context, await _known(context, delivery))
         )
-    except ApiError as error:
+    except HttpError as error:
         _count(context, platform, error.error_code)
         raise
     for decision in decisions or [Decision("ignored")]:
@@ -82,10 +82,10 @@ def _read(
     return Delivery(platform, name, event, proven, trace_parent=context.tracer.parent())
 
 
-def _unsigned() -> ApiError:
+def _unsigned() -> HttpError:
     # The body may not have been read, so the connection cannot be used again.
     text = "the delivery is not signed with the secret of this webhook"
-    return ApiError(401, "invalid_signature", text, {"Connection": "close"})
+    return HttpError(401, "invalid_signature", text, {"Connection": "close"})
 
 
 async def _known(context: Context, delivery: Delivery) -> Delivery:
@@ -100,7 +100,7 @@ def _decide(context: Context, delivery: Delivery) -> list[Decision]:
     try:
         return Receiver(context.database, context.settings, context.clock).receive(delivery)
     except UnknownRepositoryError as error:
-        raise ApiError(404, "unknown_repository", "the repository is not configured for this webhook") from error
+        raise HttpError(404, "unknown_repository", "the repository is not configured for this webhook") from error
 
 
 def _count(context: Context, platform: str, result: str) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 from service.api.auth import Administrator, AnyCaller, Caller
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Context, RequestContext
-from service.api.errors import ApiError, bad_request, documented
+from service.api.errors import HttpError, bad_request, documented
 from service.hosts.gitlab import OnboardingError
 from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
 from service.mail.address import checked_address
@@ -34,7 +34,7 @@ def create_organization(
     """Create an organization; every successful call makes another one, the same email or not (spec 4.1)."""
     caller.require_scope("organizations:create", "admin")
     if "CreateOrganizations" not in caller.organization.entitlements:
-        raise ApiError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
+        raise HttpError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
     email = _checked_email(creation.email)
     _check_offer(context, creation.offer_code)
     with context.database.write() as connection:
@@ -85,7 +85,7 @@ def _send(context: Context, made: Organization, invitation_id: str) -> None:
     what = (
         "the mail server refused its invitation" if refused else "its invitation has not left yet, and is tried again"
     )
-    raise ApiError(
+    raise HttpError(
         500,
         "provisioning_failed",
         f"the organization {made.id} exists, but {what}; a retry creates another organization",
@@ -108,7 +108,7 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
         connected = hosts.of(connection, caller.organization.id)
         known = repositories.of(connection, caller.organization.id)
     if not connected:
-        raise ApiError(
+        raise HttpError(
             404, "no_code_host", "no code host is connected; connect one with runwarden service host connect"
         )
     found = context.probes.ask(connected, known)
@@ -137,7 +137,7 @@ def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dic
     with context.database.read() as connection:
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
     if host is None:
-        raise ApiError(
+        raise HttpError(
             404, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
         )
     owner = caller.organization.id

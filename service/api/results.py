@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from service.api.auth import Administrator, Caller
 from service.api.context import Context, RequestContext
-from service.api.errors import ApiError, bad_request, documented
+from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run, run_body
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
@@ -166,7 +166,7 @@ def _found_turn(connection: sa.Connection, caller: Caller, run_id: str, number: 
     _found(connection, caller, run_id)
     found = turns.by_number(connection, run_id, int(number)) if _NUMBER.fullmatch(number) else None
     if found is None:
-        raise ApiError(404, "turn_not_found", f"the run {run_id} has no turn {number!r}; turns are counted from 1")
+        raise HttpError(404, "turn_not_found", f"the run {run_id} has no turn {number!r}; turns are counted from 1")
     return found
 
 
@@ -232,7 +232,7 @@ def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offse
         piece = context.results.log(connection, (turn.run_id, turn.number), offset, _PIECE)
     is_ended = turn.status in FINAL
     if piece is None and is_ended and turn.attempt:
-        raise ApiError(410, "log_not_kept", f"the log of turn {turn.number} is not kept any longer")
+        raise HttpError(410, "log_not_kept", f"the log of turn {turn.number} is not kept any longer")
     data, start, size = (b"", 0, 0) if piece is None else (piece.data, piece.offset, piece.size)
     headers = {
         "Runwarden-Log-Offset": str(start),
@@ -267,7 +267,7 @@ def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller:
     with context.database.read() as connection:
         turn = _found_turn(connection, caller, run_id, n)
         if turn.status not in FINAL:
-            raise ApiError(409, "turn_active", f"turn {turn.number} has not ended; its change is known when it has")
+            raise HttpError(409, "turn_active", f"turn {turn.number} has not ended; its change is known when it has")
         return _patch(context, connection, turn, "diff", turn.base_sha)
 
 
@@ -290,9 +290,9 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
     patch = context.results.diff(connection, (turn.run_id, turn.number), kind)
     way = f"with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
     if patch is None:
-        raise ApiError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; read it {way}")
+        raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; read it {way}")
     if len(patch) > _LARGEST_DIFF:
-        raise ApiError(413, "diff_too_large", f"the diff has more than {_LARGEST_DIFF} bytes; read it {way}")
+        raise HttpError(413, "diff_too_large", f"the diff has more than {_LARGEST_DIFF} bytes; read it {way}")
     return _text(patch, {"Runwarden-Head": turn.commit_sha} | ({"Runwarden-Base": base} if base else {}))
 
 
@@ -309,7 +309,7 @@ def cancel_run(run_id: str, context: RequestContext, caller: Administrator) -> d
         if not turns.cancel(connection, run_id, reason, context.clock()):
             last = turns.by_number(connection, run_id, run.turn)
             if last is None or last.outcome != turns.CANCELLED:
-                raise ApiError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
+                raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
             return run_body(run)
         run = runs.by_id(connection, run_id) or run
         owner = run.organization_id

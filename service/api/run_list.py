@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 
 from service.api.auth import Administrator
 from service.api.context import RequestContext
-from service.api.errors import ApiError, bad_request, documented
+from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import run_body
 from service.clock import parse_rfc3339
 from service.reference import PLATFORMS, Reference, checked_path, location, reference
@@ -44,7 +44,7 @@ class PageToken:
         """Return the (created_at, id) of a token.
 
         Raises:
-            ApiError: 400, the service did not make it, or made it for other filters.
+            HttpError: 400, the service did not make it, or made it for other filters.
         """
         try:
             raw = base64.b64decode(token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
@@ -65,7 +65,7 @@ def _written(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _bad() -> ApiError:
+def _bad() -> HttpError:
     return bad_request(
         "invalid_page_token", "page_token must be the next_token of a page with the same filters; start from the first"
     )

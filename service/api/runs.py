@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from service.api.auth import Administrator, Caller
 from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, RequestContext
-from service.api.errors import ApiError, bad_request, documented
+from service.api.errors import HttpError, bad_request, documented
 from service.clock import rfc3339
 from service.hosts.branches import default_branch
 from service.reference import PLATFORMS, Reference, branch_fault, checked_path, location, reference
@@ -116,9 +116,9 @@ def _check_metadata(context: Context, metadata: dict[str, object] | None) -> Non
         raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
 
 
-def no_run(run_id: str) -> ApiError:
+def no_run(run_id: str) -> HttpError:
     """Return the 404 for a run that does not exist or belongs to another organization."""
-    return ApiError(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
+    return HttpError(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
 
 
 def accept(context: Context, request: TurnRequest) -> Run:
@@ -149,7 +149,7 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target
         resumed = runs.resume(connection, found, request, context.clock())
         _check_quota(context, connection, request)
     if resumed is None:
-        raise ApiError(409, "run_active", f"the run {run_id} is {found.status}; continue it when it has ended")
+        raise HttpError(409, "run_active", f"the run {run_id} is {found.status}; continue it when it has ended")
     context.wake()
     return resumed
 
@@ -171,7 +171,7 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
     with context.database.read() as connection:
         agent = agents.by_name(connection, caller.organization.id, name)
         if agent is None:
-            raise ApiError(
+            raise HttpError(
                 404, "agent_not_found", f"there is no agent {name!r}; add it with runwarden service agent add"
             )
         target = _target_by_text(connection, caller.organization.id, start.repository)
@@ -220,7 +220,7 @@ def _target_by_reference(connection: sa.Connection, organization_id: str, refere
     """Find the repository of a reference: a configured one, else one on a connected host.
 
     Raises:
-        ApiError: 400, it is neither.
+        HttpError: 400, it is neither.
     """
     found = _configured(connection, organization_id, reference) or _on_host(connection, organization_id, reference)
     if found is None:
@@ -232,7 +232,7 @@ def _target_by_text(connection: sa.Connection, organization_id: str, text: str) 
     """Find the repository that a text names: a configured name, a full URL, `owner/repo` or `group/project`.
 
     Raises:
-        ApiError: 400, none of them leads to a repository.
+        HttpError: 400, none of them leads to a repository.
     """
     text = text.strip()
     exact = repositories.by_name(connection, organization_id, text) or repositories.by_url(
@@ -284,7 +284,7 @@ def _target(repository: Repository) -> _Target:
     return _Target(Reference(repository.platform, repository.path), repository.url, repository.protected)
 
 
-def _unknown_repository(text: str) -> ApiError:
+def _unknown_repository(text: str) -> HttpError:
     return bad_request(
         "unknown_repository",
         f"the repository {text!r} is neither configured nor on a connected code host; "

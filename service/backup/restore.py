@@ -59,7 +59,7 @@ class Restore:
 
         Raises:
             BackupError: The back-up is damaged or of another version, or the target is not empty.
-            ServiceError: The service runs.
+            StartError: The service runs.
             DatabaseError: The database cannot be used.
         """
         manifest = archive.checked(self._source)

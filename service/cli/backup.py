@@ -47,11 +47,11 @@ def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
     """Restore the service from FILE, while it is stopped; runs that had not ended are executed again."""
     from service.backup.archive import BackupError
     from service.backup.restore import Restore
-    from service.worker_process import ServiceError
+    from service.worker_process import StartError
 
     try:
         made = Restore(file.absolute(), admin.folder, admin.database_url, operator(), now_micros).run(force=force)
-    except (BackupError, ServiceError) as error:
+    except (BackupError, StartError) as error:
         raise SetupError(str(error)) from error
     document = {
         "data_dir": str(admin.folder.root),

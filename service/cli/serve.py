@@ -26,14 +26,14 @@ def run_process(folder: DataFolder, run: Callable[["Masks"], int]) -> NoReturn:
     """Run to the end, log to stderr, and exit with the status returned; 2 when it cannot start."""
     with plain_errors(as_json=False):
         from service.observability.log import start_log
-        from service.worker_process import ServiceError
+        from service.worker_process import StartError
 
         settings = folder.settings()
         masks = start_log(settings.log.format)
         masks.add(settings.secret_names)
         try:
             status = run(masks)
-        except ServiceError as error:
+        except StartError as error:
             click.echo(f"error: {error}", err=True)
             status = 2
     sys.stdout.flush()

@@ -16,7 +16,7 @@ from service.agents.outcome import Failure
 from service.egress.budget import BudgetSpentError, Ledger, SpendingWatch
 from service.egress.door import Door
 from service.egress.usage import Meter, price_of
-from service.egress.visit import ClosedError, RefusedError, Visit, document_of
+from service.egress.visit import BlockedRequestError, ClosedPathError, Visit, document_of
 
 _CONNECT_S: Final = 20.0
 _ANSWER_S: Final = 600.0
@@ -122,8 +122,8 @@ class ModelProxy:
         except BudgetSpentError as error:
             self._fail(Failure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
             visit.refuse(403, str(error))
-        except RefusedError as error:
-            if not isinstance(error, ClosedError):
+        except BlockedRequestError as error:
+            if not isinstance(error, ClosedPathError):
                 self._fail(Failure("failed", f"the model's proxy refused a request: {error}"))
             visit.refuse(403, str(error))
         except OSError:
@@ -140,7 +140,7 @@ class ModelProxy:
         path = parts.path if parts.path.startswith("/v1") else f"/v1{parts.path}"
         billed = self._provider.billed.fullmatch(path)
         if billed is None and not self._provider.free.fullmatch(path):
-            raise ClosedError(f"{visit.command} {path[:200]} is not open to agents")
+            raise ClosedPathError(f"{visit.command} {path[:200]} is not open to agents")
         body, model = visit.body(), ""
         if billed is not None:
             document = document_of(body)
@@ -163,7 +163,9 @@ class ModelProxy:
         price = price_of(request.model, self._access.prices)
         budget = self._access.budget
         if request.model and price is None and (budget.run_usd or budget.day_usd):
-            raise RefusedError(f"there is no price for the model {request.model!r}: add it to prices of the agent")
+            raise BlockedRequestError(
+                f"there is no price for the model {request.model!r}: add it to prices of the agent"
+            )
         return price
 
     def _forward(self, visit: Visit, request: _Request, price: Price | None) -> None:

@@ -52,7 +52,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-class _RefusedError(Exception):
+class _BlockedConnectionError(Exception):
     """A connection is not made; the text says why."""
 
 
@@ -95,7 +95,7 @@ class EgressProxy:
         try:
             addresses = self._permitted(host, port)
             inside.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        except _RefusedError as reason:
+        except _BlockedConnectionError as reason:
             self._tell(host, str(reason))
             text = f"{reason}\n".encode()
             inside.sendall(
@@ -119,16 +119,18 @@ class EgressProxy:
 
     def _permitted(self, host: str, port: int | None) -> list[Address]:
         if port is None:
-            raise _RefusedError(f"egress: {host} was refused: only TLS (https) leaves the sandbox")
+            raise _BlockedConnectionError(f"egress: {host} was refused: only TLS (https) leaves the sandbox")
         if not self.allows(host, port):
             entry = host if port == _TLS_PORT else f"{host}:{port}"
-            raise _RefusedError(f'egress: {entry} was refused; to allow it, add it to the agent: egress = ["{entry}"]')
+            raise _BlockedConnectionError(
+                f'egress: {entry} was refused; to allow it, add it to the agent: egress = ["{entry}"]'
+            )
         try:
             addresses = self._resolve(host, port)
         except OSError as error:
-            raise _RefusedError(f"egress: {host} was refused: it has no address ({error})") from error
+            raise _BlockedConnectionError(f"egress: {host} was refused: it has no address ({error})") from error
         if not addresses:
-            raise _RefusedError(f"egress: {host} was refused: it has no public address")
+            raise _BlockedConnectionError(f"egress: {host} was refused: it has no public address")
         return addresses
 
     def _tell(self, key: str, text: str) -> None:

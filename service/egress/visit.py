@@ -15,11 +15,11 @@ _ELSEWHERE: Final = 3
 """The first digit of a redirect's status."""
 
 
-class RefusedError(Exception):
+class BlockedRequestError(Exception):
     """A request is not passed on; the text says why."""
 
 
-class ClosedError(RefusedError):
+class ClosedPathError(BlockedRequestError):
     """The path is closed. This is no fault of the agent: programs also ask for updates and send statistics."""
 
 
@@ -47,7 +47,7 @@ class Visit(BaseHTTPRequestHandler):
         """Read the request's body.
 
         Raises:
-            RefusedError: It is too long.
+            BlockedRequestError: It is too long.
         """
         if "chunked" in (self.headers.get("transfer-encoding") or "").lower():
             return b"".join(self._chunks())
@@ -55,7 +55,7 @@ class Visit(BaseHTTPRequestHandler):
         length = int(given) if given.isascii() and given.isdigit() else _LONGEST_REQUEST + 1
         if length > _LONGEST_REQUEST:
             self.close_connection = True
-            raise RefusedError("its body is too long")
+            raise BlockedRequestError("its body is too long")
         return self.rfile.read(length)
 
     def _chunks(self) -> Iterator[bytes]:
@@ -64,7 +64,7 @@ class Visit(BaseHTTPRequestHandler):
             given = self.rfile.readline(64).partition(b";")[0].strip()
             if not _HEXADECIMAL.fullmatch(given) or (left := left - int(given, 16)) < 0:
                 self.close_connection = True
-                raise RefusedError("its body is too long, or cannot be read")
+                raise BlockedRequestError("its body is too long, or cannot be read")
             piece = self.rfile.read(int(given, 16))
             self.rfile.readline(8)
             if not piece:
@@ -109,12 +109,12 @@ def document_of(body: bytes) -> dict[str, object]:
     """Return a body's JSON object.
 
     Raises:
-        RefusedError: It is not a JSON object.
+        BlockedRequestError: It is not a JSON object.
     """
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RefusedError("its body is not JSON") from error
+        raise BlockedRequestError("its body is not JSON") from error
     if not isinstance(document, dict):
-        raise RefusedError("its body is not an object")
+        raise BlockedRequestError("its body is not an object")
     return document

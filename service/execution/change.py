@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from service.agents.options import ChangeLimits
-from service.execution.git import Git, GitError
+from service.execution.git import Git, GitCommandError
 from service.text import plural
 
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -68,7 +68,7 @@ class Patches:
         """Write a commit's patch and the whole run's; where they are the same, the latter is left out.
 
         Raises:
-            GitError: git could not make one.
+            GitCommandError: git could not make one.
         """
         merge_base = base if base and base == self.default else self._merge_base(git_dir, commit)
         size = self._write(turn_diff, git_dir, base, commit)
@@ -94,7 +94,7 @@ class Patches:
             return None
         try:
             return self.git("merge-base", self.default, commit, git_dir=git_dir)
-        except GitError:
+        except GitCommandError:
             return None
 
     def _write(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:

@@ -33,7 +33,7 @@ _PASSED_ON: Final = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "
 _SHOWN_OUTPUT: Final = 2000
 
 
-class GitError(Exception):
+class GitCommandError(Exception):
     """git refused or failed; the text holds its message."""
 
 
@@ -107,7 +107,7 @@ class Git:
         """Run one command and return its standard output, without the last newline.
 
         Raises:
-            GitError: It failed or took too long.
+            GitCommandError: It failed or took too long.
         """
         return self.feed(None, *arguments, git_dir=git_dir, work_tree=work_tree).rstrip("\n")
 
@@ -117,7 +117,7 @@ class Git:
         """Run one command with a text on its standard input.
 
         Raises:
-            GitError: It failed or took too long.
+            GitCommandError: It failed or took too long.
         """
         places = [f"--git-dir={git_dir}"] if git_dir else []
         places += [f"--work-tree={work_tree}"] if work_tree else []
@@ -125,7 +125,7 @@ class Git:
         done = self._run(["git", *_HARDENING, *places, *apart], text, work_tree or git_dir, variables)
         if done.returncode:
             said = _plain((done.stderr or done.stdout).decode("utf-8", "replace")[-_SHOWN_OUTPUT:])
-            raise GitError(f"git {arguments[0]} failed ({done.returncode}): {said}{_cure(said)}")
+            raise GitCommandError(f"git {arguments[0]} failed ({done.returncode}): {said}{_cure(said)}")
         return done.stdout.decode("utf-8", "surrogateescape")
 
     def _run(
@@ -145,7 +145,7 @@ class Git:
             ) as process:
                 return self._finished(process, given)
         except OSError as error:
-            raise GitError(f"git cannot be started ({error}); install git on this machine") from error
+            raise GitCommandError(f"git cannot be started ({error}); install git on this machine") from error
 
     def _finished(self, process: subprocess.Popen[bytes], given: bytes | None) -> subprocess.CompletedProcess[bytes]:
         try:
@@ -154,5 +154,5 @@ class Git:
             # git waits in a helper of its own (git-remote-https, ssh), which would outlive it.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            raise GitError(f"git took longer than {self.timeout_s:g} s; is the code host reachable?") from error
+            raise GitCommandError(f"git took longer than {self.timeout_s:g} s; is the code host reachable?") from error
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)

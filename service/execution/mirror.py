@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from service import ids
-from service.execution.git import Git, GitError
+from service.execution.git import Git, GitCommandError
 from service.store.runs import Run
 
 _KEPT: Final = "refs/fetched/"
@@ -52,19 +52,19 @@ class Mirror:
         For a run on a pull request's head, that head takes the branch's place.
 
         Raises:
-            GitError: The repository cannot be read, or the head has changed.
+            GitCommandError: The repository cannot be read, or the head has changed.
         """
         head = None if run is None else run.head_ref
         with self._locked():
             snapshot = self._fetched(branch, head or f"refs/heads/{branch}")
         if run is not None and head is not None and snapshot.branches.get(branch) != run.head_sha:
-            raise GitError(f"{head} is no longer at {run.head_sha}, which the run was started for")
+            raise GitCommandError(f"{head} is no longer at {run.head_sha}, which the run was started for")
         return snapshot
 
     def _fetched(self, branch: str, wanted: str) -> Snapshot:
         try:
             return self._fetch(branch, wanted)
-        except GitError as error:
+        except GitCommandError as error:
             # A branch may have gone between the listing and the fetch.
             if not self._break_stale_locks() and _GONE not in str(error):
                 raise

@@ -15,7 +15,7 @@ from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.execution import trees
 from service.execution.deletion import Deletion
-from service.execution.git import Git, GitError, login
+from service.execution.git import Git, GitCommandError, login
 from service.execution.mirror import Mirror
 from service.execution.queue import QueueHistory
 from service.hosts.http import token_for
@@ -148,7 +148,7 @@ class StaleBranches:
                     return removed
                 try:
                     removed += self._of_repository(group)
-                except (GitError, OSError) as error:
+                except (GitCommandError, OSError) as error:
                     _logger.warning("branches stay in %s: %s", without_login(group[0].url), error)
             self._done_until = before if mine else self._done_until
         return removed

@@ -14,7 +14,7 @@ from service.execution import agent as agent_process
 from service.execution.attempt import Attempt, TurnAtWork, commit_message, completed, masked, own_commit, task_of
 from service.execution.change import Patches, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
-from service.execution.git import Git, GitError, login
+from service.execution.git import Git, GitCommandError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
@@ -150,7 +150,7 @@ class TurnExecution:
         )
         try:
             outcome = self._work(attempt)
-        except (GitError, AgentFailedError, NoSandboxError, OSError) as error:
+        except (GitCommandError, AgentFailedError, NoSandboxError, OSError) as error:
             # Callers read this text, and need not know where the data folder is.
             text = str(error).replace(f"{self._folder.root}/", "")
             outcome = TurnOutcome("failed", failure=text, attempt=attempt.turn.attempt)
@@ -208,7 +208,7 @@ class TurnExecution:
         """Refuse a protected branch; only after the fetch is the default branch known for certain.
 
         Raises:
-            GitError: It is protected.
+            GitCommandError: It is protected.
         """
         run = attempt.run
         with self._database.write() as connection:
@@ -217,7 +217,9 @@ class TurnExecution:
             configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
         patterns = None if configured is None else configured.protected
         if not run.head_ref and repositories.is_protected(run.branch, snapshot.default_branch, patterns):
-            raise GitError(f"the branch {run.branch} is protected; start a run on another branch, or without one")
+            raise GitCommandError(
+                f"the branch {run.branch} is protected; start a run on another branch, or without one"
+            )
 
     def _check(self, attempt: Attempt) -> None:
         if self.stopping.is_set():
@@ -261,10 +263,10 @@ class TurnExecution:
         try:
             with self._tracer.step("push"):
                 attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
-        except GitError as error:
+        except GitCommandError as error:
             # A push may land and its answer be lost, or the push of a killed attempt arrive after we looked.
             done = own_commit(attempt, self._fetch(attempt))
             if done is None:
-                raise GitError(f"the push was refused: {error}") from error
+                raise GitCommandError(f"the push was refused: {error}") from error
             return done[0]
         return commit

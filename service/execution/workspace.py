@@ -143,7 +143,7 @@ class Workspace:
         """Push a commit to its branch if the branch still is where we found it (absent, when `expected` is None).
 
         Raises:
-            GitError: The branch has moved, or the repository cannot be written.
+            GitCommandError: The branch has moved, or the repository cannot be written.
         """
         ref = f"refs/heads/{branch}"
         lease = f"--force-with-lease={ref}:{expected or ''}"

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlencode
 
-from service.hosts.http import Answer, UnreachableError, ask
+from service.hosts.http import Answer, HostUnreachableError, ask
 from service.text import printable
 
 State = Literal["pending", "success", "failure", "error"]
@@ -207,7 +207,7 @@ class ForgeHttp:
         try:
             url = f"{self._base}{path}" if path.startswith("/") else path
             found = ask(url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_LARGEST)
-        except UnreachableError as error:
+        except HostUnreachableError as error:
             raise ForgeError(f"{self._name} cannot be reached: {error}") from error
         if found.status not in _SUCCESS:
             raise self._explained(found)

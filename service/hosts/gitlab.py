@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from service.execution.git import Git, GitError, login
-from service.hosts.http import Answer, UnreachableError, ask, token_of
+from service.execution.git import Git, GitCommandError, login
+from service.hosts.http import Answer, HostUnreachableError, ask, token_of
 from service.reference import Location, checked_path, location
 from service.store.hosts import Host
 
@@ -27,7 +27,7 @@ class GitLabError(Exception):
 
 
 class GitLabApi:
-    """The API of one connected host; every method may also raise `UnreachableError`."""
+    """The API of one connected host; every method may also raise `HostUnreachableError`."""
 
     def __init__(self, host: Host, timeout_s: float) -> None:
         self._base = (host.api_url or "").rstrip("/")
@@ -134,7 +134,7 @@ def find_project(host: Host, project_id: int | None, path: str | None, timeout_s
         return _find_by_git(host, project_id, path, timeout_s)
     try:
         body = GitLabApi(host, timeout_s).project(path or "" if project_id is None else project_id)
-    except UnreachableError as error:
+    except HostUnreachableError as error:
         raise OnboardingError(f"GitLab cannot be reached: {error}") from error
     except GitLabError as error:
         if error.status == _NOT_FOUND:
@@ -194,6 +194,6 @@ def _find_by_git(host: Host, project_id: int | None, path: str | None, timeout_s
     with tempfile.TemporaryDirectory(prefix="runwarden-onboarding-") as home:
         try:
             Git(Path(home), timeout_s, login(url, token_of(host)))("ls-remote", "--", url, "HEAD")
-        except GitError as error:
+        except GitCommandError as error:
             raise OnboardingError(f"the project {path} cannot be read: {error}") from error
     return Project(path, url, project_id)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from service.execution.git import Git, GitError, login
-from service.hosts.http import Answer, UnreachableError, ask, token_at, token_of
+from service.execution.git import Git, GitCommandError, login
+from service.hosts.http import Answer, HostUnreachableError, ask, token_at, token_of
 from service.settings import Probing
 from service.store.hosts import Host
 from service.store.repositories import Repository
@@ -62,7 +62,7 @@ def probe_api(host: Host, token: str | None, settings: Probing) -> Verdict:
             if answer.status == _NOT_FOUND:
                 # A GitHub Enterprise Server without rate limits has no page for them, but it has one with its versions.
                 answer = ask(base + _GITHUB_VERSIONS, settings.timeout_s, headers=headers)
-    except UnreachableError as error:
+    except HostUnreachableError as error:
         return Verdict("unreachable", str(error))
     return _judged(host, answer, settings)
 
@@ -73,7 +73,7 @@ def probe_git(url: str, token: str | None, settings: Probing) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
         try:
             Git(Path(home), settings.timeout_s, login(url, token))("ls-remote", "--", url, "HEAD")
-        except GitError as error:
+        except GitCommandError as error:
             said = " ".join(str(error).split())[-_SHOWN:]
             if _REFUSALS.search(said):
                 return Verdict("unauthorized", f"{said}; check the token (--token-env) or the ssh key")

@@ -37,7 +37,7 @@ def token_for(connection: sa.Connection, organization_id: str, platform: str, ur
     return next((token for host in of_platform if (token := token_at(host, url))), None)
 
 
-class UnreachableError(Exception):
+class HostUnreachableError(Exception):
     """The host gave no usable answer in time; the text says what happened."""
 
 
@@ -65,7 +65,7 @@ def ask(
     """Send one request, with a JSON document if there is one, and read at most `largest` bytes of the answer.
 
     Raises:
-        UnreachableError: No connection, no answer within the deadline, or not HTTP.
+        HostUnreachableError: No connection, no answer within the deadline, or not HTTP.
     """
     started = time.monotonic()
     given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity"} | dict(
@@ -91,7 +91,7 @@ def ask(
         finally:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise UnreachableError(f"{_shown(url)}: {_reason(error, started, timeout_s)}") from error
+        raise HostUnreachableError(f"{_shown(url)}: {_reason(error, started, timeout_s)}") from error
     got = {name.lower(): value for name, value in response.getheaders()}
     return Answer(response.status, got, _json(raw), time.monotonic() - started)
 

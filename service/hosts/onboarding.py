@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from service.clock import Clock
 from service.hosts.gitlab import GitLabApi, GitLabError, OnboardingError, Project, find_project
-from service.hosts.http import UnreachableError
+from service.hosts.http import HostUnreachableError
 from service.settings import GitLabSettings, Settings
 from service.store import audit, repositories
 from service.store.database import Database
@@ -51,7 +51,7 @@ def ensure_webhook(
     except GitLabError as error:
         cure = _CURES.get(error.status, "see GitLab's log")
         return Webhook(configured=False, failure=f"the webhook could not be set: {error}; {cure}")
-    except UnreachableError as error:
+    except HostUnreachableError as error:
         return Webhook(configured=None, failure=f"the webhook could not be set: GitLab cannot be reached: {error}")
     return Webhook(configured=True)
 

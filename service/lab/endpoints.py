@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api import errors
 from service.api.bodies import ReadBody
-from service.api.errors import ApiError, bad_request
+from service.api.errors import HttpError, bad_request
 from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339, rfc3339
 from service.lab import history
 from service.lab.faults import Fault
@@ -65,7 +65,7 @@ def build(lab: Lab) -> FastAPI:
 def _authorized(request: Request) -> Lab:
     lab: Lab = request.app.state.lab
     if not lab.authorizes(request.headers.get("authorization")):
-        raise ApiError(
+        raise HttpError(
             401,
             "invalid_token",
             "the lab opens to its own token, the lab_token of the line that serve printed",
@@ -132,9 +132,9 @@ def make_history(
     try:
         return history.make(lab.context.database, spec)
     except history.UnknownOrganizationError as error:
-        raise ApiError(404, "organization_not_found", f"there is no organization {request.organization!r}") from error
+        raise HttpError(404, "organization_not_found", f"there is no organization {request.organization!r}") from error
     except history.HistoryExistsError as error:
-        raise ApiError(
+        raise HttpError(
             409, "made_already", "these very runs are there; choose another seed, or reset the lab"
         ) from error
 

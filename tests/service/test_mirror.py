@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.execution.git import Git, GitError
+from service.execution.git import Git, GitCommandError
 from service.execution.mirror import Mirror
 from tests.service_process import git, make_repository
 
@@ -92,7 +92,7 @@ def test_a_lock_that_may_be_held_is_respected(mirror: Mirror, repository: Path) 
     lock = kept.with_suffix(".lock")
     lock.touch()
 
-    with pytest.raises(GitError, match="fetch failed"):
+    with pytest.raises(GitCommandError, match="fetch failed"):
         mirror.fetch("main")
     assert lock.exists()
 
@@ -102,6 +102,6 @@ def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: P
     """Nothing in an address is an option or a program."""
     mirror = Mirror(tmp_path, url, Git(tmp_path, timeout_s=300))
 
-    with pytest.raises(GitError):
+    with pytest.raises(GitCommandError):
         mirror.fetch("main")
     assert not list(tmp_path.rglob("sprung"))

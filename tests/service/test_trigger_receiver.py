@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.api.bodies import Reserve, read_bytes
-from service.api.errors import ApiError
+from service.api.errors import HttpError
 from service.clock import now_micros
 from service.forge.accounts import OwnAccounts
 from service.settings import Settings
@@ -197,7 +197,7 @@ def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:
         request: Any = SimpleNamespace(stream=stream)
         try:
             return str(len(await read_bytes(request, 2 << 20, reserve)))
-        except ApiError as error:
+        except HttpError as error:
             return error.error_code
 
     others: list[str] = []
