@@ -28,8 +28,8 @@ from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
-from service.store.results import Results
-from service.store.runs import RunCounts
+from service.store.results import TurnResults
+from service.store.runs import RunCounter
 from service.worker_process import StartError, announce, build_worker, drain, held, mask_known, one_worker
 
 _logger = logging.getLogger(__name__)
@@ -223,9 +223,9 @@ def _context(
         mailer=mailer_of(folder, settings.mail, os.environ),
         probes=HealthProbes(settings.probing),
         page_key=database.secret("page_token_key"),
-        counts=RunCounts(),
+        counts=RunCounter(),
         wake=_no_worker if worker is None else worker.wake,
-        results=Results(folder),
+        results=TurnResults(folder),
         accounts=OwnAccounts(database),
         exposition=exposition(metrics, settings.metrics, os.environ),
         tracer=tracer,

@@ -53,7 +53,7 @@ class AgentLimits(_Section):
     """The stored part of its output; the rest is dropped, and the log says so."""
 
 
-class Execution(_Section):
+class ExecutionSettings(_Section):
     """How turns are executed."""
 
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
@@ -74,7 +74,7 @@ class Execution(_Section):
     agent: AgentLimits = AgentLimits()
 
 
-class Smtp(_Section):
+class SmtpSettings(_Section):
     """The mail server that takes invitations; certificates are checked against the system's (or SSL_CERT_FILE's)."""
 
     host: Annotated[str, Field(min_length=1)]
@@ -96,11 +96,11 @@ class Smtp(_Section):
         return self
 
 
-class Mail(_Section):
+class MailSettings(_Section):
     """How invitations are sent."""
 
     sender: str = "Runwarden <no-reply@runwarden.invalid>"
-    smtp: Smtp | None = None
+    smtp: SmtpSettings | None = None
     """None: each invitation becomes a file in the outbox folder."""
     retry_s: Annotated[float, Field(gt=0)] = 60
     """The wait before a failed delivery is retried; doubled each time, up to an hour."""
@@ -114,7 +114,7 @@ class Mail(_Section):
         return sender
 
 
-class Probing(_Section):
+class ProbingSettings(_Section):
     """How code hosts are asked for their health."""
 
     timeout_s: Annotated[float, Field(gt=0)] = 5
@@ -150,7 +150,7 @@ class ForgeSettings(_Section):
     """How long a posting is retried."""
 
 
-class Triggers(_Section):
+class TriggerSettings(_Section):
     """Deliveries to `/hooks/github` and `/hooks/gitlab`, and the runs they may start."""
 
     github_secret_env: str | None = None
@@ -164,7 +164,7 @@ class Triggers(_Section):
     """The largest delivery that is read."""
 
 
-class Retention(_Section):
+class RetentionSettings(_Section):
     """How long workers keep old data; runs and their turns are kept for good."""
 
     logs_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
@@ -181,21 +181,21 @@ class Retention(_Section):
     """Branches made for runs that ended, unless they are protected or hold commits of others; None: they stay."""
 
 
-class Log(_Section):
+class LogSettings(_Section):
     """The log on standard error."""
 
     format: LogFormat = "text"
     """`json`: one object a line, for programs that collect logs."""
 
 
-class Metrics(_Section):
+class MetricsSettings(_Section):
     """Who may read `/metrics`."""
 
     token_env: str = "RUNWARDEN_METRICS_TOKEN"  # noqa: S105 — a variable's name, not a token
     """The environment variable that holds the token for scraping; while it is not set, `/metrics` is not offered."""
 
 
-class Traces(_Section):
+class TraceSettings(_Section):
     """The receiver of spans (OpenTelemetry)."""
 
     endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
@@ -208,16 +208,16 @@ class Settings(_Section):
     """The whole of `service.toml`."""
 
     limits: Limits = Limits()
-    execution: Execution = Execution()
-    mail: Mail = Mail()
-    probing: Probing = Probing()
+    execution: ExecutionSettings = ExecutionSettings()
+    mail: MailSettings = MailSettings()
+    probing: ProbingSettings = ProbingSettings()
     gitlab: GitLabSettings = GitLabSettings()
     forge: ForgeSettings = ForgeSettings()
-    triggers: Triggers = Triggers()
-    retention: Retention = Retention()
-    log: Log = Log()
-    metrics: Metrics = Metrics()
-    traces: Traces = Traces()
+    triggers: TriggerSettings = TriggerSettings()
+    retention: RetentionSettings = RetentionSettings()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    traces: TraceSettings = TraceSettings()
 
     def secret_of_webhooks(self, platform: str) -> str | None:
         """Return the variable with the secret of webhooks of a platform; None: repositories have their own, or none."""

@@ -171,7 +171,7 @@ def find_organization(connection: sa.Connection, slug: str) -> Organization:
 
 def make_token(
     connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int
-) -> tuple[tokens.Token, str]:
+) -> tuple[tokens.TokenRecord, str]:
     """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5).
 
     Raises:

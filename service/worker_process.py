@@ -20,7 +20,7 @@ from service.execution.worker import TurnWorker
 from service.forge.poster import Poster, PostingThread
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
-from service.settings import DataFolder, Execution, Settings
+from service.settings import DataFolder, ExecutionSettings, Settings
 from service.store import agents, hosts, repositories
 from service.store.database import Database
 
@@ -140,7 +140,7 @@ def build_worker(
     return TurnWorker(database, folder, settings.execution, execution, companions, now_micros, concurrency=places)
 
 
-def drain(worker: TurnWorker, settings: Execution) -> None:
+def drain(worker: TurnWorker, settings: ExecutionSettings) -> None:
     """Let the turns at work end within their grace; the next worker recovers the rest."""
     idle = worker.stop(settings.drain_s)
     _logger.info("drained" if idle else "turns were interrupted; the next worker starts them again")

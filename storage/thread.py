@@ -146,7 +146,7 @@ class DatabaseThread:
             connection.close()
 
 
-class Database(Protocol):
+class ThreadedStore(Protocol):
     """Has a thread that writes and one that reads; they may be the same."""
 
     @property
@@ -159,13 +159,13 @@ class Database(Protocol):
 
 
 _Query = Callable[Concatenate[sqlite3.Connection, P], T]
-_Method = Callable[Concatenate[Database, P], Coroutine[Any, Any, T]]
+_Method = Callable[Concatenate[ThreadedStore, P], Coroutine[Any, Any, T]]
 
 
 def writes(query: _Query[P, T]) -> _Method[P, T]:
     """A method that runs the query on the database's writer."""
 
-    async def method(database: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await database.writer.run(lambda connection: query(connection, *args, **kwargs))
 
     return method
@@ -174,7 +174,7 @@ def writes(query: _Query[P, T]) -> _Method[P, T]:
 def reads(query: _Query[P, T]) -> _Method[P, T]:
     """A method that runs the query on the database's reader."""
 
-    async def method(database: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await database.reader.run(lambda connection: query(connection, *args, **kwargs))
 
     return method

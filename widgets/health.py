@@ -57,7 +57,7 @@ GAP: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class HealthShare:
     """The share of a window in which something was well."""
 
     window: str
@@ -82,7 +82,7 @@ class HostFacts:
     """Its active runs by status."""
     history: tuple[Slice, ...] = ()
     """The last day in equal slices, oldest first."""
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[HealthShare, ...] = ()
     warning: str = ""
     """A problem besides the state; empty: none."""
     note: str = ""

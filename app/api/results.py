@@ -8,7 +8,16 @@ from app.api.errors import NotFoundError, NotOfferedError, RefusedError, Unusabl
 from app.api.requests import run_path
 from app.api.transport import Call, Reply
 from app.api.wire import WireModel, read_body, timestamp
-from storage.records.results import SEVERITIES, Change, LogChunk, ModelUsage, Posting, ReportedFinding, RunTurns, Turn
+from storage.records.results import (
+    SEVERITIES,
+    Change,
+    LogChunk,
+    ModelUsage,
+    PostingStatus,
+    ReportedFinding,
+    RunTurns,
+    Turn,
+)
 
 _ABSENT: Final = frozenset({"run_not_found", "turn_not_found"})
 """The extension's own 404 codes; any other 404 comes from a service without it."""
@@ -87,10 +96,10 @@ class _PostingBody(WireModel):
     url: str | None = None
     reason: str | None = None
 
-    def record(self) -> Posting:
+    def record(self) -> PostingStatus:
         """The posting, without an address that no browser should open."""
         is_web = (self.url or "").startswith(("https://", "http://"))
-        return Posting(self.kind, self.state, self.url if is_web else None, self.reason)
+        return PostingStatus(self.kind, self.state, self.url if is_web else None, self.reason)
 
 
 class _RunTurnsBody(WireModel):

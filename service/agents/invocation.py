@@ -22,7 +22,7 @@ _TOKEN: Final = "runwarden-worth-nothing-elsewhere"  # noqa: S105 — as it says
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
+class CommandTemplate:
     """A command whose placeholders are not filled in yet, with its environment and files."""
 
     program: str
@@ -50,7 +50,7 @@ def is_relayed(agent: Agent) -> bool:
     return not agent.network and any(one is not None for one in wanted)
 
 
-def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Invocation:
+def of(agent: Agent, home: str, settings_file: str, session: str | None) -> CommandTemplate:
     """Return the agent's invocation; `session` is the one of an earlier turn of the run, or None."""
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
@@ -60,7 +60,7 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Invo
         model = ModelWords() if options.model is None else GENERIC[options.model.provider]
         values = _values(options.model, home, settings_file, session)
         environment = {**proxied, **_replaced(model.environment, values)}
-        return Invocation(agent.argv[0], words, "nothing" if told else "task", environment)
+        return CommandTemplate(agent.argv[0], words, "nothing" if told else "task", environment)
     model = ModelWords() if options.model is None else preset.models[options.model.provider]
     name = model.name if options.model is not None and options.model.name else ()
     guard = () if options.trust_repository else preset.untrusted
@@ -70,7 +70,7 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Invo
     given = (*preset.argv, *guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
     variables = {**preset.environment, **model.environment}
     variables |= {} if options.trust_repository else preset.untrusted_environment
-    return Invocation(
+    return CommandTemplate(
         agent.argv[0] if agent.argv else preset.program,
         tuple(_replace(word, values) for word in given),
         "instructions" if preset.is_prompted else "nothing",

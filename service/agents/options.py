@@ -36,7 +36,7 @@ class Price(_Options):
     """Input that the provider wrote to its cache; None: the price of other input."""
 
 
-class Budget(_Options):
+class SpendingLimits(_Options):
     """How much an agent may spend before it is stopped; None: no limit of this kind."""
 
     run_usd: Annotated[float, Field(gt=0)] | None = None
@@ -55,7 +55,7 @@ class ModelAccess(_Options):
     """The model that a preset asks for; None: the program's own choice."""
     base_url: str | None = None
     """None: the provider's public address."""
-    budget: Budget = Budget()
+    budget: SpendingLimits = SpendingLimits()
     prices: dict[str, Price] = {}
     """Prices by prefix of the model's name; the longest matching prefix decides."""
 

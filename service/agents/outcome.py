@@ -34,7 +34,7 @@ _KINDS: Final[dict[Reason, re.Pattern[str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TurnFailure:
     """Why a turn did not succeed."""
 
     reason: Reason
@@ -164,20 +164,20 @@ class OutcomeReader:
         if len(self._held) > _LONGEST_LINE:
             self._held = b""
 
-    def failure(self, status: int) -> Failure | None:
+    def failure(self, status: int) -> TurnFailure | None:
         """Return why the turn failed; None: it succeeded."""
         self._take(self._held)
         self._held, report = b"", self.report
         if report.refused:
-            return Failure("refused", "the model refused the task; say it in other words, or ask another model")
+            return TurnFailure("refused", "the model refused the task; say it in other words, or ask another model")
         if report.error:
-            return Failure(classified(report.error), f"the agent says: {' '.join(report.error.split())}")
+            return TurnFailure(classified(report.error), f"the agent says: {' '.join(report.error.split())}")
         if status:
             words = " ".join(self._last[-3:])
             kind = classified(words)
-            return Failure(kind, f"the agent exited with status {status}{f': {words}' if words else ''}")
+            return TurnFailure(kind, f"the agent exited with status {status}{f': {words}' if words else ''}")
         if self._must_end and not report.ended:
-            return Failure("failed", "the agent ended without a result; its last lines are in the log")
+            return TurnFailure("failed", "the agent ended without a result; its last lines are in the log")
         return None
 
     def _take(self, line: bytes) -> None:

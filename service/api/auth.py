@@ -10,7 +10,7 @@ from service.api.errors import HttpError
 from service.observability.requests import record_of
 from service.store import audit, organizations, tokens
 from service.store.organizations import Organization
-from service.store.tokens import Token
+from service.store.tokens import TokenRecord
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="runwarden"'}
 _REJECTED = {"WWW-Authenticate": 'Bearer realm="runwarden", error="invalid_token"'}
@@ -21,7 +21,7 @@ class Caller:
     """An authenticated caller."""
 
     organization: Organization
-    token: Token
+    token: TokenRecord
 
     @property
     def actor(self) -> str:

@@ -20,8 +20,8 @@ from service.observability.traces import NoTracer, Tracer
 from service.settings import Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
-from service.store.results import Results
-from service.store.runs import RunCounts
+from service.store.results import TurnResults
+from service.store.runs import RunCounter
 from service.store.turn_files import Key
 
 T = TypeVar("T")
@@ -112,11 +112,11 @@ class Context:
     probes: HealthProbes
     page_key: bytes
     """The key that signs page tokens; the same in every process on one database."""
-    counts: RunCounts
+    counts: RunCounter
     """Counts the runs in lists; the count of a long list may be moments old."""
     wake: Callable[[], None]
     """Tells the worker of this process, if there is one, that a turn was accepted."""
-    results: Results
+    results: TurnResults
     """The stored logs and diffs of turns."""
     accounts: OwnAccounts | None = None
     """The owners of code hosts' tokens; None: only `triggers.own_accounts` names them."""

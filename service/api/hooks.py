@@ -16,7 +16,7 @@ from service.reference import PLATFORMS
 from service.store import repositories
 from service.store.deliveries import STARTED, WAITING
 from service.triggers import events
-from service.triggers.receiver import CALLER, Decision, Delivery, Receiver, UnknownRepositoryError
+from service.triggers.receiver import CALLER, DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
 
 router = APIRouter()
 _UNPROVEN: Final = Reserve(64 << 20)
@@ -47,7 +47,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
     except HttpError as error:
         _count(context, platform, error.error_code)
         raise
-    for decision in decisions or [Decision("ignored")]:
+    for decision in decisions or [DeliveryDecision("ignored")]:
         _count(context, platform, decision.result)
     started = [decision.run_id for decision in decisions if decision.run_id]
     if started:
@@ -68,7 +68,7 @@ def _secrets(context: Context, platform: str) -> dict[str, str]:
 
 def _read(
     context: Context, platform: str, headers: dict[str, str], raw: bytes, secrets: dict[str, str]
-) -> Delivery | None:
+) -> WebhookDelivery | None:
     proven = events.authentic(platform, headers, raw, secrets)
     if not proven:
         raise _unsigned()
@@ -79,7 +79,7 @@ def _read(
     if event is None:
         return None
     name = events.delivery_id(platform, headers, raw)
-    return Delivery(platform, name, event, proven, trace_parent=context.tracer.parent())
+    return WebhookDelivery(platform, name, event, proven, trace_parent=context.tracer.parent())
 
 
 def _unsigned() -> HttpError:
@@ -88,7 +88,7 @@ def _unsigned() -> HttpError:
     return HttpError(401, "invalid_signature", text, {"Connection": "close"})
 
 
-async def _known(context: Context, delivery: Delivery) -> Delivery:
+async def _known(context: Context, delivery: WebhookDelivery) -> WebhookDelivery:
     """Return a delivery with the service's own accounts on its code host."""
     if context.accounts is None:
         return delivery
@@ -96,7 +96,7 @@ async def _known(context: Context, delivery: Delivery) -> Delivery:
     return replace(delivery, own_accounts=await context.outgoing.run(ask, CALLER))
 
 
-def _decide(context: Context, delivery: Delivery) -> list[Decision]:
+def _decide(context: Context, delivery: WebhookDelivery) -> list[DeliveryDecision]:
     try:
         return Receiver(context.database, context.settings, context.clock).receive(delivery)
     except UnknownRepositoryError as error:

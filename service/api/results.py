@@ -24,7 +24,7 @@ from service.store.results import DiffKind
 from service.store.runs import FINAL, Run
 from service.store.turn_files import FINDINGS, Key
 from service.store.turns import Turn
-from service.store.usage import Figures
+from service.store.usage import UsageFigures
 
 _PIECE: Final = 256 << 10
 _LARGEST_DIFF: Final = 8 << 20
@@ -134,7 +134,7 @@ def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dic
     return run_body(run) | {"turns": told, "postings": posted}
 
 
-def _turn_body(turn: Turn, used: Figures | None, findings: bytes | None) -> dict[str, object]:
+def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     return {
         "number": turn.number,

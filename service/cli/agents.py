@@ -9,7 +9,7 @@ import click
 
 from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option
 from service.clock import now_micros
-from service.settings import DataFolder, Execution
+from service.settings import DataFolder, ExecutionSettings
 from service.setup import AgentEntry, SetupError, find_organization, put_agent
 from service.store import agents
 from service.store.agents import Agent
@@ -114,7 +114,7 @@ def check(admin: AdminContext, name: str, slug: str | None) -> None:
         raise SystemExit(1)
 
 
-def _rehearsed(one: Agent, settings: Execution) -> dict[str, object]:
+def _rehearsed(one: Agent, settings: ExecutionSettings) -> dict[str, object]:
     from service.execution.rehearsal import Rehearsal, scratch_repository
     from service.execution.sandbox import find
 

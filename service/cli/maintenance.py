@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from service.cli.output import AdminAct, AdminContext, admin_command, elsewhere_option
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.sandbox import NoSandboxError, find
-from service.settings import Execution
+from service.settings import ExecutionSettings
 from service.setup import Setup, SetupError, apply_setup, find_organization
 from service.store import agents, hosts, invitations, organizations, repositories, trials, workers
 from service.store.schema import VERSION, runs
@@ -195,7 +195,7 @@ def status(admin: AdminContext) -> None:
     admin.show(document, _status_lines(document))
 
 
-def _sandbox(settings: Execution) -> str:
+def _sandbox(settings: ExecutionSettings) -> str:
     try:
         return str(find(settings))
     except NoSandboxError as error:

@@ -9,7 +9,7 @@ from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
 from service.setup import SetupError
 from service.store import postings, runs, turns
-from service.store.results import Results
+from service.store.results import TurnResults
 from service.store.runs import Run
 from service.store.turns import Turn
 
@@ -70,7 +70,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
-        results = Results(admin.folder)
+        results = TurnResults(admin.folder)
         keys = [(turn.run_id, turn.number) for turn in found]
         kept = [] if what is None else [results.text_here(connection, key, what) for key in keys]
     documents = [_document(turn) for turn in found]

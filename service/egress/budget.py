@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from service.agents.options import Budget, ModelAccess, Price
+from service.agents.options import ModelAccess, Price, SpendingLimits
 from service.egress.usage import BYTES_PER_TOKEN, Usage
 
 _MICROS: Final = 1_000_000
@@ -38,7 +38,7 @@ class Spending:
 _NOTHING: Final = Spending()
 
 
-class Ledger(Protocol):
+class UsageMeter(Protocol):
     """Stores usage."""
 
     def spent(self) -> Spending:
@@ -51,7 +51,7 @@ class Ledger(Protocol):
 
 
 @dataclass
-class MemoryLedger:
+class MemoryMeter:
     """Keeps usage for as long as it lives."""
 
     used: list[tuple[str, Usage, int]] = field(default_factory=list)
@@ -73,9 +73,9 @@ class BudgetSpentError(Exception):
 class SpendingWatch:
     """Holds an agent to its budget."""
 
-    def __init__(self, access: ModelAccess, ledger: Ledger) -> None:
-        self._budget: Budget = access.budget
-        self._ledger = ledger
+    def __init__(self, access: ModelAccess, meter: UsageMeter) -> None:
+        self._budget: SpendingLimits = access.budget
+        self._meter = meter
         self._settled = threading.Condition()
         """Notified when a request is no longer under way."""
         self._under_way = _NOTHING
@@ -107,7 +107,7 @@ class SpendingWatch:
     def add(self, model: str, usage: Usage, price: Price | None) -> None:
         """Store one request's use."""
         with self._settled:
-            self._ledger.add(model, usage, usage.micro_usd(price))
+            self._meter.add(model, usage, usage.micro_usd(price))
 
     def _wait_for_room(self, *, has_price: bool) -> None:
         while True:
@@ -125,7 +125,7 @@ class SpendingWatch:
         )
 
     def _check(self, held: Spending, *, has_price: bool) -> None:
-        spent, budget = self._ledger.spent(), self._budget
+        spent, budget = self._meter.spent(), self._budget
         run, day = spent.run_micro_usd + held.run_micro_usd, spent.day_micro_usd + held.day_micro_usd
         if budget.run_usd is not None and run >= budget.run_usd * _MICROS:
             raise BudgetSpentError(f"the run's budget of {budget.run_usd:g} USD is spent (budget.run_usd)")

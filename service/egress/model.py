@@ -12,8 +12,8 @@ from typing import Final, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from service.agents.options import ModelAccess, Price
-from service.agents.outcome import Failure
-from service.egress.budget import BudgetSpentError, Ledger, SpendingWatch
+from service.agents.outcome import TurnFailure
+from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.door import Door
 from service.egress.usage import Meter, price_of
 from service.egress.visit import BlockedRequestError, ClosedPathError, Visit, document_of
@@ -84,16 +84,16 @@ class _Request:
 class ModelProxy:
     """One agent's way to its model, for one turn; `key` never leaves this process but to the provider."""
 
-    def __init__(self, place: Path, access: ModelAccess, key: str, ledger: Ledger) -> None:
+    def __init__(self, place: Path, access: ModelAccess, key: str, ledger: UsageMeter) -> None:
         self._access = access
         self._provider = PROVIDERS[access.provider]
         self._base = urlsplit((access.base_url or self._provider.base_url).rstrip("/"))
         self._key = key
         self._budget = SpendingWatch(access, ledger)
         self._failures = 0
-        self.trouble: Failure | None = None
+        self.trouble: TurnFailure | None = None
         """Why the last request failed; None: it was answered."""
-        self.end: Failure | None = None
+        self.end: TurnFailure | None = None
         """Why the agent has to be ended."""
         self.answers = 0
         """A number that grows while answers pass."""
@@ -120,17 +120,18 @@ class ModelProxy:
             with self._budget.request(len(request.body), price, is_free=not request.model):
                 self._forward(visit, request, price)
         except BudgetSpentError as error:
-            self._fail(Failure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
+            self._fail(TurnFailure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
             visit.refuse(403, str(error))
         except BlockedRequestError as error:
             if not isinstance(error, ClosedPathError):
-                self._fail(Failure("failed", f"the model's proxy refused a request: {error}"))
+                self._fail(TurnFailure("failed", f"the model's proxy refused a request: {error}"))
             visit.refuse(403, str(error))
         except OSError:
             raise
         except Exception:
             self._fail(
-                Failure("failed", "what the model used cannot be recorded; the service's log says why"), is_final=True
+                TurnFailure("failed", "what the model used cannot be recorded; the service's log says why"),
+                is_final=True,
             )
             raise
 
@@ -227,22 +228,22 @@ class ModelProxy:
         variable = self._access.key_env
         if status in UNAUTHORIZED:
             text = f"the provider refuses the key in {variable} ({status}): set {variable} to a valid one"
-            self._fail(Failure("no_key", text), is_final=True)
+            self._fail(TurnFailure("no_key", text), is_final=True)
         elif _NO_CREDIT.search(start):
             text = f"the account of the key in {variable} has no credit left ({status}): pay it up with the provider"
-            self._fail(Failure("out_of_budget", text), is_final=True)
+            self._fail(TurnFailure("out_of_budget", text), is_final=True)
         else:
             said = " ".join(start[:500].decode("utf-8", "replace").split())
-            self._fail(Failure("failed", f"the model answered {status}: {said}"))
+            self._fail(TurnFailure("failed", f"the model answered {status}: {said}"))
 
     def _unreachable(self, error: Exception) -> None:
         text = f"the model at {self._base.hostname} cannot be reached: {error}"
         with self._lock:
             self._failures += 1
             is_final = self._failures >= _TRIES
-        self._fail(Failure("model_unreachable", text), is_final=is_final)
+        self._fail(TurnFailure("model_unreachable", text), is_final=is_final)
 
-    def _fail(self, failure: Failure, *, is_final: bool = False) -> None:
+    def _fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
         with self._lock:
             self.trouble = failure
             self.end = self.end or (failure if is_final else None)

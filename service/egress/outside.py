@@ -8,8 +8,8 @@ from typing import Final, Self
 
 from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
-from service.agents.outcome import Failure
-from service.egress.budget import Ledger
+from service.agents.outcome import TurnFailure
+from service.egress.budget import UsageMeter
 from service.egress.model import ModelProxy
 from service.egress.proxy import EgressProxy
 
@@ -20,7 +20,9 @@ MODEL_DOOR: Final = "model.sock"
 class Outside:
     """Open for one turn; `doors` is the folder that the sandbox shows, None: there is no way out."""
 
-    def __init__(self, doors: Path | None, options: AgentOptions, say: Callable[[str], None], ledger: Ledger) -> None:
+    def __init__(
+        self, doors: Path | None, options: AgentOptions, say: Callable[[str], None], meter: UsageMeter
+    ) -> None:
         self._stack = contextlib.ExitStack()
         self._model: ModelProxy | None = None
         if doors is None:
@@ -29,7 +31,7 @@ class Outside:
         self._stack.enter_context(EgressProxy(doors / PROXY_DOOR, options.egress or (), say))
         if options.model is not None:
             key = os.environ.get(options.model.key_env, "")
-            self._model = self._stack.enter_context(ModelProxy(doors / MODEL_DOOR, options.model, key, ledger))
+            self._model = self._stack.enter_context(ModelProxy(doors / MODEL_DOOR, options.model, key, meter))
 
     def __enter__(self) -> Self:
         """Return this access."""
@@ -45,12 +47,12 @@ class Outside:
         return 0 if self._model is None else self._model.answers
 
     @property
-    def end(self) -> Failure | None:
+    def end(self) -> TurnFailure | None:
         """Why the agent has to be ended; None: it may run on."""
         return None if self._model is None else self._model.end
 
     @property
-    def trouble(self) -> Failure | None:
+    def trouble(self) -> TurnFailure | None:
         """Why the last request to the model failed; None: it was answered, or the agent has no model."""
         return None if self._model is None else self._model.trouble
 

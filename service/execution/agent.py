@@ -50,7 +50,7 @@ def run(
 
     reader = command.invocation.reader or OutcomeReader()
     with (
-        Outside(command.doors, command.agent.options, say, command.ledger) as outside,
+        Outside(command.doors, command.agent.options, say, command.meter) as outside,
         _group(command, limits) as group,
     ):
         watched = _AgentWatch(outside, check, reader)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from service.clock import Clock, rfc3339
-from service.execution.change import Change
-from service.execution.git import Git
-from service.execution.mirror import Snapshot
+from service.execution.change import TurnChange
+from service.execution.git import GitRunner
+from service.execution.mirror import RepositorySnapshot
 from service.execution.secrets import Secrets
 from service.execution.workspace import Workspace
 from service.store import turn_files
@@ -35,7 +35,7 @@ class Attempt:
     agent: Agent
     conversation: list[Turn]
     workspace: Workspace
-    git: Git
+    git: GitRunner
     log: IO[bytes]
     secrets: Secrets
     """Masked in everything that is kept of the attempt."""
@@ -100,7 +100,7 @@ class TurnAtWork:
                 turn_files.put(connection, self.key, self.attempt, kind, content)
 
 
-def task_of(attempt: Attempt, snapshot: Snapshot) -> dict[str, object]:
+def task_of(attempt: Attempt, snapshot: RepositorySnapshot) -> dict[str, object]:
     """Return the document on the agent's standard input: the agent contract (docs/service.md)."""
     return {
         "run_id": attempt.run.id,
@@ -125,7 +125,9 @@ def task_of(attempt: Attempt, snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-def completed(attempt: Attempt, commit: str | None, summary: str | None, change: Change | None = None) -> TurnOutcome:
+def completed(
+    attempt: Attempt, commit: str | None, summary: str | None, change: TurnChange | None = None
+) -> TurnOutcome:
     """Return the outcome of an attempt that came to its end."""
     changed: dict[str, Any] = {} if change is None else change.fields()
     return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=attempt.turn.attempt, **changed)
@@ -136,7 +138,7 @@ def masked(attempt: Attempt, text: str | None) -> str | None:
     return None if text is None else attempt.secrets.mask(text)
 
 
-def own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:
+def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str] | None:
     """Return the commit and subject that an earlier attempt at this turn pushed before it could report it."""
     head = snapshot.branches.get(attempt.run.branch)
     if head is None:

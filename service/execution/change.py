@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from service.agents.options import ChangeLimits
-from service.execution.git import Git, GitCommandError
+from service.execution.git import GitCommandError, GitRunner
 from service.text import plural
 
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -30,7 +30,7 @@ class ChangedFiles:
     """The ids of their contents, before and after."""
 
 
-def changed_between(git: Git, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:
+def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:
     """Return the files that differ between a base (None: the empty tree) and a commit or tree."""
     listing = git(*_COMPARE, "-z", "--raw", base or _EMPTY_TREE, tree, git_dir=git_dir).split("\0")[:-1]
     # Entries alternate: modes, object ids and status, then the path.
@@ -39,7 +39,7 @@ def changed_between(git: Git, git_dir: Path, base: str | None, tree: str) -> Cha
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TurnChange:
     """Between which commits a turn's change lies, and how large it is; the fields are a turn's."""
 
     base_sha: str | None
@@ -59,12 +59,12 @@ class Change:
 class Patches:
     """Makes the patches of one repository, and keeps them without secrets."""
 
-    git: Git
+    git: GitRunner
     mask: Callable[[str], str]
     default: str | None
     """The default branch's commit; None: it has none."""
 
-    def keep(self, git_dir: Path, base: str | None, commit: str, turn_diff: Path, run_diff: Path) -> Change:
+    def keep(self, git_dir: Path, base: str | None, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
         """Write a commit's patch and the whole run's; where they are the same, the latter is left out.
 
         Raises:
@@ -76,9 +76,9 @@ class Patches:
             run_diff.unlink(missing_ok=True)
         else:
             self._write(run_diff, git_dir, merge_base, commit)
-        return Change(base, merge_base, *size)
+        return TurnChange(base, merge_base, *size)
 
-    def keep_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> Change:
+    def keep_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
         """Do the same for a commit that an earlier attempt pushed, by its first parent."""
         _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
         return self.keep(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)

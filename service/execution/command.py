@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from service import ids
 from service.agents import check, invocation, layouts, placeholders
-from service.agents.invocation import Invocation
+from service.agents.invocation import CommandTemplate
 from service.agents.layouts import NoProgramError, Program
 from service.agents.outcome import AgentReport, Reason
 from service.agents.placeholders import PlaceholderError
-from service.egress.budget import Ledger, MemoryLedger
+from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.outside import doors_of
-from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, View
+from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
 from service.execution.workspace import Workspace
 from service.settings import DataFolder
 from service.store.agents import Agent
@@ -55,7 +55,7 @@ class AgentCommand:
     session: Path | None = None
     """The home folder of the run; None: it has one for this turn alone."""
     cache: Path | None = None
-    ledger: Ledger = field(default_factory=MemoryLedger)
+    meter: UsageMeter = field(default_factory=MemoryMeter)
     """Stores its use of a model."""
 
     @cached_property
@@ -69,7 +69,7 @@ class AgentCommand:
         return None if name is None else layouts.find(name)
 
     @cached_property
-    def invocation(self) -> Invocation:
+    def invocation(self) -> CommandTemplate:
         """The program's invocation."""
         session = None if self._session_file is None else _read(self._session_file)
         return invocation.of(self.agent, self._home_inside, str(self.workspace.settings_file), session)
@@ -195,7 +195,7 @@ class AgentCommand:
         words = [sys.executable if word == PYTHON else word for word in (first, *self.invocation.words)]
         return [words[0], *placeholders.fill(words[1:], values)]
 
-    def _view(self) -> View:
+    def _view(self) -> SandboxView:
         trees = () if self.program is None else self.program.trees
         readable = (*trees, *map(Path, self.agent.options.readable))
         ports = {} if self.doors is None else doors_of(self.agent.options)
@@ -207,7 +207,7 @@ class AgentCommand:
             )
         # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
         sealed = tuple(name for name in self.invocation.sealed if not _leads_away(self.home, name))
-        return View(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden, sealed)
+        return SandboxView(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden, sealed)
 
     def _hidden(self) -> Iterator[str]:
         """Yield the repository's existing configuration that must not be obeyed.

@@ -7,7 +7,7 @@ from typing import Final
 
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.execution import trees
-from service.execution.queue import Entry, QueueHistory
+from service.execution.queue import QueueEntry, QueueHistory
 from service.settings import DataFolder
 from service.store import deletions, workers
 from service.store.database import Database
@@ -76,12 +76,12 @@ class Deletion:
         self._note("organization", owners)
         return len(held)
 
-    def _forget_turns(self) -> list[Entry]:
+    def _forget_turns(self) -> list[QueueEntry]:
         """Remove the queue's entries of deleted turns; return those that workers still hold."""
         with self._database.read() as connection:
             pending = deletions.noted(connection, "turn")
             living = {one.executor for one in workers.heard_within(connection, self._ttl_micros, self._clock)}
-        held: list[Entry] = []
+        held: list[QueueEntry] = []
         with QueueHistory(self._database) as history:
             for start in range(0, len(pending), _BATCH):
                 batch = pending[start : start + _BATCH]
@@ -126,7 +126,7 @@ class Deletion:
             _remove(str(self._folder.caches / one))
 
 
-def _is_held(entry: Entry, living: set[str]) -> bool:
+def _is_held(entry: QueueEntry, living: set[str]) -> bool:
     """Whether a living worker is at a turn, or about to take it up; it ends then without a trace."""
     return entry.is_open and (bool(living) if entry.executor is None else entry.executor in living)
 

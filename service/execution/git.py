@@ -95,7 +95,7 @@ def _logins_apart(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return apart, variables
 
 
-class Git:
+class GitRunner:
     """Runs git commands under one time-out; `extra` holds variables such as a login."""
 
     def __init__(self, home: Path, timeout_s: float, extra: Mapping[str, str] | None = None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from service import ids
-from service.execution.git import Git, GitCommandError
+from service.execution.git import GitCommandError, GitRunner
 from service.store.runs import Run
 
 _KEPT: Final = "refs/fetched/"
@@ -21,7 +21,7 @@ _GONE: Final = "couldn't find remote ref"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class RepositorySnapshot:
     """A repository's state at one moment."""
 
     git_dir: Path
@@ -36,17 +36,17 @@ class Snapshot:
         return self.branches.get(self.default_branch or "")
 
 
-class Mirror:
+class RepositoryMirror:
     """The mirror of one repository address."""
 
-    def __init__(self, folder: Path, url: str, git: Git) -> None:
+    def __init__(self, folder: Path, url: str, git: GitRunner) -> None:
         name = ids.address_key(url)
         self.git_dir = folder / f"{name}.git"
         self._lock_file = folder / f"{name}.lock"
         self._url = url
         self._git = git
 
-    def fetch(self, branch: str, run: Run | None = None) -> Snapshot:
+    def fetch(self, branch: str, run: Run | None = None) -> RepositorySnapshot:
         """Bring one branch and the default branch up to date: a turn needs no other, and there may be thousands.
 
         For a run on a pull request's head, that head takes the branch's place.
@@ -61,7 +61,7 @@ class Mirror:
             raise GitCommandError(f"{head} is no longer at {run.head_sha}, which the run was started for")
         return snapshot
 
-    def _fetched(self, branch: str, wanted: str) -> Snapshot:
+    def _fetched(self, branch: str, wanted: str) -> RepositorySnapshot:
         try:
             return self._fetch(branch, wanted)
         except GitCommandError as error:
@@ -70,7 +70,7 @@ class Mirror:
                 raise
             return self._fetch(branch, wanted)
 
-    def _fetch(self, branch: str, wanted: str) -> Snapshot:
+    def _fetch(self, branch: str, wanted: str) -> RepositorySnapshot:
         # Repeated for an existing mirror: that repairs one whose first initialization was cut off.
         self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
         listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", wanted, git_dir=self.git_dir)
@@ -88,7 +88,7 @@ class Mirror:
             self._git(*fetch, "--", self._url, *refs, git_dir=self.git_dir)
         # From the mirror itself: the fetched state, not the one announced a moment before.
         commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
-        return Snapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)))
+        return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)))
 
     def _drop_others(self) -> None:
         """Remove the names of all other branches, as git looks at each of them in every fetch. Their objects stay."""

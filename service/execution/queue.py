@@ -209,7 +209,7 @@ def _workflow_id(run_id: str, number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """A turn, as the queue names it."""
 
     workflow_id: str
@@ -251,7 +251,7 @@ class QueueHistory:
         if self._client is not None:
             self._client.destroy()
 
-    def ended(self, before: int, skip: int, limit: int) -> list[Entry]:
+    def ended(self, before: int, skip: int, limit: int) -> list[QueueEntry]:
         """Return entries that ended before an instant (microseconds), oldest first, after the first `skip`.
 
         Raises:
@@ -266,19 +266,19 @@ class QueueHistory:
             )
         except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
             raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
-        return [Entry(one.workflow_id) for one in found]
+        return [QueueEntry(one.workflow_id) for one in found]
 
-    def of(self, workflow_ids: Sequence[str]) -> list[Entry]:
+    def of(self, workflow_ids: Sequence[str]) -> list[QueueEntry]:
         """Return the entries of turns, each named by its run's id, a colon and its number."""
         if self._client is None or not workflow_ids:
             return []
         found = self._client.list_workflows(workflow_ids=[*workflow_ids], load_input=False, load_output=False)
         return [
-            Entry(one.workflow_id, one.status in _OPEN, one.executor_id if one.status == _TAKEN else None)
+            QueueEntry(one.workflow_id, one.status in _OPEN, one.executor_id if one.status == _TAKEN else None)
             for one in found
         ]
 
-    def forget(self, entries: Sequence[Entry]) -> None:
+    def forget(self, entries: Sequence[QueueEntry]) -> None:
         """Remove entries with their steps, in one transaction."""
         if self._client is not None and entries:
             self._client.delete_workflows([entry.workflow_id for entry in entries])

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.egress.budget import MemoryLedger
+from service.egress.budget import MemoryMeter
 from service.egress.usage import Usage
 from service.execution import agent as agent_process
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
-from service.execution.git import Git
-from service.execution.mirror import Mirror
+from service.execution.git import GitRunner
+from service.execution.mirror import RepositoryMirror
 from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment
 from service.execution.workspace import Result, Workspace
-from service.settings import DataFolder, Execution
+from service.settings import DataFolder, ExecutionSettings
 from service.store.agents import Agent
 
 _BRANCH = "rehearsal"
@@ -35,9 +35,9 @@ class RehearsalResult:
     """For each request to a model: the model's name, its tokens, and its cost in millionths of a dollar."""
 
 
-def scratch_repository(place: Path, settings: Execution) -> str:
+def scratch_repository(place: Path, settings: ExecutionSettings) -> str:
     """Make a bare repository with one file, and return its address."""
-    git = Git(place.parent, settings.git_timeout_s, _identity(settings))
+    git = GitRunner(place.parent, settings.git_timeout_s, _identity(settings))
     git("init", "--quiet", "--bare", "--initial-branch=main", "--", str(place))
     blob = git.feed("# A scratch repository\n", "hash-object", "-w", "--stdin", git_dir=place).strip()
     tree = git.feed(f"100644 blob {blob}\tREADME.md\n", "mktree", git_dir=place).strip()
@@ -48,7 +48,7 @@ def scratch_repository(place: Path, settings: Execution) -> str:
 class Rehearsal:
     """Rehearses agents in a folder."""
 
-    def __init__(self, folder: DataFolder, settings: Execution, sandbox: Sandbox, url: str) -> None:
+    def __init__(self, folder: DataFolder, settings: ExecutionSettings, sandbox: Sandbox, url: str) -> None:
         self._folder = folder
         self._settings = settings
         self._sandbox = sandbox
@@ -57,18 +57,18 @@ class Rehearsal:
     def turn(self, agent: Agent, instructions: str, run_id: str = "run_rehearsal", number: int = 1) -> RehearsalResult:
         """Let an agent do one turn; later ones of a run find the session of the first."""
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
-        git = Git(workspace.git_home, self._settings.git_timeout_s, _identity(self._settings))
+        git = GitRunner(workspace.git_home, self._settings.git_timeout_s, _identity(self._settings))
         log, secrets = io.BytesIO(), Secrets(of_environment(agent.secret_names))
-        failure, reason, ledger = None, None, MemoryLedger()
+        failure, reason, meter = None, None, MemoryMeter()
         diff, result = "", Result()
         try:
-            snapshot = Mirror(self._folder.mirrors, self._url, git).fetch(_BRANCH)
+            snapshot = RepositoryMirror(self._folder.mirrors, self._url, git).fetch(_BRANCH)
             task = {"run_id": run_id, "turn": number, "agent": agent.name, "branch": _BRANCH}
             task |= {"instructions": instructions, "inputs": {}, "conversation": []}
             workspace.create(task)
             base = workspace.check_out(git, snapshot, _BRANCH)
             kept = session_of(self._folder, run_id, agent), cache_of(self._folder, "rehearsal", agent)
-            command = AgentCommand(agent, workspace, snapshot.git_dir / "objects", self._sandbox, task, *kept, ledger)
+            command = AgentCommand(agent, workspace, snapshot.git_dir / "objects", self._sandbox, task, *kept, meter)
             try:
                 agent_process.run(command, log, self._settings.agent, secrets, lambda: None)
             except (AgentFailedError, NoSandboxError) as error:
@@ -84,9 +84,9 @@ class Rehearsal:
             )
         finally:
             workspace.remove()
-        return RehearsalResult(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, ledger.used)
+        return RehearsalResult(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, meter.used)
 
 
-def _identity(settings: Execution) -> dict[str, str]:
+def _identity(settings: ExecutionSettings) -> dict[str, str]:
     author = {"NAME": settings.author_name, "EMAIL": settings.author_email}
     return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}

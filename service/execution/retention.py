@@ -15,12 +15,12 @@ from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.execution import trees
 from service.execution.deletion import Deletion
-from service.execution.git import Git, GitCommandError, login
-from service.execution.mirror import Mirror
+from service.execution.git import GitCommandError, GitRunner, login
+from service.execution.mirror import RepositoryMirror
 from service.execution.queue import QueueHistory
 from service.hosts.http import token_for
 from service.reference import MADE_BRANCHES, without_login
-from service.settings import DataFolder, Execution, Retention
+from service.settings import DataFolder, ExecutionSettings, RetentionSettings
 from service.store import audit, deliveries, organizations, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.runs import Run
@@ -170,14 +170,14 @@ class StaleBranches:
             configured = repositories.by_path(connection, one.organization_id, one.platform, one.path)
         patterns = None if configured is None else configured.protected
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
-            git = Git(Path(home), self._git_timeout_s, login(one.url, token))
+            git = GitRunner(Path(home), self._git_timeout_s, login(one.url, token))
             listed = git("ls-remote", "--", one.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
             return sum(self._remove_one(git, run, patterns) for run in group if run.branch in there)
 
-    def _remove_one(self, git: Git, run: Run, patterns: tuple[str, ...] | None) -> bool:
+    def _remove_one(self, git: GitRunner, run: Run, patterns: tuple[str, ...] | None) -> bool:
         """Remove a branch unless it is protected or holds commits of others that the default branch lacks."""
-        snapshot = Mirror(self._folder.mirrors, run.url, git).fetch(run.branch)
+        snapshot = RepositoryMirror(self._folder.mirrors, run.url, git).fetch(run.branch)
         head, default = snapshot.branches.get(run.branch), snapshot.default_branch
         if head is None or default is None or repositories.is_protected(run.branch, default, patterns):
             return False
@@ -206,11 +206,11 @@ class RetentionThread:
         self,
         database: Database,
         folder: DataFolder,
-        settings: Retention,
+        settings: RetentionSettings,
         clock: Clock,
-        execution: Execution | None = None,
+        execution: ExecutionSettings | None = None,
     ) -> None:
-        execution = execution or Execution()
+        execution = execution or ExecutionSettings()
         self._branches = StaleBranches(database, folder, execution.git_timeout_s)
         self._pruning = Pruner(database, folder)
         self._deletion = Deletion(database, folder, execution.worker_ttl_s, clock)

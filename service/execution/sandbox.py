@@ -15,7 +15,7 @@ from service.egress import relay as relay_script
 from service.execution import cgroup, uplink
 from service.execution.cgroup import DelegatedGroup
 from service.execution.workspace import Workspace
-from service.settings import Execution
+from service.settings import ExecutionSettings
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
 _ETC: Final = (
@@ -44,7 +44,7 @@ INSIDE: Final = Inside()
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SandboxView:
     """An agent's view of the machine, beside the system and its workspace."""
 
     home: Path
@@ -89,7 +89,7 @@ class Sandbox:
         """Return the agent's path of its checkout."""
         return str(workspace.tree) if self.program is None else INSIDE.tree
 
-    def wrap(self, argv: list[str], workspace: Workspace, objects: Path, view: View) -> list[str]:
+    def wrap(self, argv: list[str], workspace: Workspace, objects: Path, view: SandboxView) -> list[str]:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
 
         Raises:
@@ -131,7 +131,7 @@ def _connected(slirp: str | None, command: list[str]) -> list[str]:
     return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
 
 
-def _relayed(view: View, argv: list[str]) -> list[str]:
+def _relayed(view: SandboxView, argv: list[str]) -> list[str]:
     """Return a command behind the relay, if the agent may reach anything outside."""
     if view.doors is None:
         return argv
@@ -156,7 +156,7 @@ def _filtered(program: str, workspace: Workspace, arguments: list[str]) -> list[
     return ["/bin/sh", "-c", opening, str(workspace.filter_file), program, "--seccomp", "9", *arguments]
 
 
-def find(settings: Execution) -> Sandbox:
+def find(settings: ExecutionSettings) -> Sandbox:
     """Find out what sandbox is in force here.
 
     Raises:
@@ -165,7 +165,7 @@ def find(settings: Execution) -> Sandbox:
     return replace(_found(settings), groups=cgroup.find())
 
 
-def _found(settings: Execution) -> Sandbox:
+def _found(settings: ExecutionSettings) -> Sandbox:
     wanted = settings.sandbox
     if wanted == "none":
         return Sandbox(None, 'switched off by sandbox = "none"')
@@ -178,7 +178,7 @@ def _found(settings: Execution) -> Sandbox:
     return Sandbox(None, f"{fault}; agents run with all the rights of the service")
 
 
-def _with_network(program: str, settings: Execution) -> Sandbox:
+def _with_network(program: str, settings: ExecutionSettings) -> Sandbox:
     """Find out which network is available for agents that are configured to have one."""
     if settings.agent_network == "host":
         return Sandbox(program, 'works here; agent_network = "host"')

@@ -14,8 +14,8 @@ from service.execution import agent as agent_process
 from service.execution.attempt import Attempt, TurnAtWork, commit_message, completed, masked, own_commit, task_of
 from service.execution.change import Patches, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
-from service.execution.git import Git, GitCommandError, login
-from service.execution.mirror import Mirror, Snapshot
+from service.execution.git import GitCommandError, GitRunner, login
+from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.workspace import Workspace, Workspaces
@@ -23,11 +23,11 @@ from service.findings.collect import collect, keep
 from service.hosts.http import token_for
 from service.observability.traces import NoTracer, Tracer
 from service.reference import without_login
-from service.settings import DataFolder, Execution
+from service.settings import DataFolder, ExecutionSettings
 from service.store import agents, hosts, postings, repositories, runs, turns
 from service.store.database import Database
 from service.store.turns import TurnOutcome
-from service.store.usage import TurnLedger
+from service.store.usage import TurnMeter
 
 DIFFS: Final = ("diff", "run.diff")
 """The names of the stored patches of a turn and of the whole run."""
@@ -50,7 +50,7 @@ class TurnExecution:
         self,
         database: Database,
         folder: DataFolder,
-        settings: Execution,
+        settings: ExecutionSettings,
         sandbox: Sandbox,
         clock: Clock,
         secret_names: Sequence[str | None] = (),
@@ -139,10 +139,10 @@ class TurnExecution:
         key = (attempt.run.id, attempt.turn.number)
         return self._folder.turn_diff(*key), self._folder.run_diff(*key)
 
-    def _git(self, workspace: Workspace, url: str, token: str | None) -> Git:
+    def _git(self, workspace: Workspace, url: str, token: str | None) -> GitRunner:
         author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
         identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
-        return Git(workspace.git_home, self._settings.git_timeout_s, identity | login(url, token))
+        return GitRunner(workspace.git_home, self._settings.git_timeout_s, identity | login(url, token))
 
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
         attempt.say(
@@ -188,7 +188,7 @@ class TurnExecution:
             task,
             session_of(self._folder, attempt.run.id, attempt.agent),
             cache_of(self._folder, attempt.run.organization_id, attempt.agent),
-            TurnLedger(self._database, attempt.turn, attempt.agent, self._clock),
+            TurnMeter(self._database, attempt.turn, attempt.agent, self._clock),
         )
         with self._tracer.step("agent"):
             agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, lambda: self._check(attempt))
@@ -200,11 +200,13 @@ class TurnExecution:
             with self._database.write() as connection:
                 postings.at_work(connection, attempt.run, attempt.turn.number, commit, self._clock())
 
-    def _fetch(self, attempt: Attempt) -> Snapshot:
+    def _fetch(self, attempt: Attempt) -> RepositorySnapshot:
         with self._tracer.step("fetch"):
-            return Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(attempt.run.branch, attempt.run)
+            return RepositoryMirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(
+                attempt.run.branch, attempt.run
+            )
 
-    def _check_branch(self, attempt: Attempt, snapshot: Snapshot) -> None:
+    def _check_branch(self, attempt: Attempt, snapshot: RepositorySnapshot) -> None:
         """Refuse a protected branch; only after the fetch is the default branch known for certain.
 
         Raises:
@@ -228,7 +230,7 @@ class TurnExecution:
             attempt.say("interrupted: the turn was ended", self._clock)
             raise SupersededError(f"{attempt.trailer} was ended while it was at work")
 
-    def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> TurnOutcome:
+    def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
         found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
         keep(self._database, attempt.turn, base, found, lambda text: attempt.say(text, self._clock))
@@ -257,7 +259,7 @@ class TurnExecution:
         attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
         return completed(attempt, pushed, result.summary or message.partition("\n")[0], change)
 
-    def _push(self, attempt: Attempt, snapshot: Snapshot, commit: str) -> str:
+    def _push(self, attempt: Attempt, snapshot: RepositorySnapshot, commit: str) -> str:
         """Push, and return this turn's commit on its branch."""
         expected = snapshot.branches.get(attempt.run.branch)
         try:

@@ -19,10 +19,10 @@ from service.execution.queue import TurnQueue
 from service.execution.turn import OWN_FAULT, InterruptedTurnError, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
-from service.settings import DataFolder, Execution
+from service.settings import DataFolder, ExecutionSettings
 from service.store import dispatch, organizations, turns, workers
 from service.store.database import Database
-from service.store.doorbell import Doorbell
+from service.store.doorbell import DoorbellListener
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 
@@ -55,7 +55,7 @@ class TurnWorker:
         self,
         database: Database,
         folder: DataFolder,
-        settings: Execution,
+        settings: ExecutionSettings,
         execution: TurnExecution,
         companions: Sequence[Companion],
         clock: Clock,
@@ -74,7 +74,7 @@ class TurnWorker:
         """This worker's identity for the others."""
         self._workspaces: Workspaces | None = None
         self._queue = TurnQueue(database, executor, concurrency)
-        self._doorbell: Doorbell | None = None
+        self._doorbell: DoorbellListener | None = None
         self._beat_due = self._look_due = 0.0
         self._recovered = False
         self._woken = threading.Event()
@@ -100,7 +100,7 @@ class TurnWorker:
         for one in self._companions:
             one.start()
         if not self._database.is_sqlite:
-            self._doorbell = Doorbell(self._database.url, self.wake)
+            self._doorbell = DoorbellListener(self._database.url, self.wake)
 
     def stop(self, grace_s: float) -> bool:
         """Start no new turns, give those at work their grace, interrupt the rest; True when none was left.

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from service.execution import processes, trees
 from service.execution.change import ChangedFiles, changed_between
-from service.execution.git import Git
-from service.execution.mirror import Snapshot
+from service.execution.git import GitRunner
+from service.execution.mirror import RepositorySnapshot
 from service.findings import collect
 from service.settings import DataFolder
 
@@ -33,7 +33,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class TurnCommit:
     """A commit of a turn's changes."""
 
     sha: str
@@ -96,7 +96,7 @@ class Workspace:
         empty.write_text("{}\n" if empty.suffix else "", "utf-8")
         return empty
 
-    def check_out(self, git: Git, snapshot: Snapshot, branch: str) -> str | None:
+    def check_out(self, git: GitRunner, snapshot: RepositorySnapshot, branch: str) -> str | None:
         """Fill the checkout from the branch, else from the default branch; return its commit, None when empty."""
         self._borrow(git, self.history, snapshot, f"--initial-branch={branch}")
         base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
@@ -112,7 +112,7 @@ class Workspace:
             config.write("[user]\n\tname = agent\n\temail = agent@runwarden.invalid\n")
         return base
 
-    def commit(self, git: Git, snapshot: Snapshot, base: str | None, message: str) -> Commit | None:
+    def commit(self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None, message: str) -> TurnCommit | None:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
         self._borrow(git, self.ours, snapshot)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
@@ -126,7 +126,7 @@ class Workspace:
             return None
         parents = ("-p", base) if base else ()
         sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
-        return Commit(sha, touched)
+        return TurnCommit(sha, touched)
 
     def contents(self, names: Iterable[str]) -> Iterator[bytes]:
         """Yield the names of files in the checkout and their contents, piece by piece."""
@@ -139,7 +139,7 @@ class Workspace:
             with contextlib.suppress(OSError):
                 yield os.readlink(os.fsencode(self.tree / name))  # noqa: PTH115 — as bytes
 
-    def push(self, git: Git, url: str, branch: str, commit: str, expected: str | None) -> None:
+    def push(self, git: GitRunner, url: str, branch: str, commit: str, expected: str | None) -> None:
         """Push a commit to its branch if the branch still is where we found it (absent, when `expected` is None).
 
         Raises:
@@ -174,7 +174,7 @@ class Workspace:
         """Delete the workspace if it was created, including folders that the agent locked."""
         _remove(self.root)
 
-    def _borrow(self, git: Git, git_dir: Path, snapshot: Snapshot, *options: str) -> None:
+    def _borrow(self, git: GitRunner, git_dir: Path, snapshot: RepositorySnapshot, *options: str) -> None:
         """Make a git-dir that takes its objects from the mirror."""
         git("init", "--quiet", "--bare", *options, "--", str(git_dir))
         alternates = git_dir / "objects" / "info" / "alternates"

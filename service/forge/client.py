@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlencode
 
-from service.hosts.http import Answer, HostUnreachableError, ask
+from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.text import printable
 
 State = Literal["pending", "success", "failure", "error"]
@@ -55,7 +55,7 @@ class PullRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class NewPullRequest:
     """A pull request to be opened."""
 
     branch: str
@@ -124,7 +124,7 @@ class Forge(Protocol):
     def pull_request(self, number: int) -> PullRequest:
         """Return the pull request with a number; it may come from a fork."""
 
-    def open(self, proposal: Proposal) -> PullRequest:
+    def open(self, proposal: NewPullRequest) -> PullRequest:
         """Open a pull request; where the branch has an open one, return that."""
 
     def update(self, number: int, body: str) -> None:
@@ -198,7 +198,7 @@ class ForgeHttp:
                 return
         raise ForgeError(f"{self._name} has more than {_MOST_PAGES * _PAGE} entries under {path}", is_final=True)
 
-    def answer(self, method: str, path: str, document: object = None) -> Answer:
+    def answer(self, method: str, path: str, document: object = None) -> HostResponse:
         """Return a successful answer.
 
         Raises:
@@ -213,7 +213,7 @@ class ForgeHttp:
             raise self._explained(found)
         return found
 
-    def _explained(self, answer: Answer) -> ForgeError:
+    def _explained(self, answer: HostResponse) -> ForgeError:
         wait_s = wait_of(answer)
         said = f"{self._name} answered {answer.status}{reason_of(answer.body)}"
         if answer.status in _LIMITED and wait_s is not None:
@@ -229,7 +229,7 @@ class ForgeHttp:
         return ForgeError(f"{said}{cure}", status=answer.status, is_final=is_final, retry_after_s=wait_s)
 
 
-def wait_of(answer: Answer) -> float | None:
+def wait_of(answer: HostResponse) -> float | None:
     """Return for how many seconds a forge wants no request; None: it does not say."""
     headers = answer.headers
     given = headers.get("retry-after", "").strip()
@@ -296,6 +296,6 @@ def _until(instant_s: float) -> float:
     return max(1.0, min(instant_s - time.time(), _LONGEST_WAIT_S))
 
 
-def _has_next(answer: Answer) -> bool:
+def _has_next(answer: HostResponse) -> bool:
     links = answer.headers.get("link", "")
     return 'rel="next"' in links or answer.headers.get("x-next-page", "").isdecimal()

@@ -8,8 +8,8 @@ from service.forge.client import (
     CommitStatus,
     ForgeError,
     ForgeHttp,
+    NewPullRequest,
     PostedReview,
-    Proposal,
     PullRequest,
     ReviewComment,
     Thread,
@@ -67,7 +67,7 @@ class GitHub:
         """Return the pull request with a number."""
         return _pull_request(self._http.document("GET", f"{self._repository}/pulls/{number}"))
 
-    def open(self, proposal: Proposal) -> PullRequest:
+    def open(self, proposal: NewPullRequest) -> PullRequest:
         """Open a pull request; where the branch has an open one, return that."""
         document = {"title": proposal.title, "head": proposal.branch, "base": proposal.base, "body": proposal.body}
         try:

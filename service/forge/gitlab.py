@@ -8,8 +8,8 @@ from service.forge.client import (
     CommitStatus,
     ForgeError,
     ForgeHttp,
+    NewPullRequest,
     PostedReview,
-    Proposal,
     PullRequest,
     ReviewComment,
     State,
@@ -52,7 +52,7 @@ class GitLab:
         """Return the merge request with a number."""
         return _merge_request(self._http.document("GET", f"{self._project}/merge_requests/{number}"))
 
-    def open(self, proposal: Proposal) -> PullRequest:
+    def open(self, proposal: NewPullRequest) -> PullRequest:
         """Open a merge request; where the branch has an open one, return that."""
         document = {
             "source_branch": proposal.branch,

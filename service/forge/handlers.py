@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from service.forge.client import CommitStatus, Forge, ForgeError, Proposal, PullRequest, cut, harmless
+from service.forge.client import CommitStatus, Forge, ForgeError, NewPullRequest, PullRequest, cut, harmless
 from service.forge.review_text import inert
 from service.store.postings import Posted, Posting
 from service.store.runs import Run
@@ -95,7 +95,7 @@ def _is_settled(found: PullRequest, subject: Subject) -> bool:
     return ours and (found.state == "closed" or found.head == subject.posting.wanted["commit"])
 
 
-def _proposal(subject: Subject) -> Proposal:
+def _proposal(subject: Subject) -> NewPullRequest:
     run, base = subject.run, subject.default_branch
     if base is None or base == run.branch:
         text = (
@@ -104,7 +104,9 @@ def _proposal(subject: Subject) -> Proposal:
         raise ForgeError(text, is_final=True)
     title = subject.say_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
     text = f"{_part(subject)}\n"
-    return Proposal(run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"]))
+    return NewPullRequest(
+        run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"])
+    )
 
 
 def _renewed(body: str, subject: Subject) -> str:

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from service.execution.git import Git, GitCommandError, login
+from service.execution.git import GitCommandError, GitRunner, login
 from service.execution.mirror import default_of
 from service.hosts.http import token_for
 from service.store import repositories
@@ -19,7 +19,7 @@ def default_branch(database: Database, organization_id: str, platform: str, url:
         return known
     with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
         try:
-            git = Git(Path(home), timeout_s, login(url, token))
+            git = GitRunner(Path(home), timeout_s, login(url, token))
             found = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
         except GitCommandError:
             # The worker asks again before the run starts.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from service.execution.git import Git, GitCommandError, login
-from service.hosts.http import Answer, HostUnreachableError, ask, token_of
+from service.execution.git import GitCommandError, GitRunner, login
+from service.hosts.http import HostResponse, HostUnreachableError, ask, token_of
 from service.reference import Location, checked_path, location
 from service.store.hosts import Host
 
@@ -21,7 +21,7 @@ _NOT_FOUND: Final = 404
 class GitLabError(Exception):
     """GitLab refused a request, or its answer cannot be used."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HostResponse) -> None:
         super().__init__(f"GitLab answered {answer.status}{_message(answer.body)}")
         self.status = answer.status
 
@@ -91,7 +91,7 @@ class GitLabApi:
             raise GitLabError(answer)
         return answer.body
 
-    def _ask(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Answer:
+    def _ask(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> HostResponse:
         headers = {"PRIVATE-TOKEN": self._token} if self._token else {}
         answer = ask(f"{self._base}{path}", self._timeout_s, headers=headers, method=method, document=fields)
         if answer.status not in _SUCCESS:
@@ -99,7 +99,7 @@ class GitLabApi:
         return answer
 
 
-def _list(answer: Answer) -> list[object]:
+def _list(answer: HostResponse) -> list[object]:
     if not isinstance(answer.body, list):
         raise GitLabError(answer)
     return answer.body
@@ -193,7 +193,7 @@ def _find_by_git(host: Host, project_id: int | None, path: str | None, timeout_s
         raise OnboardingError("this GitLab host has no API URL, so a project needs its project_path and a clone URL")
     with tempfile.TemporaryDirectory(prefix="runwarden-onboarding-") as home:
         try:
-            Git(Path(home), timeout_s, login(url, token_of(host)))("ls-remote", "--", url, "HEAD")
+            GitRunner(Path(home), timeout_s, login(url, token_of(host)))("ls-remote", "--", url, "HEAD")
         except GitCommandError as error:
             raise OnboardingError(f"the project {path} cannot be read: {error}") from error
     return Project(path, url, project_id)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from service.execution.git import Git, GitCommandError, login
-from service.hosts.http import Answer, HostUnreachableError, ask, token_at, token_of
-from service.settings import Probing
+from service.execution.git import GitCommandError, GitRunner, login
+from service.hosts.http import HostResponse, HostUnreachableError, ask, token_at, token_of
+from service.settings import ProbingSettings
 from service.store.hosts import Host
 from service.store.repositories import Repository
 
@@ -38,7 +38,7 @@ _GRACE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HostState:
     """A code host's state."""
 
     status: str
@@ -47,10 +47,10 @@ class Verdict:
     """Why it is not ok, with the cure if there is one."""
 
 
-OK: Final = Verdict("ok")
+OK: Final = HostState("ok")
 
 
-def probe_api(host: Host, token: str | None, settings: Probing) -> Verdict:
+def probe_api(host: Host, token: str | None, settings: ProbingSettings) -> HostState:
     """Ask a host's HTTP API, with its token if it has one."""
     base = (host.api_url or "").rstrip("/")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -63,40 +63,40 @@ def probe_api(host: Host, token: str | None, settings: Probing) -> Verdict:
                 # A GitHub Enterprise Server without rate limits has no page for them, but it has one with its versions.
                 answer = ask(base + _GITHUB_VERSIONS, settings.timeout_s, headers=headers)
     except HostUnreachableError as error:
-        return Verdict("unreachable", str(error))
+        return HostState("unreachable", str(error))
     return _judged(host, answer, settings)
 
 
-def probe_git(url: str, token: str | None, settings: Probing) -> Verdict:
+def probe_git(url: str, token: str | None, settings: ProbingSettings) -> HostState:
     """Ask for a repository's HEAD with `git ls-remote`."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
         try:
-            Git(Path(home), settings.timeout_s, login(url, token))("ls-remote", "--", url, "HEAD")
+            GitRunner(Path(home), settings.timeout_s, login(url, token))("ls-remote", "--", url, "HEAD")
         except GitCommandError as error:
             said = " ".join(str(error).split())[-_SHOWN:]
             if _REFUSALS.search(said):
-                return Verdict("unauthorized", f"{said}; check the token (--token-env) or the ssh key")
-            return Verdict("degraded" if _TROUBLES.search(said) else "unreachable", said)
+                return HostState("unauthorized", f"{said}; check the token (--token-env) or the ssh key")
+            return HostState("degraded" if _TROUBLES.search(said) else "unreachable", said)
     return _timely(time.monotonic() - started, settings)
 
 
-def _judged(host: Host, answer: Answer, settings: Probing) -> Verdict:
+def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> HostState:
     if answer.status == _TOO_MANY or (answer.status in _UNAUTHORIZED and _spent(answer)):
-        return Verdict("degraded", f"{host.host} answered {answer.status}: the rate limit of the token is spent")
+        return HostState("degraded", f"{host.host} answered {answer.status}: the rate limit of the token is spent")
     if answer.status in _UNAUTHORIZED:
         cure = f"check the token in {host.token_env}" if host.token_env else "give the host a token with --token-env"
-        return Verdict("unauthorized", f"{host.host} answered {answer.status}; {cure}")
+        return HostState("unauthorized", f"{host.host} answered {answer.status}; {cure}")
     if answer.status not in _SUCCESS:
-        return Verdict("degraded", f"{host.host} answered {answer.status}; check --api-url if it stays so")
+        return HostState("degraded", f"{host.host} answered {answer.status}; check --api-url if it stays so")
     if not isinstance(answer.body, dict | list):
-        return Verdict("degraded", f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}")
+        return HostState("degraded", f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}")
     if _core_limit_left(answer.body) == 0:
-        return Verdict("degraded", f"the rate limit of the token at {host.host} is spent")
+        return HostState("degraded", f"the rate limit of the token at {host.host} is spent")
     return _timely(answer.took_s, settings)
 
 
-def _spent(answer: Answer) -> bool:
+def _spent(answer: HostResponse) -> bool:
     """Whether a refusal is about the number of requests: GitHub answers 403 for it, and says so in headers."""
     return answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
 
@@ -108,13 +108,13 @@ def _core_limit_left(body: object) -> object:
     return body
 
 
-def _timely(took_s: float, settings: Probing) -> Verdict:
+def _timely(took_s: float, settings: ProbingSettings) -> HostState:
     if took_s < settings.slow_s:
         return OK
-    return Verdict("degraded", f"the answer took {took_s:.1f} s, more than probing.slow_s = {settings.slow_s:g}")
+    return HostState("degraded", f"the answer took {took_s:.1f} s, more than probing.slow_s = {settings.slow_s:g}")
 
 
-_NOTHING_TO_ASK: Final = Verdict(
+_NOTHING_TO_ASK: Final = HostState(
     "degraded", "no repository is configured through which git could be asked; add one with: repository add"
 )
 
@@ -131,13 +131,13 @@ class _Probe:
 class _RunningProbe:
     at_s: float
     """The monotonic time of its start."""
-    answer: Future[Verdict]
+    answer: Future[HostState]
 
 
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
-    def __init__(self, settings: Probing, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: ProbingSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._monotonic = monotonic
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="probe")
@@ -146,7 +146,7 @@ class HealthProbes:
         """The status last logged for each host."""
         self._lock = threading.Lock()
 
-    def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, Verdict]:
+    def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, HostState]:
         """Return each platform's verdict, in little more time than the probing time-out."""
         probes = [_probe_of(host, repositories) for host in hosts]
         asked = [(probe, self._put(probe)) for probe in probes]
@@ -169,20 +169,20 @@ class HealthProbes:
     def _holds(self, one: _RunningProbe, now: float) -> bool:
         return not one.answer.done() or now - one.at_s < self._settings.cache_s
 
-    def _answered(self, host: Host, asked: _RunningProbe, until: float) -> Verdict:
+    def _answered(self, host: Host, asked: _RunningProbe, until: float) -> HostState:
         try:
             verdict = asked.answer.result(max(0.0, until - self._monotonic()))
         except TimeoutError:
-            verdict = Verdict("unreachable", f"{host.host} gave no answer within {self._settings.timeout_s:g} s")
+            verdict = HostState("unreachable", f"{host.host} gave no answer within {self._settings.timeout_s:g} s")
         self._tell(host, verdict)
         return verdict
 
-    def _probe(self, probe: _Probe) -> Verdict:
+    def _probe(self, probe: _Probe) -> HostState:
         if probe.host.probe == "api":
             return probe_api(probe.host, probe.token, self._settings)
         return _NOTHING_TO_ASK if probe.url is None else probe_git(probe.url, probe.token, self._settings)
 
-    def _tell(self, host: Host, verdict: Verdict) -> None:
+    def _tell(self, host: Host, verdict: HostState) -> None:
         """Log a change: callers see only the status; operators need the reason."""
         with self._lock:
             before, self._last_status[host] = self._last_status.get(host, "ok"), verdict.status

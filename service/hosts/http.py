@@ -42,7 +42,7 @@ class HostUnreachableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HostResponse:
     """A host's answer."""
 
     status: int
@@ -61,7 +61,7 @@ def ask(
     method: str = "GET",
     document: object = None,
     largest: int = _LARGEST_ANSWER,
-) -> Answer:
+) -> HostResponse:
     """Send one request, with a JSON document if there is one, and read at most `largest` bytes of the answer.
 
     Raises:
@@ -93,7 +93,7 @@ def ask(
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise HostUnreachableError(f"{_shown(url)}: {_reason(error, started, timeout_s)}") from error
     got = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, got, _json(raw), time.monotonic() - started)
+    return HostResponse(response.status, got, _json(raw), time.monotonic() - started)
 
 
 def _connection(scheme: str, host: str, port: int | None, timeout_s: float) -> http.client.HTTPConnection:

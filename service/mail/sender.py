@@ -16,7 +16,7 @@ from typing import Final
 from service.clock import SECOND_MICROS, Clock
 from service.deadline import cut_off
 from service.mail.message import Mailer, MailError, MailMessage, invitation_message
-from service.settings import DataFolder, Mail, SettingsError, Smtp
+from service.settings import DataFolder, MailSettings, SettingsError, SmtpSettings
 from service.store import invitations
 from service.store.database import Database
 from service.store.invitations import Invitation, PendingMail
@@ -68,7 +68,7 @@ class Outbox:
 class SmtpRelay:
     """Hands messages to a mail server."""
 
-    def __init__(self, settings: Smtp, environment: Mapping[str, str]) -> None:
+    def __init__(self, settings: SmtpSettings, environment: Mapping[str, str]) -> None:
         """Take the password from the environment.
 
         Raises:
@@ -190,7 +190,7 @@ def _reply(code: int, reply: bytes | str) -> str:
 class MailSender:
     """Delivers the mails of one database; any number of them may work on it at once."""
 
-    def __init__(self, database: Database, mailer: Mailer, settings: Mail, clock: Clock) -> None:
+    def __init__(self, database: Database, mailer: Mailer, settings: MailSettings, clock: Clock) -> None:
         self._database = database
         self._mailer = mailer
         self._settings = settings
@@ -249,7 +249,7 @@ class MailSender:
 class MailThread:
     """A thread that sends due mails while the service runs."""
 
-    def __init__(self, sender: MailSender, settings: Mail) -> None:
+    def __init__(self, sender: MailSender, settings: MailSettings) -> None:
         self._sender = sender
         self._pause_s = min(_ROUND_S, settings.retry_s)
         self._stopping = threading.Event()
@@ -268,7 +268,7 @@ class MailThread:
                 _logger.exception("due mails could not be read; the next try follows")
 
 
-def mailer_of(folder: DataFolder, settings: Mail, environment: Mapping[str, str]) -> Mailer:
+def mailer_of(folder: DataFolder, settings: MailSettings, environment: Mapping[str, str]) -> Mailer:
     """Return the configured mailer: the mail server, else the outbox.
 
     Raises:

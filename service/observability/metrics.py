@@ -25,12 +25,12 @@ from prometheus_client.registry import Collector
 from service import DISTRIBUTION
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
-from service.settings import Metrics, SettingsError
+from service.settings import MetricsSettings, SettingsError
 from service.store import dispatch, invitations, postings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
 from service.store.turns import CANCELLED
-from service.store.usage import MICROS_PER_USD, Figures
+from service.store.usage import MICROS_PER_USD, UsageFigures
 from service.text import one_line
 
 OTHERS: Final = "(others)"
@@ -41,7 +41,7 @@ _ORGANIZATIONS: Final = 50
 """How many organizations have series of their own: those whose turns wait longest."""
 _AGENTS: Final = 50
 """How many agents have series of their own for their usage: the first that are seen."""
-_NOTHING: Final = Figures(0, 0, 0, 0, 0)
+_NOTHING: Final = UsageFigures(0, 0, 0, 0, 0)
 _LONGEST_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -121,7 +121,7 @@ class Exposition:
         return scheme.lower() == "bearer" and hmac.compare_digest(given, self.token.encode())
 
 
-def exposition(metrics: ServiceMetrics, settings: Metrics, environment: Mapping[str, str]) -> Exposition | None:
+def exposition(metrics: ServiceMetrics, settings: MetricsSettings, environment: Mapping[str, str]) -> Exposition | None:
     """Return the data for `/metrics`; None: there is no token for it.
 
     Raises:
@@ -243,7 +243,7 @@ class _ModelUsage(Collector):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._first_day = 0
-        self._seen: dict[tuple[str, str, int], Figures] | None = None
+        self._seen: dict[tuple[str, str, int], UsageFigures] | None = None
         """The use as of the last scrape; None before the first one: earlier use is not counted."""
         self._named: set[tuple[str, str]] = set()
         labels = ("organization", "agent")

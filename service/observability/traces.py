@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from fastapi import FastAPI
 
 from service import DISTRIBUTION
-from service.settings import SettingsError, Traces
+from service.settings import SettingsError, TraceSettings
 from service.store.database import Database
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -67,7 +67,7 @@ class NoTracer:
         """There is nothing to send."""
 
 
-def open_tracer(settings: Traces, environment: Mapping[str, str]) -> Tracer:
+def open_tracer(settings: TraceSettings, environment: Mapping[str, str]) -> Tracer:
     """Return a tracer for the configured collector; without one, a tracer that does nothing.
 
     Raises:

@@ -36,7 +36,7 @@ BLOCKER, MAJOR, MINOR, NOTE = SEVERITIES
 SECURITY, CORRECTNESS, TESTS, STYLE, IMPORTS, DOCS, DEPENDENCIES = Topic
 
 
-class Rule(Enum):
+class CheckRule(Enum):
     """Everything the reviewer looks for: severity, topic, and what goes wrong with its cure."""
 
     SECRET_TOKEN = (BLOCKER, SECURITY, "History keeps this credential: revoke it, and read it from a secret store.")
@@ -78,14 +78,14 @@ class Rule(Enum):
         return self.name.lower().replace("_", "-")
 
 
-RULES: Final = {rule.id: rule for rule in Rule}
+RULES: Final = {rule.id: rule for rule in CheckRule}
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewFinding:
     """A rule that applies at a place. Texts are plain; the renderer escapes them."""
 
-    rule: Rule
+    rule: CheckRule
     path: str
     line: int
     """1-based; 0 when the finding is about the whole file."""

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service.reviewer.finding import RULES, ReviewFinding, Rule, Severity
-from service.reviewer.survey import Scope, Survey
+from service.reviewer.finding import RULES, CheckRule, ReviewFinding, Severity
+from service.reviewer.survey import ReviewScope, Survey
 
 _MARK: Final = "<!-- runwarden-review "
 _END: Final = " -->"
@@ -40,7 +40,7 @@ class Since:
 
 
 def compare(
-    record: Record, scope: Scope, survey: Survey, reported: tuple[ReviewFinding, ...], paths: Collection[str]
+    record: Record, scope: ReviewScope, survey: Survey, reported: tuple[ReviewFinding, ...], paths: Collection[str]
 ) -> Since:
     """Sort the findings of the last review and of this one; a focus of either hides none of the last."""
     before = {one.fingerprint for one in record.findings}
@@ -63,7 +63,9 @@ def compare(
     )
 
 
-_OF_TREE: Final = frozenset({Rule.BROKEN_LINK, Rule.MISSING_TEST, Rule.NO_TESTS, Rule.SYMLINK_OUTSIDE})
+_OF_TREE: Final = frozenset(
+    {CheckRule.BROKEN_LINK, CheckRule.MISSING_TEST, CheckRule.NO_TESTS, CheckRule.SYMLINK_OUTSIDE}
+)
 
 
 def encode(record: Record) -> str:

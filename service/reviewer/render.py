@@ -8,21 +8,21 @@ from typing import Final
 from service.reviewer.finding import RULES, ReviewFinding
 from service.reviewer.markdown import code, escaped, quoted, visible
 from service.reviewer.record import encode
-from service.reviewer.review import Review
+from service.reviewer.review import TurnReview
 
 _FILES: Final = 100
 _SHOWN: Final = 20
 _IN_DOCUMENT: Final = 200
 
 
-def render(review: Review) -> str:
+def render(review: TurnReview) -> str:
     """The whole document, ending in the record for the next turn."""
     sections = (_head, _asked, _since, _findings, _unchecked)
     parts = ["\n".join(section(review)).strip() for section in sections]
     return "\n\n".join(part for part in parts if part) + f"\n\n{encode(review.record)}\n"
 
 
-def summary(review: Review) -> str:
+def summary(review: TurnReview) -> str:
     """The review in one line, for a list of runs."""
     words = f"{review.verdict}: {_in_words(review)} in {_number(len(review.survey.sources), 'file')}"
     if review.since is not None:
@@ -30,13 +30,13 @@ def summary(review: Review) -> str:
     return f"{words}."
 
 
-def commit_message(review: Review) -> str:
+def commit_message(review: TurnReview) -> str:
     """The message of the commit with the review."""
-    what = f"Review, turn {review.task.turn}: {_in_words(review)}"
+    what = f"TurnReview, turn {review.task.turn}: {_in_words(review)}"
     return f"{what}\n\n{summary(review)}\nThe review is reviews/{review.task.run_id}.md.\n"
 
 
-def findings_document(review: Review) -> str:
+def findings_document(review: TurnReview) -> str:
     """The findings for programs, version 1 (docs/findings.schema.json); as many as a service keeps."""
     rows = [
         {
@@ -56,12 +56,12 @@ def _number(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _in_words(review: Review) -> str:
+def _in_words(review: TurnReview) -> str:
     """`1 blocker, 2 majors`, or `no findings`."""
     return ", ".join(_number(number, severity) for severity, number in review.counts.items() if number) or "no findings"
 
 
-def _head(review: Review) -> Iterator[str]:
+def _head(review: TurnReview) -> Iterator[str]:
     branch = f" of {code(review.task.branch)}" if review.task.branch else ""
     scope = review.scope
     what = f"`{scope.base[:12]}..{scope.head[:12]}`" if scope.base else f"the whole tree at `{scope.head[:12]}`"
@@ -71,7 +71,7 @@ def _head(review: Review) -> Iterator[str]:
     yield f"{_number(len(review.survey.sources), 'file')} read. Run {code(review.task.run_id)}."
 
 
-def _asked(review: Review) -> Iterator[str]:
+def _asked(review: TurnReview) -> Iterator[str]:
     focus = review.focus
     yield f"## What was asked\n\n{quoted(review.task.instructions)}\n"
     yield "This reviewer runs no model. It reads focus words and paths, and leaves the rest to a person.\n"
@@ -83,7 +83,7 @@ def _asked(review: Review) -> Iterator[str]:
     yield from (f"- {escaped(sentence)}" for sentence in focus.unclear)
 
 
-def _since(review: Review) -> Iterator[str]:
+def _since(review: TurnReview) -> Iterator[str]:
     """What changed since the last review; nothing in a first turn."""
     if review.task.turn == 1 and review.since is None:
         return
@@ -114,7 +114,7 @@ def _line(number: int) -> str:
     return f" line {number}" if number else ""
 
 
-def _findings(review: Review) -> Iterator[str]:
+def _findings(review: TurnReview) -> Iterator[str]:
     """The files with the heaviest findings first, then the meanings of the rules."""
     by_path: dict[str, list[ReviewFinding]] = defaultdict(list)
     for one in review.reported:  # the heaviest come first, so their files do
@@ -135,7 +135,7 @@ def _findings(review: Review) -> Iterator[str]:
         yield from (f"- `{rule.id}`: {rule.advice}" for rule in RULES.values() if rule in broken)
 
 
-def _unchecked(review: Review) -> Iterator[str]:
+def _unchecked(review: TurnReview) -> Iterator[str]:
     survey = review.survey
     older = len({one.fingerprint for one in survey.found} & survey.older)
     yield "## What was not checked\n"

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from service.reviewer.checks.files import folders_of
 from service.reviewer.checks.secrets import excerpt
-from service.reviewer.finding import SEVERITIES, ReviewFinding, Rule, Severity, Topic
+from service.reviewer.finding import SEVERITIES, CheckRule, ReviewFinding, Severity, Topic
 from service.reviewer.git import GitFiles
 from service.reviewer.record import Record, RecordError, Since, compare, decode
-from service.reviewer.survey import BUDGET_S, Scope, Survey, Surveyor, choose_scope
+from service.reviewer.survey import BUDGET_S, ReviewScope, Survey, Surveyor, choose_scope
 from service.reviewer.task import Task
 
 _VERDICTS: Final = {
@@ -54,7 +54,7 @@ class Focus:
     unclear: tuple[str, ...] = ()
     """Sentences about inputs that cannot be used; they may hold foreign text."""
 
-    def wants(self, rule: Rule, path: str) -> bool:
+    def wants(self, rule: CheckRule, path: str) -> bool:
         """Whether a finding is reported."""
         inside = not self.paths or any(matches(path, pattern) for pattern in self.paths)
         return rule.severity is Severity.BLOCKER or (inside and (not self.topics or rule.topic in self.topics))
@@ -109,11 +109,11 @@ class NothingToReviewError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class TurnReview:
     """One turn's review."""
 
     task: Task
-    scope: Scope
+    scope: ReviewScope
     focus: Focus
     survey: Survey
     reported: tuple[ReviewFinding, ...]
@@ -147,7 +147,7 @@ class Review:
 
 def review(
     task: Task, git: GitFiles, last: bytes | None, say: Callable[[str], None], clock: Callable[[], float]
-) -> Review:
+) -> TurnReview:
     """Do one turn after the last review, if there is one; `clock` counts the seconds of work so far.
 
     Raises:
@@ -179,4 +179,4 @@ def review(
     in_focus = [one for one in introduced if focus.wants(one.rule, one.path)]
     reported = tuple(sorted(in_focus, key=lambda one: (SEVERITIES.index(one.weight), one.path, one.line, one.rule.id)))
     since = compare(record, scope, survey, reported, entries) if record else None
-    return Review(task, scope, focus, survey, reported, len(introduced) - len(in_focus), since, problem)
+    return TurnReview(task, scope, focus, survey, reported, len(introduced) - len(in_focus), since, problem)

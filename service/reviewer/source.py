@@ -39,7 +39,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A file's content at one commit, under the path it has now."""
 
     path: str

@@ -9,7 +9,7 @@ from service.reviewer.checks import files, python, secrets, text
 from service.reviewer.finding import ReviewFinding, identify
 from service.reviewer.git import FILE_BYTES, SUBMODULE, SYMLINK, Blobs, GitFiles, TreeEntry
 from service.reviewer.review_file import REVIEWS
-from service.reviewer.source import Source
+from service.reviewer.source import SourceFile
 
 SOURCE_CHECKS: Final = (*secrets.CHECKS, *text.CHECKS, *python.CHECKS)
 BUDGET_S: Final = 7.0
@@ -21,7 +21,7 @@ _FINDINGS_A_FILE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ReviewScope:
     """The files under review."""
 
     head: str
@@ -32,23 +32,23 @@ class Scope:
     """The paths that the branch changed, with the blob before, if any; empty for the whole tree."""
 
 
-def choose_scope(git: GitFiles, default_branch: str | None, head: str) -> Scope:
+def choose_scope(git: GitFiles, default_branch: str | None, head: str) -> ReviewScope:
     """The branch's changes since it left the default branch, or the whole tree if that is not known.
 
     Raises:
         GitReadError: a commit cannot be read.
     """
     if default_branch is None:
-        return Scope(head, None, "not compared with another branch", {})
+        return ReviewScope(head, None, "not compared with another branch", {})
     default = git.commit(f"refs/remotes/origin/{default_branch}")
     base = git.merge_base(default, head) if default else None
     if base is None:
         problem = "shares no history with this one" if default else "is not in this checkout"
-        return Scope(head, None, f"the default branch {default_branch} {problem}", {})
+        return ReviewScope(head, None, f"the default branch {default_branch} {problem}", {})
     changes = {path: old for path, old in git.changes(base, head).items() if not path.startswith(REVIEWS)}
     if not changes:
-        return Scope(head, None, f"the branch does not differ from {default_branch}", {})
-    return Scope(head, base, f"compared with {default_branch} where the branch left it", changes)
+        return ReviewScope(head, None, f"the branch does not differ from {default_branch}", {})
+    return ReviewScope(head, base, f"compared with {default_branch} where the branch left it", changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Survey:
     """All findings, including those that the branch did not introduce."""
     older: frozenset[str]
     """Fingerprints of findings older than the branch."""
-    sources: Mapping[str, Source]
+    sources: Mapping[str, SourceFile]
     """The files whose content was checked."""
     judged: frozenset[str]
     """Paths under review without unread files: only about these it is known that an earlier fault is gone."""
@@ -75,7 +75,7 @@ class Survey:
 class Surveyor:
     """One pass over the files of a scope."""
 
-    scope: Scope
+    scope: ReviewScope
     entries: dict[str, TreeEntry]
     known: frozenset[str] | None
     """All files and folders; None when there are too many, which leaves out the checks of the tree."""
@@ -113,7 +113,7 @@ class Surveyor:
             broken=tuple(self._broken),
         )
 
-    def _checked(self, path: str) -> Source | None:
+    def _checked(self, path: str) -> SourceFile | None:
         """Read and check a file, if there is time; findings that the branch did not bring are marked as older."""
         source = self._read(path) if self.spent() < _READING else None
         if source is None:
@@ -123,11 +123,11 @@ class Surveyor:
         before = self.scope.changes.get(path)
         data = self.blobs.read(before) if found and before else None
         if data is not None:
-            self._older |= {one.fingerprint for one in identify(self._ask(Source(path, data)))}
+            self._older |= {one.fingerprint for one in identify(self._ask(SourceFile(path, data)))}
         source.forget()
         return source
 
-    def _read(self, path: str) -> Source | None:
+    def _read(self, path: str) -> SourceFile | None:
         """The content of a path at the head; None when it is large, not a file, or the budget is spent."""
         entry = self.entries.get(path)
         if entry is None or entry.mode == SUBMODULE or entry.size > FILE_BYTES:
@@ -137,9 +137,9 @@ class Surveyor:
             return None
         self._bytes += entry.size
         data = self.blobs.read(entry.oid)
-        return None if data is None else Source(path, data)
+        return None if data is None else SourceFile(path, data)
 
-    def _ask(self, source: Source) -> list[ReviewFinding]:
+    def _ask(self, source: SourceFile) -> list[ReviewFinding]:
         asked = [check(source) for check in SOURCE_CHECKS]
         asked += [files.broken_links(source, self.known)] if self.known is not None else []
         return list(islice(chain.from_iterable(self._guarded(each, source.path) for each in asked), _FINDINGS_A_FILE))

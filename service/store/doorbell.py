@@ -19,7 +19,7 @@ def ring(connection: sa.Connection) -> None:
         connection.execute(sa.text(f"NOTIFY {_CHANNEL}"))
 
 
-class Doorbell:
+class DoorbellListener:
     """A thread that listens on a connection of its own and calls `heard` at each ring."""
 
     def __init__(self, url: sa.URL, heard: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ class LogPiece:
     data: bytes
 
 
-class Results:
+class TurnResults:
     """The logs and diffs of a service's turns."""
 
     def __init__(self, folder: DataFolder) -> None:

@@ -273,7 +273,7 @@ def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     return wanted
 
 
-class RunCounts:
+class RunCounter:
     """Counts what filters match; a count of 10,000 or more is kept for up to 5 s per million."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

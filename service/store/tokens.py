@@ -14,7 +14,7 @@ DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class TokenRecord:
     """A token without its value, which only its owner has."""
 
     id: str
@@ -39,25 +39,29 @@ def create(
     alias: str | None,
     now: int,
     life_micros: int = DEFAULT_LIFE_MICROS,
-) -> tuple[Token, str]:
+) -> tuple[TokenRecord, str]:
     """Add a token and return it with its value, which cannot be read again (spec 5.4)."""
     value = ids.new_token()
-    made = Token(f"tok_{ids.ulid(now)}", organization_id, alias, scopes, now, now + life_micros, None)
+    made = TokenRecord(f"tok_{ids.ulid(now)}", organization_id, alias, scopes, now, now + life_micros, None)
     values = asdict(made) | {"scopes": list(scopes)}
     connection.execute(sa.insert(tokens).values(values | {"digest": ids.digest(value)}))
     return made, value
 
 
-def by_value(connection: sa.Connection, value: str) -> Token | None:
+def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
     """Return the token that a caller presents, valid or not."""
-    row = connection.execute(sa.select(*columns_of(tokens, Token)).where(tokens.c.digest == ids.digest(value))).first()
+    row = connection.execute(
+        sa.select(*columns_of(tokens, TokenRecord)).where(tokens.c.digest == ids.digest(value))
+    ).first()
     return None if row is None else _token(row)
 
 
-def of(connection: sa.Connection, organization_id: str) -> list[Token]:
+def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:
     """Return an organization's tokens, oldest first."""
     rows = connection.execute(
-        sa.select(*columns_of(tokens, Token)).where(tokens.c.organization_id == organization_id).order_by(tokens.c.id)
+        sa.select(*columns_of(tokens, TokenRecord))
+        .where(tokens.c.organization_id == organization_id)
+        .order_by(tokens.c.id)
     )
     return [_token(row) for row in rows]
 
@@ -74,6 +78,6 @@ def note_first_use(connection: sa.Connection, token_id: str, now: int) -> bool:
     return connection.execute(fresh.values(first_used_at=now)).rowcount > 0
 
 
-def _token(row: sa.Row[tuple[object, ...]]) -> Token:
+def _token(row: sa.Row[tuple[object, ...]]) -> TokenRecord:
     values = dict(row._mapping)
-    return Token(**(values | {"scopes": tuple(values["scopes"])}))
+    return TokenRecord(**(values | {"scopes": tuple(values["scopes"])}))

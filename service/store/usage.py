@@ -21,7 +21,7 @@ _SUMS: Final = tuple(sa.func.coalesce(sa.func.sum(model_usage.c[name]), 0).label
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class UsageFigures:
     """What was used: requests, tokens and millionths of a dollar."""
 
     requests: int
@@ -54,7 +54,7 @@ class ModelUse:
     micro_usd: int
 
 
-class TurnLedger:
+class TurnMeter:
     """Keeps what one turn uses, request by request: a worker that dies loses none of it."""
 
     def __init__(self, database: Database, turn: Turn, agent: Agent, clock: Clock) -> None:
@@ -130,20 +130,20 @@ def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, floa
     )
     found = []
     for slug, usd, tokens in limited:
-        of_day = used.get(slug, Figures(0, 0, 0, 0, 0))
+        of_day = used.get(slug, UsageFigures(0, 0, 0, 0, 0))
         found += [] if usd is None else [(slug, "usd", of_day.micro_usd / MICROS_PER_USD / usd)]
         found += [] if tokens is None else [(slug, "tokens", of_day.tokens / tokens)]
     return sorted(found, key=lambda one: (-one[2], one))
 
 
-def of_turns(connection: sa.Connection, run_id: str) -> dict[int, Figures]:
+def of_turns(connection: sa.Connection, run_id: str) -> dict[int, UsageFigures]:
     """Return what the turns of a run used, by number; those that asked no model are left out."""
     query = sa.select(model_usage.c.number, *_SUMS).where(model_usage.c.run_id == run_id)
     rows = connection.execute(query.group_by(model_usage.c.number))
     return {row.number: _figures(row) for row in rows}
 
 
-def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], Figures]:
+def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], UsageFigures]:
     """Return what was used from a day on, by organization (slug), agent and day; the most expensive first."""
     key = (organizations.c.slug, runs.c.agent, model_usage.c.day)
     query = _joined(*key, *_SUMS).where(model_usage.c.day >= first_day).group_by(*key)
@@ -159,7 +159,7 @@ class UsageTotal:
     """The organization's slug, and the repository or agent in it; or the day since 1970; of everything, nothing."""
     runs: int
     turns: int
-    figures: Figures
+    figures: UsageFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,6 @@ def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return sa.select(*columns).select_from(joined.join(organizations, organizations.c.id == runs.c.organization_id))
 
 
-def _figures(row: sa.Row[Any]) -> Figures:
+def _figures(row: sa.Row[Any]) -> UsageFigures:
     # PostgreSQL's sums are decimals.
-    return Figures(**{name: int(row._mapping[name]) for name in _FIGURES})
+    return UsageFigures(**{name: int(row._mapping[name]) for name in _FIGURES})

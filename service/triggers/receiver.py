@@ -34,7 +34,7 @@ class ApprovalError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class WebhookDelivery:
     """An authentic delivery about a pull request."""
 
     platform: str
@@ -48,7 +48,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DeliveryDecision:
     """The decision of a rule on a delivery."""
 
     result: str
@@ -65,7 +65,7 @@ class Receiver:
         self._settings = settings
         self._clock = clock
 
-    def receive(self, delivery: Delivery) -> list[Decision]:
+    def receive(self, delivery: WebhookDelivery) -> list[DeliveryDecision]:
         """Decide on a delivery; what came before is `duplicate`.
 
         Raises:
@@ -85,22 +85,22 @@ class Receiver:
             ]
 
     def _for_repository(
-        self, connection: sa.Connection, organization_id: str, repository: Repository, delivery: Delivery
-    ) -> list[Decision]:
+        self, connection: sa.Connection, organization_id: str, repository: Repository, delivery: WebhookDelivery
+    ) -> list[DeliveryDecision]:
         # One delivery at a time, so that what is counted and looked up here stays true until the commit.
         one_at_a_time(connection, "deliveries", organization_id)
         if deliveries.is_known(connection, organization_id, delivery.platform, delivery.id):
-            return [Decision("duplicate")]
+            return [DeliveryDecision("duplicate")]
         event = delivery.event
         subject = PullRequestKey(organization_id, delivery.platform, repository.path.lower(), event.number)
         note = partial(self._note, connection, subject, delivery)
         reason = self._own(connection, delivery)
         if reason is not None:
-            return [note(-1, None, Decision("own", reason))]
+            return [note(-1, None, DeliveryDecision("own", reason))]
         mismatches = [rule.mismatch(event) for rule in repository.triggers]
         if all(mismatches):
             said = [f"{rule.agent}: {why}" for rule, why in zip(repository.triggers, mismatches, strict=True)]
-            return [note(-1, None, Decision("ignored", "; ".join(said) or "the repository has no rules"))]
+            return [note(-1, None, DeliveryDecision("ignored", "; ".join(said) or "the repository has no rules"))]
         fitting = [index for index, mismatch in enumerate(mismatches) if mismatch is None]
         decisions = []
         for index in fitting:
@@ -108,7 +108,7 @@ class Receiver:
             decisions.append(note(index, repository.triggers[index].agent, decision))
         return decisions
 
-    def _own(self, connection: sa.Connection, delivery: Delivery) -> str | None:
+    def _own(self, connection: sa.Connection, delivery: WebhookDelivery) -> str | None:
         """Return why a change is the service's own; None: it is not."""
         event, named = delivery.event, {account.lower() for account in self._settings.triggers.own_accounts}
         if event.sender.lower() in named | delivery.own_accounts:
@@ -121,22 +121,22 @@ class Receiver:
         subject: PullRequestKey,
         repository: Repository,
         index: int,
-        delivery: Delivery,
-    ) -> Decision:
+        delivery: WebhookDelivery,
+    ) -> DeliveryDecision:
         event, rule, now = delivery.event, repository.triggers[index], self._clock()
         past = deliveries.acted_on(connection, subject)
         if any((one.head_sha, one.rule, one.agent) == (event.head_sha, index, rule.agent) for one in past):
-            return Decision("repeated", f"{rule.agent} has had this commit by this rule")
+            return DeliveryDecision("repeated", f"{rule.agent} has had this commit by this rule")
         if reason := self._late(connection, subject, event, now):
-            return Decision("stale", reason)
+            return DeliveryDecision("stale", reason)
         if refusal := _refusal(connection, subject, repository, rule, event):
-            return Decision("refused", refusal)
+            return DeliveryDecision("refused", refusal)
         if limit := self._limit(connection, subject, now):
-            return Decision("limited", limit)
+            return DeliveryDecision("limited", limit)
         self._supersede(connection, past, event, now)
         request = _request(subject, repository, rule, delivery)
         if event.is_fork and rule.forks == "approve":
-            return Decision(WAITING, "the head is in a fork", request=request)
+            return DeliveryDecision(WAITING, "the head is in a fork", request=request)
         return _start(connection, request, self._settings.limits.active_runs, now)
 
     def _late(
@@ -179,11 +179,11 @@ class Receiver:
         self,
         connection: sa.Connection,
         subject: PullRequestKey,
-        delivery: Delivery,
+        delivery: WebhookDelivery,
         index: int,
         agent: str | None,
-        decision: Decision,
-    ) -> Decision:
+        decision: DeliveryDecision,
+    ) -> DeliveryDecision:
         event, now = delivery.event, self._clock()
         entry = DeliveryEntry(
             id=f"dlv_{ids.ulid(now)}",
@@ -246,7 +246,9 @@ def _refusal(
     return branch_fault(event.head)
 
 
-def _request(subject: PullRequestKey, repository: Repository, rule: TriggerRule, delivery: Delivery) -> TurnRequest:
+def _request(
+    subject: PullRequestKey, repository: Repository, rule: TriggerRule, delivery: WebhookDelivery
+) -> TurnRequest:
     event = delivery.event
     named = f"pull request {_MARKS[subject.platform]}{event.number}, commit {event.head_sha}"
     about = {"number": event.number, "head": event.head, "base": event.base, "commit": event.head_sha}
@@ -269,17 +271,17 @@ def _request(subject: PullRequestKey, repository: Repository, rule: TriggerRule,
     )
 
 
-def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, now: int) -> Decision:
+def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, now: int) -> DeliveryDecision:
     with connection.begin_nested() as accepting:
         try:
             run = runs.accept(connection, request, now)
         except InactiveOrganizationError:
             accepting.rollback()
-            return Decision("refused", "the organization is not active")
+            return DeliveryDecision("refused", "the organization is not active")
         if runs.has_more_active(connection, request.organization_id, active_runs):
             accepting.rollback()
-            return Decision("refused", f"the organization has {plural(active_runs, 'run')} queued or working")
-    return Decision(STARTED, run_id=run.id, request=request)
+            return DeliveryDecision("refused", f"the organization has {plural(active_runs, 'run')} queued or working")
+    return DeliveryDecision(STARTED, run_id=run.id, request=request)
 
 
 def _audit(connection: sa.Connection, entry: DeliveryEntry, action: str, target: str, detail: str, now: int) -> None:

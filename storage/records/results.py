@@ -79,7 +79,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Posting:
+class PostingStatus:
     """Something that the run's code host shows, or is about to."""
 
     kind: str
@@ -106,7 +106,7 @@ class RunTurns:
     source: ResultSource = "service"
     note: str = ""
     """How the turns were told apart, if that is doubtful."""
-    postings: tuple[Posting, ...] = ()
+    postings: tuple[PostingStatus, ...] = ()
 
     @property
     def pull_request(self) -> str | None:
@@ -114,7 +114,7 @@ class RunTurns:
         return next((one.url for one in self.postings if one.kind == "pull_request" and one.url), None)
 
     @property
-    def told(self) -> tuple[Posting, ...]:
+    def told(self) -> tuple[PostingStatus, ...]:
         """The postings worth a line: the pull request, and any that is missing."""
         return tuple(one for one in self.postings if one.kind == "pull_request" or one.state != "posted")
 

@@ -15,7 +15,7 @@ from storage.cache import Cache
 from storage.records import HealthReport, HealthSample, Repository, Run, RunFilter
 from tests.console.conftest import Staged
 from widgets.frame.header_bar import HeaderBar
-from widgets.health import Figure
+from widgets.health import HealthShare
 
 NOON = datetime(2026, 5, 1, 12, 0, 30, 5, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -77,12 +77,12 @@ def test_a_day_reads_as_a_day() -> None:
     ("seen", "said"),
     [
         ((0, 0, 0), []),
-        ((360, 360, 360), [Figure("", "100%", "6m00s")]),
-        ((80_000, 90_000, 90_000), [Figure("24h", "100%", "22h13m")]),
-        ((80_000, 180_000, 180_000), [Figure("24h", "100%", "22h13m"), Figure("", "100%", "2d02h")]),
+        ((360, 360, 360), [HealthShare("", "100%", "6m00s")]),
+        ((80_000, 90_000, 90_000), [HealthShare("24h", "100%", "22h13m")]),
+        ((80_000, 180_000, 180_000), [HealthShare("24h", "100%", "22h13m"), HealthShare("", "100%", "2d02h")]),
     ],
 )
-def test_uptime_is_said_only_of_what_was_seen(seen: tuple[float, ...], said: list[Figure]) -> None:
+def test_uptime_is_said_only_of_what_was_seen(seen: tuple[float, ...], said: list[HealthShare]) -> None:
     """Six minutes are no month; a longer window of which no more was seen says nothing new."""
     windows = (DAY, 7 * DAY, 30 * DAY)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.reviewer.finding import ReviewFinding
-from service.reviewer.source import Source
+from service.reviewer.source import SourceFile
 from service.reviewer.survey import SOURCE_CHECKS
 from tests.service_process import ROOT, git
 
@@ -147,7 +147,7 @@ def branch(repo: Repository) -> Repository:
 
 def found(text: str | bytes, path: str = "src/module.py") -> list[ReviewFinding]:
     """What the checks of single files say about a text."""
-    source = Source(path, text.encode() if isinstance(text, str) else text)
+    source = SourceFile(path, text.encode() if isinstance(text, str) else text)
     return [finding for check in SOURCE_CHECKS for finding in check(source)]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.reviewer.finding import Rule, Topic
+from service.reviewer.finding import CheckRule, Topic
 from service.reviewer.review import WORDS, Focus, matches, read_focus
 
 PATHS = ("src", "src/web", "tests", "src/api.py", "src/web/app.js", "tests/test_api.py", "README.md")
@@ -46,9 +46,9 @@ def test_paths_of_the_tree_limit_the_review() -> None:
     limited = focus("Check `src/web/` and lib/core/ and README.md.")
 
     assert limited.paths == ("src/web", "README.md")
-    assert limited.wants(Rule.TODO, "src/web/app.js")
-    assert not limited.wants(Rule.TODO, "src/api.py")
-    assert focus(inputs={"paths": "*.js"}).wants(Rule.TODO, "src/web/app.js")
+    assert limited.wants(CheckRule.TODO, "src/web/app.js")
+    assert not limited.wants(CheckRule.TODO, "src/api.py")
+    assert focus(inputs={"paths": "*.js"}).wants(CheckRule.TODO, "src/web/app.js")
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from service.reviewer.finding import RULES, ReviewFinding, Rule, Topic, identify
+from service.reviewer.finding import RULES, CheckRule, ReviewFinding, Topic, identify
 from service.reviewer.markdown import code, escaped, visible
 from service.reviewer.record import Record, RecordError, Since, decode, encode
 from service.reviewer.render import render
-from service.reviewer.review import Focus, Review
-from service.reviewer.survey import Scope, Survey
+from service.reviewer.review import Focus, TurnReview
+from service.reviewer.survey import ReviewScope, Survey
 from service.reviewer.task import Task
 
 BLOCKS = ["\n# H\n", "* ", "1. ", "|", "\n---\n", "~~~", "> ", "\n\n    code", "<!--", "-->", "\n```\n"]
@@ -54,15 +54,15 @@ def test_visible_text_is_one_printable_line(text: str) -> None:
     assert visible(text).isprintable()
 
 
-def a_review(paths: list[str], text: str, turn: int) -> Review:
+def a_review(paths: list[str], text: str, turn: int) -> TurnReview:
     findings = [
         ReviewFinding(rule, path, n, text, text)
         for n, (rule, path) in enumerate(zip(RULES.values(), paths * 9, strict=False))
     ]
     found = tuple(identify(findings))
-    return Review(
+    return TurnReview(
         task=Task("run_1", turn, text, None, text, {}),
-        scope=Scope("a" * 40, "b" * 40, text, dict.fromkeys(paths)),
+        scope=ReviewScope("a" * 40, "b" * 40, text, dict.fromkeys(paths)),
         focus=Focus(frozenset({Topic.DOCS}), tuple(paths), unclear=(text,)),
         survey=Survey(found, frozenset(), {}, frozenset(paths), 1, tree_judged=False, broken=(text,)),
         reported=found,
@@ -143,12 +143,12 @@ def test_rules_that_no_longer_exist_are_forgotten() -> None:
 
     record = decode(f"<!-- runwarden-review {document} -->".encode())
 
-    assert [one.rule for one in record.findings] == [Rule.TODO]
+    assert [one.rule for one in record.findings] == [CheckRule.TODO]
 
 
 def test_findings_are_capped_with_a_count() -> None:
     """A flood of findings stays readable: so many places, and how many more."""
-    found = tuple(identify(ReviewFinding(Rule.TODO, f"f{n % 150}.py", n, "x", str(n)) for n in range(4_500)))
+    found = tuple(identify(ReviewFinding(CheckRule.TODO, f"f{n % 150}.py", n, "x", str(n)) for n in range(4_500)))
     flood = render(replace(a_review(["a"], "x", 1), reported=found))
 
     assert "- and 10 more" in flood

@@ -14,7 +14,7 @@ import pytest
 from service.backup.backup import back_up
 from service.clock import now_micros
 from service.hosts.health import HealthProbes
-from service.settings import DataFolder, Probing
+from service.settings import DataFolder, ProbingSettings
 from service.store.database import Database
 from tests import service_process
 from tests.service.backups import a_service, opened
@@ -293,14 +293,14 @@ def gitlab(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabServer]:
 @pytest.fixture
 def probes() -> Iterator[HealthProbes]:
     """Probes that remember nothing, and wait for longer than any answer needs."""
-    with contextlib.closing(HealthProbes(Probing(timeout_s=120, slow_s=110, cache_s=0))) as made:
+    with contextlib.closing(HealthProbes(ProbingSettings(timeout_s=120, slow_s=110, cache_s=0))) as made:
         yield made
 
 
 @pytest.fixture
 def hasty_probes() -> Iterator[HealthProbes]:
     """Probes for hosts that never answer."""
-    with contextlib.closing(HealthProbes(Probing(timeout_s=1, cache_s=0))) as made:
+    with contextlib.closing(HealthProbes(ProbingSettings(timeout_s=1, cache_s=0))) as made:
         yield made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.execution.attempt import commit_message, own_commit
-from service.execution.git import Git
+from service.execution.git import GitRunner
 
 SCISSORS = "# ------------------------ >8 ------------------------"
 
@@ -23,7 +23,7 @@ SCISSORS = "# ------------------------ >8 ------------------------"
 )
 def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path, given: str | None) -> None:
     """Of the turn that made it, and of no other."""
-    git = Git(
+    git = GitRunner(
         tmp_path, 30, {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
     )
     git("init", "--quiet", "--bare", str(tmp_path / "r"))

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from service.cli import main
 from service.clock import now_micros
 from service.execution.deletion import Deletion
-from service.execution.queue import Entry, QueueHistory
+from service.execution.queue import QueueEntry, QueueHistory
 from service.execution.retention import RetentionThread
-from service.settings import DataFolder, Retention
+from service.settings import DataFolder, RetentionSettings
 from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns, workers
 from service.store.database import Database
 from service.store.repositories import Repository
@@ -169,7 +169,7 @@ def test_what_a_worker_still_holds_is_looked_at_again_soon(tmp_path: Path, monke
     folder.runs.mkdir(parents=True)
     database = Database(folder.database_url)
     database.migrate()
-    thread = RetentionThread(database, folder, Retention(), now_micros)
+    thread = RetentionThread(database, folder, RetentionSettings(), now_micros)
     thread.start()
 
     eventually(lambda: len(looks) == 3, "the third look")
@@ -255,7 +255,7 @@ def test_what_a_living_worker_holds_is_left_until_it_lets_go(tmp_path: Path, mon
         with database.write() as connection:
             workers.beat(connection, alive, now_micros)
             deletions.delete_run(connection, its_runs[0], now_micros())
-        entry = Entry(f"{its_runs[0]}:1", is_open=True, executor="alive")
+        entry = QueueEntry(f"{its_runs[0]}:1", is_open=True, executor="alive")
         monkeypatch.setattr(QueueHistory, "of", lambda *_: [entry])
         deletion = Deletion(database, folder, 3600, now_micros)
         held = deletion.complete()

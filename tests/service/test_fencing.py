@@ -11,7 +11,7 @@ from service.clock import now_micros
 from service.execution.sandbox import Sandbox
 from service.execution.turn import OWN_FAULT, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
-from service.settings import DataFolder, Execution
+from service.settings import DataFolder, ExecutionSettings
 from service.setup import AgentEntry, put_agent
 from service.store import organizations, runs, turns
 from service.store.database import Database
@@ -58,7 +58,7 @@ def waiting_turn(tmp_path: Path) -> Iterator[tuple[Database, DataFolder, str]]:
 def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path) -> None:
     """What breaks after another has taken the turn over leaves the heir's attempt open."""
     with waiting_turn(tmp_path) as (database, folder, run_id):
-        execution = TurnExecution(database, folder, Execution(), Broken(None, "a test"), now_micros)
+        execution = TurnExecution(database, folder, ExecutionSettings(), Broken(None, "a test"), now_micros)
         outcome = execution.perform(run_id, 1, Workspaces(folder, "late"))
         with database.write() as connection:
             turns.claim(connection, run_id, 1, "heir", now_micros())
@@ -75,7 +75,7 @@ def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path) -> No
 def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
     """The heir ended the turn without a commit, so that the branch still is where the late one found it."""
     with waiting_turn(tmp_path) as (database, folder, run_id):
-        execution = TurnExecution(database, folder, Execution(), Sandbox(None, "a test"), now_micros)
+        execution = TurnExecution(database, folder, ExecutionSettings(), Sandbox(None, "a test"), now_micros)
         with ThreadPoolExecutor(1) as pool:
             late = pool.submit(execution.perform, run_id, 1, Workspaces(folder, "late"))
             eventually((tmp_path / "begun").exists, "the agent of the late one works")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.hosts.health import HealthProbes, Verdict
-from service.settings import Probing
+from service.hosts.health import HealthProbes, HostState
+from service.settings import ProbingSettings
 from service.store.hosts import Host
 from tests.fault_server import Drip, Drop, FaultServer, Hang, Raw, Respond, Step
 from tests.service.certificates import make_certificate
@@ -27,7 +27,7 @@ def gitlab(api_url: str, token_env: str | None = None) -> Host:
     return Host("gitlab", "gitlab.example", "acme", "api", api_url, None, token_env)
 
 
-def asked(probes: HealthProbes, host: Host) -> Verdict:
+def asked(probes: HealthProbes, host: Host) -> HostState:
     return probes.ask([host], [])[host.platform]
 
 
@@ -118,7 +118,7 @@ def test_no_listener_is_unreachable(probes: HealthProbes, address: str) -> None:
 def test_a_slow_answer_is_degraded(server: FaultServer) -> None:
     """Slower than slow_s, but there."""
     server.script(Respond(200, LIMITS))
-    probes = HealthProbes(Probing(timeout_s=60, slow_s=1e-9))
+    probes = HealthProbes(ProbingSettings(timeout_s=60, slow_s=1e-9))
 
     assert "slow_s" in str(asked(probes, github(server.origin)).reason)
     probes.close()
@@ -168,7 +168,7 @@ def _answer_over_tls(listener: socket.socket, context: Any) -> None:
 
 def test_callers_at_once_share_one_question(server: FaultServer) -> None:
     """Ten callers while the host thinks: one request; and for the cache's seconds after it, none."""
-    probes = HealthProbes(Probing(timeout_s=120, cache_s=60))
+    probes = HealthProbes(ProbingSettings(timeout_s=120, cache_s=60))
     free = threading.Event()
     server.otherwise = lambda request: Respond(200, LIMITS) if free.wait(120) else Drop()
     answers: list[str] = []
@@ -191,7 +191,7 @@ def test_callers_at_once_share_one_question(server: FaultServer) -> None:
 
 def test_hosts_are_asked_at_the_same_time(server: FaultServer) -> None:
     """Neither waits for the other: each answers only when both were asked."""
-    probes = HealthProbes(Probing(timeout_s=120))
+    probes = HealthProbes(ProbingSettings(timeout_s=120))
     both = threading.Barrier(2, timeout=120)
 
     def answer(_request: object) -> Step:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.hosts.health import HealthProbes, Verdict
+from service.hosts.health import HealthProbes, HostState
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.fault_server import FaultServer, Hang
@@ -16,7 +16,7 @@ from tests.service_process import make_repository
 from tests.waiting import eventually
 
 
-def asked(probes: HealthProbes, url: str | None, *, host: str = "127.0.0.1", token_env: str | None = None) -> Verdict:
+def asked(probes: HealthProbes, url: str | None, *, host: str = "127.0.0.1", token_env: str | None = None) -> HostState:
     """Ask for the health of a GitHub that is plain git, about one repository."""
     known = [] if url is None else [Repository("api", "github", "acme/api", url)]
     return probes.ask([Host("github", host, None, "git", None, None, token_env)], known)["github"]

@@ -10,7 +10,7 @@ import pytest
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.mail.message import MailError, MailMessage
 from service.mail.sender import CLAIM_MICROS, MailSender, Outbox
-from service.settings import Mail
+from service.settings import MailSettings
 from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
@@ -46,7 +46,7 @@ class Mailroom:
         self.database = database
         self.mailer = RecordingMailer()
         self.now = now_micros()
-        self.sender = MailSender(self.database, self.mailer, Mail(retry_s=60), lambda: self.now)
+        self.sender = MailSender(self.database, self.mailer, MailSettings(retry_s=60), lambda: self.now)
         with self.database.write() as connection:
             parent = organizations.create(connection, name="Parent", now=self.now).id
             self.id = organizations.create(connection, name="Bücher", now=self.now, parent_id=parent).id
@@ -150,7 +150,7 @@ def test_two_posts_never_deliver_the_same_mail(mailroom: Mailroom) -> None:
     first = threading.Thread(target=mailroom.sender.deliver_due)
     first.start()
     assert mailroom.mailer.busy.wait(300)
-    others = MailSender(mailroom.database, mailroom.mailer, Mail(), lambda: mailroom.now).deliver_due()
+    others = MailSender(mailroom.database, mailroom.mailer, MailSettings(), lambda: mailroom.now).deliver_due()
     mailroom.mailer.free.set()
     first.join()
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.execution.git import Git, GitCommandError
-from service.execution.mirror import Mirror
+from service.execution.git import GitCommandError, GitRunner
+from service.execution.mirror import RepositoryMirror
 from tests.service_process import git, make_repository
 
 
@@ -16,9 +16,9 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path, repository: Path) -> Mirror:
+def mirror(tmp_path: Path, repository: Path) -> RepositoryMirror:
     (tmp_path / "mirrors").mkdir()
-    return Mirror(tmp_path / "mirrors", str(repository), Git(tmp_path, timeout_s=300))
+    return RepositoryMirror(tmp_path / "mirrors", str(repository), GitRunner(tmp_path, timeout_s=300))
 
 
 def move(repository: Path, branch: str, onto: str) -> str:
@@ -26,7 +26,7 @@ def move(repository: Path, branch: str, onto: str) -> str:
     return git("rev-parse", branch, cwd=repository)
 
 
-def test_it_follows_the_branch_and_the_default_branch(mirror: Mirror, repository: Path) -> None:
+def test_it_follows_the_branch_and_the_default_branch(mirror: RepositoryMirror, repository: Path) -> None:
     """Branches that move, appear and go are so in the next snapshot; the others are not fetched."""
     git("branch", "other", "main", cwd=repository)
     first = mirror.fetch("next")
@@ -41,7 +41,9 @@ def test_it_follows_the_branch_and_the_default_branch(mirror: Mirror, repository
     assert fourth.branches == {"main": moved}
 
 
-def test_a_mirror_keeps_two_names_however_many_branches_were_fetched(mirror: Mirror, repository: Path) -> None:
+def test_a_mirror_keeps_two_names_however_many_branches_were_fetched(
+    mirror: RepositoryMirror, repository: Path
+) -> None:
     """Git reads all of them in each fetch; those that an earlier release kept are dropped."""
     for number in range(4):
         git("branch", f"b{number}", "next", cwd=repository)
@@ -54,7 +56,7 @@ def test_a_mirror_keeps_two_names_however_many_branches_were_fetched(mirror: Mir
     assert listed[0].endswith(tip)
 
 
-def test_branches_whose_names_end_alike_are_told_apart(mirror: Mirror, repository: Path) -> None:
+def test_branches_whose_names_end_alike_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
     """Git matches the ends of names."""
     for name in ("refs/heads/fix", "a/HEAD"):
         git("update-ref", f"refs/heads/{name}", "next", cwd=repository)
@@ -63,7 +65,7 @@ def test_branches_whose_names_end_alike_are_told_apart(mirror: Mirror, repositor
     assert (snapshot.default_branch, set(snapshot.branches)) == ("main", {"main"})
 
 
-def test_a_head_that_points_nowhere_is_no_default_branch(mirror: Mirror, repository: Path) -> None:
+def test_a_head_that_points_nowhere_is_no_default_branch(mirror: RepositoryMirror, repository: Path) -> None:
     """None, and the branch is there all the same."""
     git("symbolic-ref", "HEAD", "refs/heads/gone", cwd=repository)
     snapshot = mirror.fetch("next")
@@ -71,7 +73,7 @@ def test_a_head_that_points_nowhere_is_no_default_branch(mirror: Mirror, reposit
     assert (snapshot.default_branch, set(snapshot.branches)) == (None, {"next"})
 
 
-def test_a_lock_that_a_power_cut_left_is_broken(mirror: Mirror, repository: Path) -> None:
+def test_a_lock_that_a_power_cut_left_is_broken(mirror: RepositoryMirror, repository: Path) -> None:
     """Older than any command of ours may last: it is not held."""
     mirror.fetch("main")
     moved = move(repository, "main", "next")
@@ -84,7 +86,7 @@ def test_a_lock_that_a_power_cut_left_is_broken(mirror: Mirror, repository: Path
     assert not lock.exists()
 
 
-def test_a_lock_that_may_be_held_is_respected(mirror: Mirror, repository: Path) -> None:
+def test_a_lock_that_may_be_held_is_respected(mirror: RepositoryMirror, repository: Path) -> None:
     """A fresh lock is an error, and stays."""
     mirror.fetch("main")
     move(repository, "main", "next")
@@ -100,7 +102,7 @@ def test_a_lock_that_may_be_held_is_respected(mirror: Mirror, repository: Path) 
 @pytest.mark.parametrize("url", ["--upload-pack=touch sprung", "ext::sh -c touch% sprung", "/nowhere"])
 def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: Path, url: str) -> None:
     """Nothing in an address is an option or a program."""
-    mirror = Mirror(tmp_path, url, Git(tmp_path, timeout_s=300))
+    mirror = RepositoryMirror(tmp_path, url, GitRunner(tmp_path, timeout_s=300))
 
     with pytest.raises(GitCommandError):
         mirror.fetch("main")

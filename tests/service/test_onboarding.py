@@ -8,7 +8,7 @@ import pytest
 from service.clock import now_micros
 from service.hosts.gitlab import OnboardingError
 from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
-from service.settings import GitLabSettings, Probing, Settings
+from service.settings import GitLabSettings, ProbingSettings, Settings
 from service.store import organizations, repositories
 from service.store.database import Database
 from service.store.hosts import Host
@@ -32,7 +32,9 @@ class Acme:
         self, gitlab: GitLabServer, *, token_env: str | None = "GITLAB_TOKEN_HERE", **hook: Any
     ) -> Onboarding:
         host = Host("gitlab", "gitlab.example", None, "api", gitlab.url, None, token_env)
-        settings = Settings(gitlab=GitLabSettings(**{"webhook_url": HOOK, **hook}), probing=Probing(timeout_s=60))
+        settings = Settings(
+            gitlab=GitLabSettings(**{"webhook_url": HOOK, **hook}), probing=ProbingSettings(timeout_s=60)
+        )
         return Onboarding(self.database, self.id, host, settings, now_micros, "token:tok_1")
 
     def add(self, repository: Repository) -> None:

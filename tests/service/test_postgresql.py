@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.store.database import Database
-from service.store.doorbell import Doorbell, ring
+from service.store.doorbell import DoorbellListener, ring
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster, NoPostgresError, cluster
@@ -167,7 +167,7 @@ def test_every_listener_hears_the_doorbell_ring(postgres_url: str, postgres: Clu
     """Also again after the connection was lost."""
     heard = threading.Event()
     database = Database(postgres_url)
-    bell = Doorbell(database.url, heard.set)
+    bell = DoorbellListener(database.url, heard.set)
     assert heard.wait(300), "it looks once when it starts to listen"
     for _ in range(2):
         heard.clear()

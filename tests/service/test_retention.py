@@ -14,7 +14,7 @@ from service.cli import main
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros, rfc3339
 from service.execution.queue import QueueHistory
 from service.execution.retention import Pruner, PruneSummary, RetentionThread
-from service.settings import DataFolder, Retention
+from service.settings import DataFolder, RetentionSettings
 from service.store.database import Database
 from service.store.schema import log_pieces
 from tests.service.conftest import Api
@@ -137,7 +137,9 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     node.stop()
 
     def after(days: int) -> PruneSummary:
-        rounds = RetentionThread(house.database, house.folder, Retention(), lambda: now_micros() + days * DAY_MICROS)
+        rounds = RetentionThread(
+            house.database, house.folder, RetentionSettings(), lambda: now_micros() + days * DAY_MICROS
+        )
         return rounds.once()
 
     by_default = after(29), after(31), after(3650)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from service.execution import supervisor
-from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, View, find
+from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
-from service.settings import Execution
+from service.settings import ExecutionSettings
 from tests.service.conftest import NEEDS_SANDBOX
 from tests.service.processes import long_sleep, running
 from tests.waiting import eventually
@@ -53,7 +53,7 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
     request: pytest.FixtureRequest, tmp_path: Path, settings: str, options: list[str], expected: list[bool]
 ) -> None:
     """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
-    if find(Execution()).slirp is None:
+    if find(ExecutionSettings()).slirp is None:
         pytest.skip("slirp4netns is not installed or does not work here")
     address = own_address()
     if address is None:
@@ -79,10 +79,10 @@ def test_where_a_sandbox_is_required_no_agent_gets_the_machine_s_network(
     """Without slirp4netns such a turn fails with the cure; where a sandbox is preferred, it is said what is open."""
     (tmp_path / "bwrap").symlink_to(str(shutil.which("bwrap")))
     monkeypatch.setenv("PATH", str(tmp_path))
-    required, preferred = (find(Execution(sandbox=wanted)) for wanted in ("require", "prefer"))
+    required, preferred = (find(ExecutionSettings(sandbox=wanted)) for wanted in ("require", "prefer"))
 
     with pytest.raises(NoSandboxError, match="install slirp4netns"):
-        required.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, View(tmp_path, network=True))
+        required.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, SandboxView(tmp_path, network=True))
     assert "reaches this machine's loopback" in str(preferred)
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from service.mail.message import MailError, MailMessage
 from service.mail.sender import SmtpRelay
-from service.settings import Mail, Smtp
+from service.settings import MailSettings, SmtpSettings
 from tests.fault_server import FaultServer, Raw
 from tests.service.certificates import Certificate, make_certificate
 from tests.service.mail_servers import PASSWORD, MailServer, mail_settings
@@ -38,7 +38,7 @@ def serving() -> Iterator[Callable[..., MailServer]]:
 
 
 def relay(server: MailServer, **options: object) -> SmtpRelay:
-    return SmtpRelay(Smtp.model_validate(mail_settings(server, **options)), ENVIRONMENT)
+    return SmtpRelay(SmtpSettings.model_validate(mail_settings(server, **options)), ENVIRONMENT)
 
 
 def failure(post: SmtpRelay, letter: MailMessage = LETTER) -> MailError:
@@ -104,7 +104,7 @@ def test_a_wrong_password_names_the_variable_and_not_the_password(
     """The operator's to cure, so the letter waits."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
     server = serving(certificate=certificate, security="starttls", login=True)
-    settings = Smtp.model_validate(mail_settings(server))
+    settings = SmtpSettings.model_validate(mail_settings(server))
     error = failure(SmtpRelay(settings, {"RUNWARDEN_SMTP_PASSWORD": "open-up"}))
 
     assert ("RUNWARDEN_SMTP_PASSWORD" in str(error), error.refused) == (True, False)
@@ -140,7 +140,7 @@ def test_what_a_server_says_cannot_draw_on_a_terminal(serving: Callable[..., Mai
 
 def test_no_listener_is_for_now() -> None:
     """The letter waits for the server to come back."""
-    error = failure(SmtpRelay(Smtp.model_validate({"host": "127.0.0.1", "port": 1}), {}))
+    error = failure(SmtpRelay(SmtpSettings.model_validate({"host": "127.0.0.1", "port": 1}), {}))
 
     assert ("127.0.0.1:1" in str(error), error.refused) == (True, False)
 
@@ -177,7 +177,7 @@ def test_a_server_that_drips_is_left_in_time() -> None:
 
 def _hasty(port: int) -> SmtpRelay:
     options = {"host": "127.0.0.1", "port": port, "security": "none", "timeout_s": 0.3}
-    return SmtpRelay(Smtp.model_validate(options), {})
+    return SmtpRelay(SmtpSettings.model_validate(options), {})
 
 
 def test_an_address_in_another_script_needs_smtputf8(serving: Callable[..., MailServer]) -> None:
@@ -205,4 +205,4 @@ def test_an_address_in_another_script_needs_smtputf8(serving: Callable[..., Mail
 def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, object], message: str) -> None:
     """A password in clear over the network, or in the file, among them."""
     with pytest.raises(ValidationError, match=message):
-        Mail.model_validate(settings)
+        MailSettings.model_validate(settings)

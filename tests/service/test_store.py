@@ -17,7 +17,7 @@ from service.store.agents import Agent
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.store.runs import Filters, RunCounts, TurnRequest
+from service.store.runs import Filters, RunCounter, TurnRequest
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 
@@ -255,7 +255,7 @@ def test_a_repository_of_an_organization_that_was_just_deleted_is_refused(databa
 def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Database) -> None:
     """10,000 and more are counted once in a while, in proportion to their number; below that, each time."""
     now = [0.0]
-    counts = RunCounts(lambda: now[0])
+    counts = RunCounter(lambda: now[0])
     owner = organization(database)
     history.make(database, history.HistorySpec("acme", runs.EXACT_BELOW, 1, DAY_MICROS, NOW, active=0, repositories=2))
     every, failed = Filters(owner), Filters(owner, status="failed")

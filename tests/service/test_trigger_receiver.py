@@ -15,14 +15,13 @@ from service.api.bodies import Reserve, read_bytes
 from service.api.errors import HttpError
 from service.clock import now_micros
 from service.forge.accounts import OwnAccounts
-from service.settings import Settings
-from service.settings import Triggers as TriggerSettings
+from service.settings import Settings, TriggerSettings
 from service.store import audit, deletions, deliveries, hosts, organizations, repositories, runs, turns
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.triggers.events import read
-from service.triggers.receiver import Delivery, Receiver, UnknownRepositoryError
+from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.service.payloads import github
 from tests.service.test_triggers import rule
@@ -60,7 +59,9 @@ def tenants(
         receiver = Receiver(database, whole, now_micros)
         return [
             one.result
-            for one in receiver.receive(Delivery("github", delivery, event, frozenset({proven}), None, frozenset(own)))
+            for one in receiver.receive(
+                WebhookDelivery("github", delivery, event, frozenset({proven}), None, frozenset(own))
+            )
         ]
 
     return deliver

@@ -11,10 +11,10 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from service.agents.options import Budget, ModelAccess, Price
+from service.agents.options import ModelAccess, Price, SpendingLimits
 from service.cli import main
 from service.clock import DAY_MICROS
-from service.egress.budget import BudgetSpentError, MemoryLedger, OrganizationDay, Spending, SpendingWatch
+from service.egress.budget import BudgetSpentError, MemoryMeter, OrganizationDay, Spending, SpendingWatch
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
@@ -147,9 +147,9 @@ def test_an_agent_is_held_to_its_organization_s_limit_a_day(
     day: OrganizationDay, price: Price | None, end: str | None
 ) -> None:
     """Whatever the agent's own budget is; a model without a price is not asked where dollars count."""
-    ledger = MemoryLedger()
-    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K"), ledger)
-    ledger.spent = lambda: Spending(organization=day)  # type: ignore[method-assign]  # as the database would have it
+    meter = MemoryMeter()
+    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K"), meter)
+    meter.spent = lambda: Spending(organization=day)  # type: ignore[method-assign]  # as the database would have it
     with pytest.raises(BudgetSpentError, match=end) if end else nullcontext(), watch.request(0, price):
         pass
 
@@ -160,8 +160,8 @@ def test_an_agent_is_held_to_its_organization_s_limit_a_day(
 @pytest.mark.parametrize(("used_tokens", "is_allowed"), [(99, True), (100, False)])
 def test_a_request_waits_for_the_figures_of_those_under_way(used_tokens: int, is_allowed: bool) -> None:
     """An agent that has its answer may ask again before what it used is recorded: an estimate ends no agent."""
-    ledger = MemoryLedger()
-    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K", budget=Budget(run_tokens=100)), ledger)
+    meter = MemoryMeter()
+    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K", budget=SpendingLimits(run_tokens=100)), meter)
     has_begun = threading.Event()
 
     def ask_again() -> bool:

@@ -20,7 +20,7 @@ _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class CreationAttempt:
     """One attempt, as the ledger holds it."""
 
     action: Action
@@ -79,7 +79,7 @@ class Attempt:
         return tuple(_facts(self, now))
 
 
-SORTS: Final[Mapping[str, Callable[[Attempt], tuple[bool, str]] | None]] = {
+SORTS: Final[Mapping[str, Callable[[CreationAttempt], tuple[bool, str]] | None]] = {
     "newest": None,
     "name": lambda attempt: (False, attempt.name.casefold()),
     "state": lambda attempt: (not attempt.is_unknown, attempt_badge(attempt).word),
@@ -87,7 +87,7 @@ SORTS: Final[Mapping[str, Callable[[Attempt], tuple[bool, str]] | None]] = {
 """Orders by name; None: as in the ledger. By state, unknown outcomes come first."""
 
 
-def attempt_badge(attempt: Attempt) -> Badge:
+def attempt_badge(attempt: CreationAttempt) -> Badge:
     """The attempt's state."""
     if attempt.action.state == "confirmed":
         return _CREATED
@@ -96,14 +96,14 @@ def attempt_badge(attempt: Attempt) -> Badge:
     return action_badge(attempt.action.state)
 
 
-def _organization(attempt: Attempt) -> TonedText:
+def _organization(attempt: CreationAttempt) -> TonedText:
     found = attempt.organization
     if found is not None and found.organization_name:
         return safe_text(found.organization_name, limit=120), "plain"
     return safe_text(attempt.action.result_id or "-", limit=120), "quiet"
 
 
-def _invitation(attempt: Attempt, now: datetime) -> TonedText:
+def _invitation(attempt: CreationAttempt, now: datetime) -> TonedText:
     if attempt.is_unknown:
         return safe_text("address blocked"), "warn"
     until = attempt.invited_until
@@ -116,7 +116,7 @@ def _invitation(attempt: Attempt, now: datetime) -> TonedText:
     return safe_text(f"{text} left"), "warn" if left < SOON else "plain"
 
 
-def _facts(attempt: Attempt, now: datetime) -> Iterator[tuple[str, TonedText]]:
+def _facts(attempt: CreationAttempt, now: datetime) -> Iterator[tuple[str, TonedText]]:
     action, found = attempt.action, attempt.organization
     badge = attempt_badge(attempt)
     found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
@@ -162,12 +162,12 @@ def _columns_for(width: int) -> tuple[LineColumn, ...]:
     return (_STATE, LineColumn("email", 1, email), organization, _INVITATION, _WHEN)
 
 
-class OrganizationTable(LineTable[Attempt]):
+class OrganizationTable(LineTable[CreationAttempt]):
     """Attempts, a line each, newest first."""
 
     def __init__(self, now: datetime) -> None:
         super().__init__(now, _columns_for)
 
 
-class OrganizationPane(FactPane[Attempt]):
+class OrganizationPane(FactPane[CreationAttempt]):
     """The facts of one attempt."""

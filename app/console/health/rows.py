@@ -16,7 +16,7 @@ from storage.records.activity import PollSpan
 from storage.records.service_traits import Wait
 from widgets.badges import Badge, health_badge, run_badge
 from widgets.frame.freshness import PollTiming, freshness, trouble_word
-from widgets.health import Figure, HostFacts, IncidentFacts
+from widgets.health import HealthShare, HostFacts, IncidentFacts
 
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors of the token, not of the link."""
@@ -287,16 +287,16 @@ def _remarks(incident: Incident) -> Iterator[str]:
         yield "its end was not seen"
 
 
-def figures(uptimes: Sequence[Uptime]) -> tuple[Figure, ...]:
+def figures(uptimes: Sequence[Uptime]) -> tuple[HealthShare, ...]:
     """The uptimes of `WINDOWS` that were seen; a window that was hardly seen more than a shorter one is left out."""
-    found: list[Figure] = []
+    found: list[HealthShare] = []
     seen_s = 0.0
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
         if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
             seen_s = up.known_s
             # Rounded down: 100% means that no failure at all was seen.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
-            found.append(Figure(name if up.known_share >= NAMED_FROM else "", share, span(up.known_s)))
+            found.append(HealthShare(name if up.known_share >= NAMED_FROM else "", share, span(up.known_s)))
     return tuple(found)
 
 

@@ -25,7 +25,7 @@ from storage.records import Action
 from widgets.clickable import Chip, ChipBar
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
-from widgets.organizations.attempts import SORTS, Attempt, OrganizationPane, OrganizationTable, attempt_badge
+from widgets.organizations.attempts import SORTS, CreationAttempt, OrganizationPane, OrganizationTable, attempt_badge
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -90,8 +90,8 @@ class OrganizationsScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
-        self._attempts: tuple[Attempt, ...] | None = None
-        self._known: dict[str, Attempt] = {}
+        self._attempts: tuple[CreationAttempt, ...] | None = None
+        self._known: dict[str, CreationAttempt] = {}
         self._sought: str | None = None
         """The action that the next reading puts the cursor on; None: the cursor stays."""
         self._sort = "newest"
@@ -235,11 +235,11 @@ class OrganizationsScreen(BaseScreen):
             self.session.copy(action.result_id or action.action_id)
 
     @property
-    def _selected(self) -> Attempt | None:
+    def _selected(self) -> CreationAttempt | None:
         return self.query_one(OrganizationTable).item if self.is_mounted else None
 
     @property
-    def _unknown(self) -> tuple[Attempt, ...]:
+    def _unknown(self) -> tuple[CreationAttempt, ...]:
         return tuple(attempt for attempt in self._attempts or () if attempt.is_unknown)
 
     @property
@@ -304,7 +304,7 @@ class OrganizationsScreen(BaseScreen):
     def _words(self) -> tuple[str, ...]:
         return tuple(self.query_one(ListSearch).value.casefold().split())
 
-    def _attempt(self, action: Action) -> Attempt:
+    def _attempt(self, action: Action) -> CreationAttempt:
         """Parse the action's request and answer, unless the attempt is known and unchanged."""
         known = self._known.get(action.action_id)
         if known is not None and known.action == action:
@@ -318,10 +318,10 @@ class OrganizationsScreen(BaseScreen):
         organization = None
         if action.response_json is not None and action.state == "confirmed":
             organization = answer(request, 201, action.response_json.encode()).organization
-        return Attempt(action, request.email, request.offer_code, organization)
+        return CreationAttempt(action, request.email, request.offer_code, organization)
 
 
-def _summary(attempts: Iterable[Attempt]) -> Content:
+def _summary(attempts: Iterable[CreationAttempt]) -> Content:
     counts: Counter[Badge] = Counter(attempt_badge(attempt) for attempt in attempts)
     return Content("  ").join(
         Content.assemble((badge.glyph, badge.style), f" {count} {badge.word}") for badge, count in counts.most_common()

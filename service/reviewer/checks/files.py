@@ -8,9 +8,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from service.reviewer.checks.secrets import excerpt
-from service.reviewer.finding import ReviewFinding, Rule
+from service.reviewer.finding import CheckRule, ReviewFinding
 from service.reviewer.git import FILE_BYTES, SUBMODULE, SYMLINK, TreeEntry
-from service.reviewer.source import PROGRAMS, Source
+from service.reviewer.source import PROGRAMS, SourceFile
 
 _LEFTOVERS: Final = re.compile(
     r"\.(?:orig|rej|swp|swo|bak)\Z|~\Z|(?:^|/)(?:\.DS_Store|Thumbs\.db|desktop\.ini|npm-debug\.log)\Z"
@@ -42,9 +42,9 @@ class Tree:
     """All paths of the commit, earlier reviews included."""
     reviewed: Sequence[TreeEntry]
     """The files under review, links and submodules included."""
-    sources: Mapping[str, Source]
+    sources: Mapping[str, SourceFile]
     """The contents of those files that were read."""
-    read: Callable[[str], Source | None]
+    read: Callable[[str], SourceFile | None]
     """The content of any other file; None when it is too large, missing, or time is up."""
 
 
@@ -54,11 +54,11 @@ def _misplaced(tree: Tree) -> Iterator[ReviewFinding]:
             continue
         size = f"{entry.size / _MIB:.1f} MiB." if entry.size >= _MIB else f"{entry.size / 1024:.1f} KiB."
         if _LEFTOVERS.search(entry.path):
-            yield ReviewFinding(Rule.LEFTOVER_FILE, entry.path, 0, "Its name is that of a leftover.")
-        elif PurePosixPath(entry.path).suffix.lower() in _PRODUCTS and not Source(entry.path, b"").fixture:
-            yield ReviewFinding(Rule.BUILD_PRODUCT, entry.path, 0, size)
+            yield ReviewFinding(CheckRule.LEFTOVER_FILE, entry.path, 0, "Its name is that of a leftover.")
+        elif PurePosixPath(entry.path).suffix.lower() in _PRODUCTS and not SourceFile(entry.path, b"").fixture:
+            yield ReviewFinding(CheckRule.BUILD_PRODUCT, entry.path, 0, size)
         if entry.size > _MIB:
-            yield ReviewFinding(Rule.LARGE_FILE, entry.path, 0, size)
+            yield ReviewFinding(CheckRule.LARGE_FILE, entry.path, 0, size)
 
 
 def _links_outside(tree: Tree) -> Iterator[ReviewFinding]:
@@ -67,7 +67,9 @@ def _links_outside(tree: Tree) -> Iterator[ReviewFinding]:
         source = tree.read(entry.path) if entry.mode == SYMLINK else None
         target = source.data.decode("utf-8", "surrogateescape") if source else ""
         if source and (target.startswith("/") or _resolve(entry.path, target) is None):
-            yield ReviewFinding(Rule.SYMLINK_OUTSIDE, entry.path, 0, f"It leads to {excerpt(target, 200)}.", target)
+            yield ReviewFinding(
+                CheckRule.SYMLINK_OUTSIDE, entry.path, 0, f"It leads to {excerpt(target, 200)}.", target
+            )
 
 
 def _resolve(path: str, target: str) -> str | None:
@@ -85,10 +87,12 @@ def _resolve(path: str, target: str) -> str | None:
 
 def _untested(tree: Tree) -> Iterator[ReviewFinding]:
     modules = [source for source in tree.sources.values() if _wants_test(source)]
-    tests = [path for path in tree.entries if PurePosixPath(path).suffix in _TEST_SUFFIXES and Source(path, b"").test]
+    tests = [
+        path for path in tree.entries if PurePosixPath(path).suffix in _TEST_SUFFIXES and SourceFile(path, b"").test
+    ]
     if modules and not tests:
         seen = f"Files with code under review: {len(modules)}. Test files in the tree: 0."
-        yield ReviewFinding(Rule.NO_TESTS, ".", 0, seen)
+        yield ReviewFinding(CheckRule.NO_TESTS, ".", 0, seen)
         return
     words: set[str] = set()
     for path in tests if modules else ():
@@ -100,10 +104,12 @@ def _untested(tree: Tree) -> Iterator[ReviewFinding]:
     for module in modules:
         stem = PurePosixPath(module.path).stem
         if stem.lower() not in words:
-            yield ReviewFinding(Rule.MISSING_TEST, module.path, 0, f"None of {len(tests)} test files mentions {stem}.")
+            yield ReviewFinding(
+                CheckRule.MISSING_TEST, module.path, 0, f"None of {len(tests)} test files mentions {stem}."
+            )
 
 
-def _wants_test(source: Source) -> bool:
+def _wants_test(source: SourceFile) -> bool:
     if source.suffix not in _TEST_SUFFIXES or source.test or PurePosixPath(source.path).stem in _NEED_NO_TEST:
         return False
     return not source.folders & _FOLDERS_WITHOUT_TESTS and not source.foreign and bool(_CODE.search(source.text))
@@ -120,7 +126,7 @@ def folders_of(entries: Mapping[str, TreeEntry]) -> frozenset[str]:
     return frozenset(folders)
 
 
-def broken_links(source: Source, known: frozenset[str]) -> Iterator[ReviewFinding]:
+def broken_links(source: SourceFile, known: frozenset[str]) -> Iterator[ReviewFinding]:
     """Relative links of a Markdown page without a known target."""
     if source.suffix not in {".md", ".markdown"} or source.foreign or source.fixture:
         return
@@ -132,7 +138,7 @@ def broken_links(source: Source, known: frozenset[str]) -> Iterator[ReviewFindin
             resolved = _resolve("" if bare.startswith("/") else source.path, bare)
             # A link out of the tree may lead to another page of the code host.
             if not _ELSEWHERE.match(link[1]) and resolved is not None and resolved not in known:
-                yield ReviewFinding(Rule.BROKEN_LINK, source.path, number, f"{link[1]} is not in the tree.", line)
+                yield ReviewFinding(CheckRule.BROKEN_LINK, source.path, number, f"{link[1]} is not in the tree.", line)
 
 
 CHECKS: Final = (_misplaced, _links_outside, _untested)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from service.reviewer.finding import ReviewFinding, Rule, Severity
-from service.reviewer.source import Source, Unreadable
+from service.reviewer.finding import CheckRule, ReviewFinding, Severity
+from service.reviewer.source import SourceFile, Unreadable
 
 _NEWER: Final = re.compile(r"^\s*(?:type\s+\w+(?:\[|\s*=)|(?:async\s+)?def\s+\w+\[|class\s+\w+\[)")
 _TEMPLATE: Final = re.compile(r"\{\{|\{%|<%|\$\{")
@@ -19,12 +19,14 @@ _SHELLS: Final = frozenset({"os.system", "os.popen", "subprocess.getoutput", "su
 _CLIENTS: Final = ("requests.", "httpx.", "session.", "client.", "aiohttp.")
 _SAFE_LOADERS: Final = frozenset({"SafeLoader", "CSafeLoader", "yaml.SafeLoader", "yaml.CSafeLoader", "BaseLoader"})
 _DEBUGGERS: Final = ("breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace", "pdb.post_mortem")
-_NAMED_CALLS: Final[dict[str, tuple[Rule, Severity | None]]] = {
-    **dict.fromkeys(_DEBUGGERS, (Rule.DEBUGGER, None)),
+_NAMED_CALLS: Final[dict[str, tuple[CheckRule, Severity | None]]] = {
+    **dict.fromkeys(_DEBUGGERS, (CheckRule.DEBUGGER, None)),
     # A program's own pickles are common and harmless; whether they come from outside cannot be seen here.
-    **dict.fromkeys(("pickle.load", "pickle.loads", "marshal.loads", "dill.loads"), (Rule.UNSAFE_LOAD, Severity.NOTE)),
-    "yaml.unsafe_load": (Rule.UNSAFE_LOAD, None),
-    "ssl._create_unverified_context": (Rule.TLS_UNVERIFIED, None),
+    **dict.fromkeys(
+        ("pickle.load", "pickle.loads", "marshal.loads", "dill.loads"), (CheckRule.UNSAFE_LOAD, Severity.NOTE)
+    ),
+    "yaml.unsafe_load": (CheckRule.UNSAFE_LOAD, None),
+    "ssl._create_unverified_context": (CheckRule.TLS_UNVERIFIED, None),
 }
 _MUTABLE_CALLS: Final = frozenset({"list", "dict", "set", "bytearray", "defaultdict", "deque"})
 _MUTABLE_NODES: Final = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
@@ -33,7 +35,7 @@ _ANNOTATION: Final = 300
 """A string longer than this is not taken for an annotation."""
 
 
-def _syntax(source: Source) -> Iterator[ReviewFinding]:
+def _syntax(source: SourceFile) -> Iterator[ReviewFinding]:
     """Report a module that does not parse; less severely if it may be written for a newer Python."""
     module = source.python
     line = source.line(module.line) if isinstance(module, Unreadable) else ""
@@ -43,14 +45,14 @@ def _syntax(source: Source) -> Iterator[ReviewFinding]:
     message = f"{module.reason[:_MESSAGE]} (parsed as Python {_MINE})."
     if _NEWER.match(line) or module.reason.startswith("f-string"):
         message, severity = f"{message} A newer Python may parse it.", Severity.NOTE
-    yield ReviewFinding(Rule.PYTHON_SYNTAX, source.path, module.line, message, line, severity)
+    yield ReviewFinding(CheckRule.PYTHON_SYNTAX, source.path, module.line, message, line, severity)
 
 
-def _calls(source: Source) -> Iterator[ReviewFinding]:
+def _calls(source: SourceFile) -> Iterator[ReviewFinding]:
     for call in source.nodes(ast.Call):
         name = _name_of(call.func)
         rule, severity = _call_rule(name, call) if name else (None, None)
-        if rule and (not source.test or rule in {Rule.DEBUGGER, Rule.SHELL_TRUE}):
+        if rule and (not source.test or rule in {CheckRule.DEBUGGER, CheckRule.SHELL_TRUE}):
             yield ReviewFinding(rule, source.path, call.lineno, f"{name}(…)", source.line(call.lineno), severity)
 
 
@@ -63,21 +65,21 @@ def _name_of(node: ast.AST) -> str:
     return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else ""
 
 
-def _call_rule(name: str, call: ast.Call) -> tuple[Rule | None, Severity | None]:
+def _call_rule(name: str, call: ast.Call) -> tuple[CheckRule | None, Severity | None]:
     """The rule a call breaks, and its severity when it is not the usual one."""
     if name in _NAMED_CALLS:
         return _NAMED_CALLS[name]
     # A constant argument cannot be influenced from outside.
     fixed = bool(call.args) and isinstance(call.args[0], ast.Constant)
     if name in _EVALS and call.args and not fixed:
-        return Rule.EVAL, None
+        return CheckRule.EVAL, None
     if name in _SHELLS or (name.rpartition(".")[2] in _PROCESSES and _says(call, "shell", value=True)):
-        return Rule.SHELL_TRUE, Severity.MINOR if fixed else None
+        return CheckRule.SHELL_TRUE, Severity.MINOR if fixed else None
     if name.lower().startswith(_CLIENTS) and _says(call, "verify", value=False):
-        return Rule.TLS_UNVERIFIED, None
+        return CheckRule.TLS_UNVERIFIED, None
     if name == "yaml.load":
         loaders = [keyword.value for keyword in call.keywords if keyword.arg == "Loader"] + list(call.args[1:2])
-        return (None if any(_name_of(loader) in _SAFE_LOADERS for loader in loaders) else Rule.UNSAFE_LOAD), None
+        return (None if any(_name_of(loader) in _SAFE_LOADERS for loader in loaders) else CheckRule.UNSAFE_LOAD), None
     return None, None
 
 
@@ -86,24 +88,24 @@ def _says(call: ast.Call, argument: str, *, value: bool) -> bool:
     return any(isinstance(given, ast.Constant) and given.value is value for given in found)
 
 
-def _handlers(source: Source) -> Iterator[ReviewFinding]:
+def _handlers(source: SourceFile) -> Iterator[ReviewFinding]:
     for handler in source.nodes(ast.ExceptHandler):
         broad = handler.type is None or _name_of(handler.type) in {"Exception", "BaseException"}
         if broad and all(isinstance(part, ast.Pass | ast.Continue) for part in handler.body):
             line = source.line(handler.lineno)
-            yield ReviewFinding(Rule.SWALLOWED_EXCEPTION, source.path, handler.lineno, line.strip(), line)
+            yield ReviewFinding(CheckRule.SWALLOWED_EXCEPTION, source.path, handler.lineno, line.strip(), line)
 
 
-def _defaults(source: Source) -> Iterator[ReviewFinding]:
+def _defaults(source: SourceFile) -> Iterator[ReviewFinding]:
     for arguments in source.nodes(ast.arguments):
         for default in (*arguments.defaults, *arguments.kw_defaults):
             made = isinstance(default, ast.Call) and _name_of(default.func).rpartition(".")[2] in _MUTABLE_CALLS
             if default is not None and (made or isinstance(default, _MUTABLE_NODES)):
                 line = source.line(default.lineno)
-                yield ReviewFinding(Rule.MUTABLE_DEFAULT, source.path, default.lineno, line.strip(), line)
+                yield ReviewFinding(CheckRule.MUTABLE_DEFAULT, source.path, default.lineno, line.strip(), line)
 
 
-def _imports(source: Source) -> Iterator[ReviewFinding]:
+def _imports(source: SourceFile) -> Iterator[ReviewFinding]:
     if source.name in {"__init__.py", "conftest.py"} or source.suffix == ".pyi":
         return
     used = _used(source)
@@ -116,10 +118,10 @@ def _imports(source: Source) -> Iterator[ReviewFinding]:
             bound = alias.asname or alias.name.split(".")[0]
             if alias.name != "*" and bound not in used and alias.asname != alias.name:
                 seen = f"{bound} is imported and never used."
-                yield ReviewFinding(Rule.UNUSED_IMPORT, source.path, alias.lineno, seen, f"{bound} {line}")
+                yield ReviewFinding(CheckRule.UNUSED_IMPORT, source.path, alias.lineno, seen, f"{bound} {line}")
 
 
-def _used(source: Source) -> set[str]:
+def _used(source: SourceFile) -> set[str]:
     """Every name that is read, and, to be on the safe side, every word of a short string: it may be an annotation."""
     used = {node.id for node in source.nodes(ast.Name)}
     used.update(node.arg for node in source.nodes(ast.arg))  # a test asks for an imported fixture by name

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from service.reviewer.finding import ReviewFinding, Rule, Severity
-from service.reviewer.source import Source
+from service.reviewer.finding import CheckRule, ReviewFinding, Severity
+from service.reviewer.source import SourceFile
 
 _SHAPES: Final = {
     "AWS access key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
@@ -75,30 +75,34 @@ def _entropy(text: str) -> float:
     return -sum(n / total * math.log2(n / total) for n in Counter(text).values()) if total else 0.0
 
 
-def _lines(source: Source) -> Iterator[ReviewFinding]:
+def _lines(source: SourceFile) -> Iterator[ReviewFinding]:
     """Report a line once, by the strongest rule that matches."""
     known: set[int] = set()
-    for rule, seen in (Rule.SECRET_TOKEN, _tokens), (Rule.SECRET_IN_URL, _passwords), (Rule.SECRET_ASSIGNMENT, _values):
+    for rule, seen in (
+        (CheckRule.SECRET_TOKEN, _tokens),
+        (CheckRule.SECRET_IN_URL, _passwords),
+        (CheckRule.SECRET_ASSIGNMENT, _values),
+    ):
         for number, line, message in seen(source):
             if number not in known:
                 yield _finding(rule, source, number, message, redacted(line))
             known.add(number)
 
 
-def _tokens(source: Source) -> Iterator[tuple[int, str, str]]:
+def _tokens(source: SourceFile) -> Iterator[tuple[int, str, str]]:
     for number, line, found in source.search(_TOKEN, *_TOKEN_HINTS):
         if not _PLACEHOLDER.search(found[0]):
             yield number, line, f"{_label(found)}: {found[0][:_SHOWN]}… ({len(found[0])} characters, redacted)."
 
 
-def _passwords(source: Source) -> Iterator[tuple[int, str, str]]:
+def _passwords(source: SourceFile) -> Iterator[tuple[int, str, str]]:
     for number, line, url in source.search(_URL, "://"):
         # A plain word as the password, or a local host, is an example as documentation has many.
         if not (url[2].isalpha() or _PLACEHOLDER.search(url[0]) or _LOCAL_HOST.match(url[3])):
             yield number, line, f"A password for {url[3]}, redacted."
 
 
-def _values(source: Source) -> Iterator[tuple[int, str, str]]:
+def _values(source: SourceFile) -> Iterator[tuple[int, str, str]]:
     for number, line, found in source.search(_NAMED, "secret", "passw", "pwd", "token", "key"):
         value = found[1]
         mixed = bool(re.search("[0-9]", value)) and bool(re.search("[A-Za-z]", value))
@@ -106,19 +110,19 @@ def _values(source: Source) -> Iterator[tuple[int, str, str]]:
             yield number, line, f"A random-looking value of {len(value)} characters, redacted."
 
 
-def _files(source: Source) -> Iterator[ReviewFinding]:
+def _files(source: SourceFile) -> Iterator[ReviewFinding]:
     """Environment files and private keys."""
     if _ENV_NAME.match(source.name) and "=" in source.text and not source.fixture:
-        yield ReviewFinding(Rule.ENV_FILE, source.path, 0, "An environment file is committed.")
+        yield ReviewFinding(CheckRule.ENV_FILE, source.path, 0, "An environment file is committed.")
     for block in _KEY_BLOCK.finditer(source.text):
         if _KEY_BODY.search(source.text, block.end(), block.end() + _KEY_BODY_WITHIN):
             line = source.text.count("\n", 0, block.start()) + 1
-            yield _finding(Rule.SECRET_PRIVATE_KEY, source, line, "A private key begins here.", block[0])
+            yield _finding(CheckRule.SECRET_PRIVATE_KEY, source, line, "A private key begins here.", block[0])
 
 
-def _finding(rule: Rule, source: Source, line: int, message: str, anchor: str) -> ReviewFinding:
+def _finding(rule: CheckRule, source: SourceFile, line: int, message: str, anchor: str) -> ReviewFinding:
     """A secret among the material of tests is most likely made up, and so only noted."""
-    made_up = source.fixture or (source.test and rule is not Rule.SECRET_TOKEN)
+    made_up = source.fixture or (source.test and rule is not CheckRule.SECRET_TOKEN)
     return ReviewFinding(rule, source.path, line, message, anchor, Severity.NOTE if made_up else None)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from service.reviewer.checks.secrets import excerpt
-from service.reviewer.finding import ReviewFinding, Rule, Severity
-from service.reviewer.source import Source
+from service.reviewer.finding import CheckRule, ReviewFinding, Severity
+from service.reviewer.source import SourceFile
 
 _OPEN: Final = re.compile(r"^<{7}(?: |$)")
 _MIDDLE: Final = re.compile(r"={7}$")
@@ -32,7 +32,7 @@ _FROM: Final = re.compile(r"^FROM\s+(?:--\S+\s+)?(\S*/[^\s:@$]+(?::latest)?|[^\s
 _EXCERPT: Final = 120
 
 
-def _conflicts(source: Source) -> Iterator[ReviewFinding]:
+def _conflicts(source: SourceFile) -> Iterator[ReviewFinding]:
     """A marker counts when the file has an opening and a closing one: a row of `=` alone is a heading."""
     opened = [number for number, _, _ in source.search(_OPEN, "<<<<<<<")]
     closed = [number for number, _, _ in source.search(_CLOSE, ">>>>>>>")]
@@ -41,25 +41,25 @@ def _conflicts(source: Source) -> Iterator[ReviewFinding]:
     severity = Severity.NOTE if source.fixture else None
     for number in opened:
         line = source.line(number)
-        yield ReviewFinding(Rule.CONFLICT_MARKER, source.path, number, "A conflict begins here.", line, severity)
+        yield ReviewFinding(CheckRule.CONFLICT_MARKER, source.path, number, "A conflict begins here.", line, severity)
 
 
-def _lines(source: Source) -> Iterator[ReviewFinding]:
+def _lines(source: SourceFile) -> Iterator[ReviewFinding]:
     if source.foreign:
         return
     for number, line, found in source.search(_TODO, "todo", "fixme", "xxx", "hack"):
         if not _ISSUE.search(line, found.end()):
-            yield ReviewFinding(Rule.TODO, source.path, number, excerpt(line[found.start(1) :], _EXCERPT), line)
+            yield ReviewFinding(CheckRule.TODO, source.path, number, excerpt(line[found.start(1) :], _EXCERPT), line)
     for number, line, found in source.search(_STATEMENTS.get(source.suffix, _NOTHING), *_STATEMENT_HINTS):
-        rule = Rule.FOCUSED_TEST if ".only(" in found[0] else Rule.DEBUGGER
+        rule = CheckRule.FOCUSED_TEST if ".only(" in found[0] else CheckRule.DEBUGGER
         yield ReviewFinding(rule, source.path, number, excerpt(line, _EXCERPT), line)
     if source.suffix not in _PROSE:
         for number, line, found in source.search(re.compile(f"[{_BIDI}]"), *_BIDI):
             seen = f"U+{ord(found[0]):04X} in column {found.start() + 1}."
-            yield ReviewFinding(Rule.BIDI_CONTROL, source.path, number, seen, line)
+            yield ReviewFinding(CheckRule.BIDI_CONTROL, source.path, number, seen, line)
 
 
-def _data(source: Source) -> Iterator[ReviewFinding]:
+def _data(source: SourceFile) -> Iterator[ReviewFinding]:
     """JSON and TOML that do not parse; JSON with comments by custom, and templates, are passed over."""
     is_json = source.suffix == ".json" and not _COMMENTED_JSON.search(source.path)
     template = "templat" in source.path.lower() and _TEMPLATE.search(source.text)
@@ -73,19 +73,19 @@ def _data(source: Source) -> Iterator[ReviewFinding]:
             tomllib.loads(source.text)
     except json.JSONDecodeError as error:
         seen = f"{error.msg}, column {error.colno}."
-        yield ReviewFinding(Rule.DATA_SYNTAX, source.path, error.lineno, seen, source.line(error.lineno), severity)
+        yield ReviewFinding(CheckRule.DATA_SYNTAX, source.path, error.lineno, seen, source.line(error.lineno), severity)
     except ValueError as error:
-        yield ReviewFinding(Rule.DATA_SYNTAX, source.path, 0, f"{excerpt(error, _EXCERPT)}.", "", severity)
+        yield ReviewFinding(CheckRule.DATA_SYNTAX, source.path, 0, f"{excerpt(error, _EXCERPT)}.", "", severity)
     except RecursionError:
         return  # too deep to judge, which says nothing about its syntax
 
 
-def _versions(source: Source) -> Iterator[ReviewFinding]:
+def _versions(source: SourceFile) -> Iterator[ReviewFinding]:
     if _REQUIREMENTS.search(source.path):
         for number, line, _ in source.search(_UNPINNED, ""):
-            yield ReviewFinding(Rule.UNPINNED, source.path, number, excerpt(line, _EXCERPT), line)
+            yield ReviewFinding(CheckRule.UNPINNED, source.path, number, excerpt(line, _EXCERPT), line)
     for number, line, found in source.search(_FROM, "from") if source.name in {"Dockerfile", "Containerfile"} else ():
-        yield ReviewFinding(Rule.UNPINNED, source.path, number, excerpt(found[1], _EXCERPT), line)
+        yield ReviewFinding(CheckRule.UNPINNED, source.path, number, excerpt(found[1], _EXCERPT), line)
 
 
 CHECKS: Final = (_conflicts, _lines, _data, _versions)

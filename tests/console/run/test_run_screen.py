@@ -12,7 +12,7 @@ from app.console.run.changes import FileItem
 from app.console.run.conversation import ReplyBox
 from app.console.sheets.confirm import ConfirmSheet
 from storage.errors import DiskFullError
-from storage.records.results import ChangedFile, ModelUsage, Posting, RunTurns
+from storage.records.results import ChangedFile, ModelUsage, PostingStatus, RunTurns
 from tests.console.conftest import SMALL, WIDE
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
 from tests.waiting import until
@@ -26,7 +26,10 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
     """Instructions, who, how long, idle time, why it failed, what it changed and cost; how runs usually end."""
     first, second = two_turns()
     used = replace(second, usage=ModelUsage(3, 1000, 200, 3, 1.5))
-    posted = (Posting("pull_request", "posted", "https://github.example/acme/web/pull/7"), Posting("status", "posted"))
+    posted = (
+        PostingStatus("pull_request", "posted", "https://github.example/acme/web/pull/7"),
+        PostingStatus("status", "posted"),
+    )
     async with run_on_show(ScriptedResults(RunTurns("run", (first, used), postings=posted))) as scene:
         text = scene.text
         for words in (

@@ -9,7 +9,7 @@ import pytest
 from service.agents.options import AgentOptions
 from service.execution.rehearsal import Rehearsal
 from service.execution.sandbox import Sandbox, find
-from service.settings import DataFolder, Execution
+from service.settings import DataFolder, ExecutionSettings
 from service.store.agents import Agent
 from tests.service_process import make_repository
 
@@ -20,7 +20,7 @@ FILES = {"README.md": "# api\n", "src/app.py": "def answer():\n    return 42\n"}
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
     """The sandbox that is in force here."""
-    found = find(Execution())
+    found = find(ExecutionSettings())
     if found.program is None:
         pytest.skip(f"no sandbox: {found.reason}")
     return found
@@ -30,11 +30,11 @@ def sandbox() -> Sandbox:
 def rehearse(tmp_path: Path, sandbox: Sandbox) -> Callable[..., Rehearsal]:
     """`rehearse(files=…)` makes a repository and returns a rehearsal on it."""
 
-    def make(files: dict[str, str] | None = None, settings: Execution | None = None) -> Rehearsal:
+    def make(files: dict[str, str] | None = None, settings: ExecutionSettings | None = None) -> Rehearsal:
         folder = DataFolder(tmp_path / "data")
         folder.create()
         bare = make_repository(tmp_path / "acme" / "api", FILES | (files or {}))
-        return Rehearsal(folder, settings or Execution(), sandbox, str(bare))
+        return Rehearsal(folder, settings or ExecutionSettings(), sandbox, str(bare))
 
     return make
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from service.agents.options import ModelAccess, Price
-from service.egress.budget import MemoryLedger
+from service.egress.budget import MemoryMeter
 from service.egress.model import PROVIDERS
 from service.egress.usage import Meter, Usage, price_of
 from service.store import organizations, runs, turns
 from service.store import usage as usage_store
 from service.store.database import Database
 from service.store.runs import TurnRequest
-from service.store.usage import Figures
+from service.store.usage import UsageFigures
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer
 
 Make = Callable[..., Any]
@@ -185,8 +185,8 @@ def test_an_answer_that_counts_nothing_is_counted_by_its_length(text: bytes) -> 
 def test_usage_is_kept_for_each_turn_and_summed_for_run_and_day(database: Database) -> None:
     """What was used on another day counts for the run alone."""
     access = ModelAccess(provider="anthropic", key_env="K")
-    ledger = MemoryLedger()
-    ledger.add("m", Usage(1, 2, 3, 4), 5)
+    meter = MemoryMeter()
+    meter.add("m", Usage(1, 2, 3, 4), 5)
     day = 86_400_000_000
     with database.write() as connection:
         owner = organizations.create(connection, name="Acme", now=1).id
@@ -199,5 +199,5 @@ def test_usage_is_kept_for_each_turn_and_summed_for_run_and_day(database: Databa
         spent = usage_store.spent(connection, turn.run_id, "/made", 2 * day)
 
     assert (spent.run_micro_usd, spent.day_micro_usd, spent.run_tokens) == (15, 5, 30)
-    assert kept == {1: Figures(requests=3, input_tokens=12, cached_tokens=6, output_tokens=12, micro_usd=15)}
-    assert ledger.spent().run_tokens == 10
+    assert kept == {1: UsageFigures(requests=3, input_tokens=12, cached_tokens=6, output_tokens=12, micro_usd=15)}
+    assert meter.spent().run_tokens == 10

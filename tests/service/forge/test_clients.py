@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from service.forge.client import CommitStatus, ForgeError, Proposal, ReviewComment, harmless, wait_of
-from service.hosts.http import Answer
+from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment, harmless, wait_of
+from service.hosts.http import HostResponse
 from tests.fault_server import Respond
 from tests.service.forge.conftest import client_of
 from tests.service.forge.github import GitHubServer
 from tests.service.forge.gitlab import GitLabForge
 
 Server = GitHubServer | GitLabForge
-PROPOSAL = Proposal("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
+PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 STATUS = CommitStatus("runwarden/claude", "pending", "working " * 100, "https://runs.example/run_1")
 
 
@@ -109,7 +109,7 @@ def test_the_wait_that_a_forge_asks_for_is_heard(
 
 def test_a_wait_that_cannot_be_read_is_none() -> None:
     """Not a number, not a date."""
-    assert wait_of(Answer(429, {"retry-after": "soon"}, None, 0)) is None
+    assert wait_of(HostResponse(429, {"retry-after": "soon"}, None, 0)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from service.agents.options import ChangeLimits
 from service.execution.change import Patches, changed_between, oversize, refusal
-from service.execution.git import Git
+from service.execution.git import GitRunner
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_change_beyond_its_limits_is_not_pushed(
 def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -> None:
     """Counted before anything reads them: added, changed and removed ones, and no submodule."""
     git, git_dir = (
-        Git(
+        GitRunner(
             tmp_path, 30, {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
         ),
         tmp_path / "r",

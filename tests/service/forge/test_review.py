@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.findings.document import IdentifiedFinding
-from service.forge.client import ForgeError, Proposal, shown_lines
+from service.forge.client import ForgeError, NewPullRequest, shown_lines
 from service.forge.review import Report, bring_up_to_date
 from service.forge.review_text import Marks, comment, inert
 from tests.fault_server import Received, Respond
@@ -19,7 +19,7 @@ from tests.service.forge.github import GitHubServer
 from tests.service.forge.gitlab import GitLabForge
 
 Server = GitHubServer | GitLabForge
-PROPOSAL = Proposal("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
+PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 HEADS = ("b" * 40, "c" * 40, "d" * 40)
 
 
