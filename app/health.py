@@ -11,6 +11,9 @@ HealthLevel = Literal["well", "impaired", "bad"]
 
 BAD: Final = frozenset({"unauthorized", "unreachable", "unhealthy", "failed", "error", "down"})
 """Lower-case statuses of a host that certainly does not work."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LEAST_KNOWN: Final = 0.5
+"""The part of a slice that must be known before the slice can be called well."""
 
 
 def level(status: str, healthy_words: Collection[str]) -> HealthLevel:
@@ -19,11 +22,6 @@ def level(status: str, healthy_words: Collection[str]) -> HealthLevel:
     if word in healthy_words:
         return "well"
     return "bad" if word in BAD else "impaired"
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SPEAKS_FROM: Final = 0.5
-"""The known part of a slice from which it can be called well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +68,10 @@ def slices(
         found = level(span.status, healthy_words)
         first, last = (span.start - start) // each, (span.end - start) // each
         for index in range(max(0, first), min(count - 1, last) + 1):
-            there = _overlap_s(span, start + index * each, start + (index + 1) * each)
-            seconds[index][found] = seconds[index].get(found, 0.0) + there
+            overlap_s = _overlap_s(span, start + index * each, start + (index + 1) * each)
+            seconds[index][found] = seconds[index].get(found, 0.0) + overlap_s
     # The last slice includes now: any sample in it counts.
-    needed_s = [_SPEAKS_FROM * each.total_seconds()] * (count - 1) + [0.0]
+    needed_s = [_LEAST_KNOWN * each.total_seconds()] * (count - 1) + [0.0]
     return tuple(_worst(part, well_s) for part, well_s in zip(seconds, needed_s, strict=True))
 
 

@@ -34,7 +34,7 @@ STANDBY_S: Final = 3.0
 """How often a process without the lease checks whether it may poll."""
 ORPHANS_S: Final = 5.0
 """How soon the writes of a dead process are settled."""
-STANDING_S: Final = 600.0
+READ_ONLY_S: Final = 600.0
 """How often a read-only ledger is reported again."""
 LEASE_S: Final = 15.0
 """How long a dead poller keeps the others waiting."""
@@ -87,11 +87,11 @@ class Polling:
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
         self._schedule.jumped = self._catch_up
         self._schedule.start()
-        self._add("runs", lambda: self._poll("runs", self.runs.refresh), DEADLINE_S)
-        self._add("health", lambda: self._poll("health", self.health.refresh), DEADLINE_S)
-        self._add("orphans", self._adopt_orphans, DEADLINE_S)
+        self._add("runs", lambda: self._poll("runs", self.runs.refresh))
+        self._add("health", lambda: self._poll("health", self.health.refresh))
+        self._add("orphans", self._adopt_orphans)
         for name, work in self.chores.items():
-            self._add(name, partial(self._alone, work), DEADLINE_S)
+            self._add(name, partial(self._alone, work))
         self._listening = asyncio.create_task(self._listen(), name="doorbell")
 
     def poll_soon(self, subject: Subject) -> None:
@@ -109,7 +109,9 @@ class Polling:
         await self._schedule.stop()
         await self._release()
 
-    def _add(self, name: str, work: Callable[[], Awaitable[float]], deadline_s: float) -> None:
+    def _add(self, name: str, work: JobWork) -> None:
+        """Add a job whose storage failures are announced."""
+
         async def guarded() -> float:
             try:
                 return await work()
@@ -117,7 +119,7 @@ class Polling:
                 self.announce(StorageFailed(str(error)))
                 raise
 
-        self._schedule.add(Job(name, guarded, deadline_s, after_crash_s=max(self.runs_s, 1.0)))
+        self._schedule.add(Job(name, guarded, DEADLINE_S, after_crash_s=max(self.runs_s, 1.0)))
 
     async def _poll(self, subject: Subject, refresh: Callable[[], Awaitable[object]]) -> float:
         cadence = self._cadences[subject]
@@ -150,7 +152,7 @@ class Polling:
         """Settle the writes of dead processes; every process does this."""
         if self.ledger.problem is not None:
             self.announce(StorageFailed(f"The ledger can only be read: {self.ledger.problem}"))
-            return STANDING_S
+            return READ_ONLY_S
         for action in await self.ledger.adopt_orphans():
             self.announce(ActionChanged(action.action_id))
         return ORPHANS_S
@@ -169,7 +171,7 @@ class Polling:
             self.announce(PollDelayed(wait))
 
     def _catch_up(self, _jump_s: float) -> None:
-        """After a suspend or a change of the clock, poll once, soon, however slow polling had become."""
+        """Poll soon after a suspend or a change of the clock, even if failures had made the interval long."""
         # The lease may have run out: only its holder polls.
         self._next_claim_s = 0.0
         for subject, cadence in self._cadences.items():

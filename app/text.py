@@ -16,6 +16,13 @@ _PICTURES: Final = 0x2400
 """Where Unicode's pictures of the C0 control characters begin."""
 _PICTURE_OF_DELETE: Final = "\N{SYMBOL FOR DELETE}"
 _TAB_WIDTH: Final = 4
+_SGR: Final = re.compile("\x1b\\[([0-9;:]{0,64})m")
+_HIDING: Final = frozenset({"5", "6", "8", "05", "06", "08"})
+"""Codes that make text blink or vanish."""
+FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a formula in a spreadsheet."""
+_LONGEST_CELL: Final = 10_000
+"""Characters of a CSV cell."""
 
 
 class SafeText(str):
@@ -47,11 +54,6 @@ def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[S
     if len(parts) > lines:
         parts = [*parts[: lines - 1], _ELLIPSIS]
     return tuple(safe_text(part.expandtabs(_TAB_WIDTH), limit=limit * _TAB_WIDTH) for part in parts)
-
-
-_SGR: Final = re.compile("\x1b\\[([0-9;:]{0,64})m")
-_HIDING: Final = frozenset({"5", "6", "8", "05", "06", "08"})
-"""Codes that make text blink or vanish."""
 
 
 def safe_log_line(text: str, *, limit: int = 4_000, colour: bool = False) -> SafeText:
@@ -100,11 +102,6 @@ def _placeholder(code: int) -> str:
     return _PICTURE_OF_DELETE if code == _DELETE else _PLACEHOLDER
 
 
-FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a formula in a spreadsheet."""
-_LONGEST: Final = 10_000
-
-
 def csv_cell(value: object) -> str:
     """Return a CSV cell that neither a terminal nor a spreadsheet acts on."""
     if value is None:
@@ -113,7 +110,7 @@ def csv_cell(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    text = str(safe_text(str(value), limit=_LONGEST))
+    text = str(safe_text(str(value), limit=_LONGEST_CELL))
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 

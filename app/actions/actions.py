@@ -9,14 +9,8 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from app.actions.refusals import (
-    AlreadyAskedError,
-    BlockedError,
-    DuplicateError,
-    InvalidRequestError,
-    ReadOnlyError,
-    problems,
-)
+from app.actions.fields import problems
+from app.actions.refusals import AlreadyAskedError, BlockedError, DuplicateError, InvalidRequestError, ReadOnlyError
 from app.actions.settlement import (
     CommitPoint,
     Done,

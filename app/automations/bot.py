@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from app.automations.acting import CannotActError, NotificationWriter, ResponseRunner
+from app.automations.acting import CannotActError, ResponseRunner
 from app.automations.metrics import RunCounts, Snapshot, snapshot
+from app.automations.notification import NotificationWriter
 from app.automations.observing import Observer
 from app.automations.occurrences import asked_for
 from app.automations.runner import Runner

@@ -68,11 +68,11 @@ def _install(shell: str, script: str) -> Iterable[str]:
     if shell == "bash":
         yield f"It needs the package bash-completion; without it, add to ~/.bashrc: source {shlex.quote(str(path))}"
     if shell == "zsh":
-        yield from _tell_zsh(path.parent)
+        yield from _extend_zshrc(path.parent)
 
 
-def _tell_zsh(folder: Path) -> Iterable[str]:
-    """Add the folder to the user's `.zshrc`, unless it is there: zsh searches no folder of the user's by itself."""
+def _extend_zshrc(folder: Path) -> Iterable[str]:
+    """Add the folder to the user's `.zshrc`, unless it is there; zsh searches no folder of the user by default."""
     rc = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
     line = f"fpath=({shlex.quote(str(folder))} $fpath); autoload -Uz compinit && compinit  # runwarden completion"
     if rc.exists() and line in rc.read_text(encoding="utf-8", errors="surrogateescape").splitlines():

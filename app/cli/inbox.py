@@ -15,7 +15,6 @@ from storage.records.inbox import NO_TIME, InboxItem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from datetime import timedelta
 
     from app.automations.inbox import Inbox
 
@@ -75,10 +74,10 @@ async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
 async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: str) -> int:
     """Put items off for a while; what happens sooner brings them back."""
     try:
-        until: timedelta = parse_duration(length)
+        snoozed_for = parse_duration(length)
     except ValueError as error:
         raise failed("usage", str(error), field="for") from error
-    return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + until))
+    return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + snoozed_for))
 
 
 @inbox.command("mute", cls=FactCommand)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -12,6 +13,13 @@ from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, F
 from app.cli.output import Format
 from app.start.streams import NotPrintedError, ReaderGoneError, let_go_of, printing, remarking
 from storage.base_error import RunwardenError
+
+BROKEN_PIPE: Final = 141
+"""A shell's status for a process that SIGPIPE ended."""
+CRASHED: Final = 70
+"""A mistake in Runwarden itself (EX_SOFTWARE): none of the documented codes applies."""
+NOT_PRINTED: Final = 74
+"""Stdout could not be written (EX_IOERR): neither success nor failure may be reported."""
 
 
 def failure_of(error: BaseException) -> Failure | None:
@@ -25,7 +33,7 @@ def failure_of(error: BaseException) -> Failure | None:
             return _of_usage(error)
         case ApiError():
             return of_api_error(error)
-    return _of_config(error) or _of_deeper_rooms(error) or _of_any(error)
+    return _of_config(error) or _of_write_or_file(error) or _of_any(error)
 
 
 def _of_any(error: BaseException) -> Failure | None:
@@ -60,7 +68,7 @@ def _of_config(error: BaseException) -> Failure | None:
     return Failure(error.kind, str(error), Exit.USAGE, detail)
 
 
-def _of_deeper_rooms(error: BaseException) -> Failure | None:
+def _of_write_or_file(error: BaseException) -> Failure | None:
     from app.actions import ActionRefusedError, BlockedError, DuplicateError, InvalidRequestError
     from storage.errors import StorageError
     from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
@@ -83,14 +91,6 @@ def _of_deeper_rooms(error: BaseException) -> Failure | None:
         case StorageError():
             return Failure(error.kind, str(error), Exit.USAGE, {"file": str(error.path)})
     return None
-
-
-BROKEN_PIPE = 141
-"""A shell's status for a process that SIGPIPE ended."""
-CRASHED = 70
-"""A mistake in Runwarden itself (EX_SOFTWARE): none of the documented codes applies."""
-NOT_PRINTED = 74
-"""Stdout could not be written (EX_IOERR): neither success nor failure may be reported."""
 
 
 def run_command_line(argv: Sequence[str]) -> int:
@@ -125,11 +125,11 @@ def _run(argv: list[str], invocation: Invocation) -> int:
     except (ReaderGoneError, NotPrintedError):
         raise
     except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it is reported in one form
-        return _tell(error, invocation, argv)
+        return _report(error, invocation, argv)
     return int(result) if isinstance(result, int) else Exit.DONE
 
 
-def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> int:
+def _report(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> int:
     if isinstance(error, SystemExit):
         raise error
     if isinstance(error, KeyboardInterrupt | click.Abort) and invocation.outcome is not None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import click
 
@@ -13,7 +13,7 @@ from app.cli.exits import EXIT_BY_KIND, Exit, failed
 from app.cli.options import ScreenCommand
 from app.version import __version__
 
-MEANINGS = {
+MEANINGS: Final = {
     Exit.DONE: "done",
     Exit.FAILED: "the run waited for failed, or something was found unhealthy",
     Exit.USAGE: "usage, configuration, or a request that cannot succeed as it stands",

@@ -9,7 +9,7 @@ from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,12 +23,19 @@ if TYPE_CHECKING:
 
     from app.api.requests import Json
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+COUNT: Final = click.IntRange(1, 1_000_000_000)
+"""The type of options that are a number of items."""
+OUT_OPTION: Final = click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
+)
 
 
 def _keep(
     attribute: str, read: Callable[[Any], Any] | None = None
 ) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """The callback of an option that sets an attribute of the invocation, by default to the option's own value."""
+
     def callback(ctx: click.Context, param: click.Parameter, given: Any) -> None:
         invocation, name = ctx.ensure_object(Invocation), param.opts[-1]
         if ctx.resilient_parsing and attribute == "token_stream":
@@ -237,14 +244,6 @@ def _period(param: click.Parameter, value: str | None) -> tuple[datetime, dateti
         return None if value is None else parse_period(value, datetime.now(UTC))
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error
-
-
-COUNT: Final = click.IntRange(1, 1_000_000_000)
-"""The type of options that are a number of items."""
-
-OUT_OPTION: Final = click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
-)
 
 
 def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":

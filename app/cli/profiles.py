@@ -13,7 +13,7 @@ from app.config import ConfigError, Profile, Settings
 from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, StreamToken, TokenSource
 
 if TYPE_CHECKING:
-    from app.engine import Engine
+    from collections.abc import Awaitable
 
 
 @click.group(cls=CommandGroup)
@@ -93,8 +93,8 @@ async def check(invocation: Invocation, /) -> int:
         base_url = engine.profile.base_url
         facts = {"base_url": base_url, "token_from": origin}
         try:
-            health = await _may(engine, "health")
-            runs = await _may(engine, "runs")
+            health = await _is_allowed(engine.client.health())
+            runs = await _is_allowed(engine.client.list_runs(page_size=1))
         except NotAuthorizedError:
             invocation.beside_error = {"valid": False, **facts, "runs": False, "health": False}
             raise
@@ -110,12 +110,9 @@ async def check(invocation: Invocation, /) -> int:
     return Exit.DONE if runs else Exit.NOT_AUTHORIZED
 
 
-async def _may(engine: "Engine", what: str) -> bool:
+async def _is_allowed(request: "Awaitable[object]") -> bool:
     try:
-        if what == "runs":
-            await engine.client.list_runs(page_size=1)
-        else:
-            await engine.client.health()
+        await request
     except ForbiddenError:
         return False
     return True

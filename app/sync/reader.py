@@ -4,7 +4,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from datetime import datetime
 from typing import Final
 
-from app.api.client import Client, pages
+from app.api.client import Client
+from app.api.paging import pages
 from app.events import Announce, RunsChanged
 from storage.cache import Cache
 from storage.lazy_dataclass import dataclass

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.api.budget import Priority
-from app.api.client import Client, EndCheck
+from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RateLimitedError, RefusedError
+from app.api.paging import EndCheck
 from app.config import HistorySettings
 from app.sync.fill import WIDER
 from app.sync.look_up import LOOK_UPS

@@ -6,8 +6,8 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.api.client import EndCheck
 from app.api.errors import EndlessListError, UnsteadyListError
+from app.api.paging import EndCheck
 from app.sync.walk import TICK
 from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunPage

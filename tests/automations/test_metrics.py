@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.automations.metrics import DURATIONS, MOST_VALUES, RunCounts, Snapshot, exposition
+from app.automations.exposition import DURATIONS, MOST_VALUES, exposition
+from app.automations.metrics import RunCounts, Snapshot
 from storage.records.following import StatusChange
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

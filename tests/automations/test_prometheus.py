@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from app.automations.metrics import DURATIONS, FIGURES
+from app.automations.exposition import DURATIONS, FIGURES
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli, line, watching
 from tests.cli.conftest import CommandLine

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.automations.acting import NotificationWriter
+from app.automations.notification import NotificationWriter
 from app.rules.rule import DoNotify
 from storage.records.decision import Decision, Occurrence
 from tests.notify.conftest import outward

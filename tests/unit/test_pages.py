@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.api.client import pages
 from app.api.errors import UnusableAnswerError
+from app.api.paging import pages
 from storage.records import Repository, Run, RunPage
 
 

@@ -120,7 +120,7 @@ async def _print_snapshot(output: Output, settings: "Settings", profile: "Profil
 async def _snapshot(engine: "Engine", width: int | None) -> list[str]:
     """The state of the cache as lines within `width` cells: freshness, counts, code hosts and the newest runs."""
     # Only for the snapshot: the console opens without these.
-    from app.cli.output.documents import COLUMNS, views
+    from app.cli.output.run_documents import COLUMNS, views
     from app.cli.output.table import Table
     from storage.records import RunFilter
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from app.api.heartbeat import Heartbeat
     from app.automations.bot import Bot
+    from app.automations.metrics import Snapshot
     from app.config import Settings
 
 WATCHDOG_S: Final = 5.0
@@ -81,7 +82,7 @@ async def _metrics(
         yield
         return
     require_extra("metrics")
-    from app.automations.metrics import Snapshot, serve
+    from app.automations.exposition import serve
 
     async def snapshots() -> "Sequence[Snapshot]":
         return [replace(await bot.snapshot(), heartbeats=heartbeat.counts) for bot in bots]

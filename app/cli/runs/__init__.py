@@ -11,7 +11,8 @@ from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format, Output
-from app.cli.output.documents import RunDocument, action_document, badge, views
+from app.cli.output.documents import action_document
+from app.cli.output.run_documents import RunDocument, badge, views
 from app.text import safe_block
 from app.times import exact_ago, rfc3339, span
 from storage.records import Action

@@ -14,8 +14,9 @@ from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLim
 from app.cli.context import Invocation
 from app.cli.exits import Exit, Failure, failed
 from app.cli.options import FactCommand, as_duration, async_command
-from app.cli.output.documents import COLUMNS, badge, views, write_document
+from app.cli.output.documents import write_document
 from app.cli.output.progress import progress_bar
+from app.cli.output.run_documents import COLUMNS, badge, views
 from app.cli.writes import tell
 from app.run_document import as_received
 from app.text import safe_text

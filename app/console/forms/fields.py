@@ -8,7 +8,7 @@ from typing import Final
 
 from textual.widget import Widget
 
-from app.actions.refusals import FieldProblem
+from app.actions.fields import FieldProblem
 from app.api.requests import Json
 from app.console.forms.drafts import Values
 from app.text import SafeText, safe_text

@@ -8,7 +8,7 @@ from textual import work
 from textual.widget import Widget
 
 from app.actions import FieldProblem, problems
-from app.actions.refusals import branch_problem
+from app.actions.fields import branch_problem
 from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values, named

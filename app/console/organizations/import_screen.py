@@ -12,7 +12,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError, AlreadyAskedError
-from app.actions.imports import Import, ImportFileError, read_rows
+from app.actions.import_file import ImportFileError, read_rows
+from app.actions.imports import Import
 from app.api.requests import CreateOrganization
 from app.config import data_folder
 from app.console.base.screen import BaseScreen

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from app.actions.imports import Import, Imported, ImportRow, standing
+from app.actions.import_file import ImportRow
+from app.actions.imports import Import, Imported, standing
 from app.console.forms.action_form import SecondPress
 from app.text import plural, safe_text
 from storage.records import Action

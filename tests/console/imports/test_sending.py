@@ -4,7 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from app.actions.imports import Import, ImportRow
+from app.actions.import_file import ImportRow
+from app.actions.imports import Import
 from app.console.organizations.import_state import Sending
 
 
