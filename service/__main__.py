@@ -3,5 +3,5 @@
 from service.cli import main
 
 if __name__ == "__main__":
-    # Help and cures name the installed command, which is `runwarden service`.
+    # Help and error messages name the installed command, which is `runwarden service`.
     main(prog_name="runwarden service")

@@ -46,5 +46,5 @@ def slug(text: str, *, words: int = 6, length: int = 40) -> str:
 
 
 def address_key(url: str) -> str:
-    """Return the digest of a repository's address that names its files."""
+    """Return a digest of a repository's address, which names its files in the data folder."""
     return hashlib.sha256(url.encode()).hexdigest()[:32]

@@ -54,10 +54,11 @@ class ServeOptions:
 class RunningService:
     """One service process over one data folder."""
 
-    def __init__(self, folder: DataFolder, serving: ServeOptions) -> None:
+    def __init__(self, folder: DataFolder, options: ServeOptions) -> None:
         self._folder = folder
-        self._options = serving
+        self._options = options
         self._failed = False
+        """Whether the worker could not start."""
 
     def run(self, masks: Masks) -> int:
         """Serve until a signal comes; return the exit status.
@@ -107,7 +108,7 @@ class RunningService:
         )
         starting = None if worker is None else threading.Thread(target=self._start_worker, args=(worker,))
 
-        async def announce() -> bool:
+        async def announce_when_ready() -> bool:
             # The service is ready only when accepted runs can be executed.
             if starting is not None:
                 await asyncio.to_thread(starting.join)
@@ -115,7 +116,7 @@ class RunningService:
                 self._announce(listener, extra)
             return not self._failed
 
-        server = _Server(config, announce, context.log_watch.close)
+        server = _Server(config, announce_when_ready, context.log_watch.close)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
@@ -162,7 +163,7 @@ class RunningService:
 
     @contextlib.contextmanager
     def _alone(self, database: Database) -> Iterator[None]:
-        """Keep other processes off a SQLite database; several serve one PostgreSQL."""
+        """Keep other processes off a SQLite database; PostgreSQL takes several."""
         with contextlib.ExitStack() as locks:
             if database.is_sqlite:
                 root = self._folder.root
@@ -179,21 +180,24 @@ class _Server(uvicorn.Server):
     def __init__(
         self, config: uvicorn.Config, announce: Callable[[], Awaitable[bool]], stop_waiting: Callable[[], None]
     ) -> None:
+        """`announce` returns whether the service can serve; `stop_waiting` ends requests that wait for news."""
         super().__init__(config)
         self._announce = announce
         self._stop_waiting = stop_waiting
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the handlers of the event loop."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then announce the service; end at once if it cannot serve."""
         await super().startup(sockets)
         if not await self._announce():
             self.should_exit = True
 
     def stop(self) -> None:
-        """Stop accepting and end when the open requests are answered."""
+        """Accept no more requests, and end when the open ones are answered."""
         self.should_exit = True
         self._stop_waiting()
 
@@ -203,7 +207,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _no_worker() -> None:
-    """Do nothing: this process has no worker, and the database wakes those elsewhere."""
+    """Do nothing: this process has no worker to wake, and the database wakes those elsewhere."""
 
 
 def _context(

@@ -1,4 +1,4 @@
-"""Settings: one frozen value from the data folder's `service.toml`; every key has a default that works."""
+"""The data folder and its settings: one frozen value from `service.toml`, in which every key has a default."""
 
 import tomllib
 from email.utils import parseaddr
@@ -220,19 +220,19 @@ class Settings(_Section):
     traces: TraceSettings = TraceSettings()
 
     def secret_of_webhooks(self, platform: str) -> str | None:
-        """Return the variable with the secret of webhooks of a platform; None: repositories have their own, or none."""
+        """Return the variable that holds the secret of a platform's webhooks; None: only repositories name any."""
         return self.gitlab.webhook_secret_env if platform == "gitlab" else self.triggers.github_secret_env
 
     @property
     def secret_names(self) -> tuple[str | None, ...]:
-        """The environment variables that hold secrets of the service itself; None for unnamed ones."""
+        """The environment variables that hold the service's own secrets; None for each that is not configured."""
         smtp = None if self.mail.smtp is None else self.mail.smtp.password_env
         hooks = (self.gitlab.webhook_secret_env, self.triggers.github_secret_env)
         return smtp, *hooks, self.metrics.token_env
 
 
 class DataFolder:
-    """The data folder: one place for everything the service keeps, readable by its owner alone."""
+    """The folder with everything that the service keeps, readable by its owner alone."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -245,10 +245,10 @@ class DataFolder:
         self.runs = self.root / "runs"
         self.work = self.root / "work"
         self.sessions = self.root / "sessions"
-        """The home folders of runs whose agents resume what they began."""
+        """The home folders of runs whose agents resume their session in the next turn."""
         self.caches = self.root / "caches"
         self.workers = self.root / "workers"
-        """A lock for each live worker process on this folder."""
+        """A lock file for each live worker process on this folder."""
         self.restoring_file = self.root / "restoring"
         """Marks that a back-up is being put in place."""
 
@@ -277,11 +277,11 @@ class DataFolder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def turn_log(self, run_id: str, turn: int) -> Path:
-        """Return where the log of a turn is kept."""
+        """Return the file of a turn's log."""
         return self.runs / run_id / f"turn-{turn}.log"
 
     def turn_diff(self, run_id: str, turn: int) -> Path:
-        """Return where the change that a turn committed is kept."""
+        """Return the file of the change that a turn committed."""
         return self.runs / run_id / f"turn-{turn}.diff"
 
     def run_diff(self, run_id: str, turn: int) -> Path:

@@ -1,4 +1,4 @@
-"""Set-up: an operator's document, checked key by key and applied any number of times with the same outcome."""
+"""Set-up: an operator's document, checked key by key; applying it again changes nothing."""
 
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -27,7 +27,7 @@ class _Entry(BaseModel):
 
 
 class TokenEntry(_Entry):
-    """A token; made once for each alias, and its value is shown only then."""
+    """A token; it is created once for each alias, and only then is its value shown."""
 
     alias: Name
     scopes: tuple[Literal["admin", "organizations:create"], ...] = ("admin",)
@@ -90,11 +90,11 @@ class OfferEntry(_Entry):
     kind: Literal["partner", "public"]
     retired: bool = False
     price: Name | None = None
-    """A free text; changing it after a signup gives that organization the standard trial."""
+    """Free text; if it changes after an organization signed up, that organization gets the standard trial."""
 
 
 class AgentEntry(AgentOptions):
-    """An agent; without an organization it serves all of them."""
+    """An agent; without an organization it serves every organization."""
 
     name: AgentName
     argv: tuple[Annotated[str, Field(min_length=1, max_length=2000)], ...] = ()
@@ -193,7 +193,7 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
     """Connect a code host, by default with the public host's name and API; the first one starts the trial.
 
     Raises:
-        SetupError: The way to probe it lacks its address.
+        SetupError: The address that its kind of probe needs is missing.
     """
     api_url = entry.api_url
     if entry.probe == "api" and api_url is None:
@@ -223,7 +223,7 @@ def add_repository(
     """Configure a repository; a folder becomes an absolute path.
 
     Raises:
-        SetupError: It has no clone address, or its name belongs to another.
+        SetupError: It has no clone address, or another repository has its name.
     """
     try:
         path = checked_path(entry.platform, entry.path)
@@ -308,19 +308,18 @@ def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: P
 def _differences(organization: Organization, entry: OrganizationEntry) -> list[str]:
     """Return the commands that would make an organization equal to its entry in the document.
 
-    Decisions made after the document was written stay: applying it again must not undo them.
+    They are not run: applying a document again must not undo decisions that were made after it was written.
     """
-    standing = [] if organization.active == entry.active else ["activate" if entry.active else "deactivate"]
-    wanted, held = set(entry.entitlements), set(organization.entitlements)
-    standing += [f"grant {entitlement}" for entitlement in sorted(wanted - held)]
-    standing += [f"withdraw {entitlement}" for entitlement in sorted(held - wanted)]
-    words = (one.partition(" ") for one in standing)
-    return [f"runwarden service org {verb} {organization.slug} {rest}".rstrip() for verb, _, rest in words]
+    slug, wanted, held = organization.slug, set(entry.entitlements), set(organization.entitlements)
+    commands = [] if organization.active == entry.active else [f"{'activate' if entry.active else 'deactivate'} {slug}"]
+    commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - held)]
+    commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(held - wanted)]
+    return [f"runwarden service org {command}" for command in commands]
 
 
 def _token(connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int) -> dict[str, object]:
     kept = next(
-        (one for one in tokens.of(connection, organization.id) if one.alias == entry.alias and one.valid(now)), None
+        (one for one in tokens.of(connection, organization.id) if one.alias == entry.alias and one.is_valid(now)), None
     )
     token, value = (kept, None) if kept else make_token(connection, organization, entry, now)
     return {

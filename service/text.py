@@ -1,13 +1,13 @@
-"""Text of foreign origin, made harmless for a terminal, a log or a label."""
+"""Text from outside, made harmless for a terminal, a log or a label."""
 
 from typing import Final
 
 _PICTURES: Final = 0x2400
-"""The code point of the first of Unicode's pictures of control characters."""
+"""The code point of `␀`: a control character's picture is as far from it as the character is from NUL."""
 
 
 def printable(text: str) -> str:
-    """Return the text with visible pictures in place of control and format characters, which a terminal would obey."""
+    """Return the text with pictures in place of control and format characters, which a terminal would obey."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in text)

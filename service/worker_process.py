@@ -33,7 +33,7 @@ class StartError(Exception):
 
 @contextlib.contextmanager
 def held(lock_file: Path, refusal: str) -> Iterator[None]:
-    """Hold a lock until the block or the process ends, however it ends.
+    """Hold a lock until the block ends; the kernel releases it if the process is killed.
 
     Raises:
         StartError: Another process has it; the text is `refusal`.
@@ -47,7 +47,7 @@ def held(lock_file: Path, refusal: str) -> Iterator[None]:
 
 
 class WorkerProcess:
-    """One worker over one database; on PostgreSQL any number of them, on any number of machines."""
+    """A process that is one worker; PostgreSQL takes any number of them, on any number of machines."""
 
     def __init__(self, folder: DataFolder, database_url: str | None, concurrency: int | None) -> None:
         self._folder = folder
@@ -141,6 +141,6 @@ def build_worker(
 
 
 def drain(worker: TurnWorker, settings: ExecutionSettings) -> None:
-    """Let the turns at work end within their grace; the next worker recovers the rest."""
+    """Wait `drain_s` for the turns at work to end; the next worker recovers the rest."""
     idle = worker.stop(settings.drain_s)
     _logger.info("drained" if idle else "turns were interrupted; the next worker starts them again")

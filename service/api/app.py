@@ -1,4 +1,4 @@
-"""The application: the spec's paths under /v1; beside them /livez, /readyz, /metrics, and /hooks for code hosts."""
+"""The application: the spec's paths under /v1, and /livez, /readyz, /metrics, and /hooks for code hosts."""
 
 import threading
 from typing import Final
@@ -71,7 +71,7 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
 
 
 class Readiness:
-    """Asks the database in separate threads; while it does not answer, only a few of them wait for it."""
+    """Asks in threads whether the database answers; at most a few threads wait for one that does not."""
 
     def __init__(self, database: Database, deadline_s: float = 5.0) -> None:
         self._database = database

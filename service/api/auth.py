@@ -46,7 +46,7 @@ def _caller(request: Request, context: RequestContext) -> Caller:
         record.token_id, record.actor = token.id, token.alias or token.id
     if organization is not None:
         record.organization = organization.slug
-    if token is None or not token.valid(context.expiry_clock()):
+    if token is None or not token.is_valid(context.expiry_clock()):
         raise HttpError(
             401, "invalid_token", "the bearer token is unknown, revoked or expired; create another", _REJECTED
         )

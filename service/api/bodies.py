@@ -15,9 +15,9 @@ from service.api.errors import HttpError, bad_request
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
 _LARGE: Final = 16 << 10
-"""From this size on a body is parsed in a thread, so that other requests go on."""
+"""A body of this size or more is parsed in a thread, so that other requests go on."""
 _SMALL: Final = 256 << 10
-"""The first piece of a body, which takes nothing of the reserve."""
+"""The first bytes of a body, which are not counted against the reserve."""
 
 Body = TypeVar("Body", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1)]
@@ -28,11 +28,11 @@ def _whole(value: object) -> object:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-"""An integer as JSON Schema has it: 5.0 is one."""
+"""An integer as JSON Schema defines it: 5.0 is one."""
 
 
 class _Strict(BaseModel):
-    # Unknown fields are ignored, as the spec's clients may be newer than we are.
+    # Unknown fields are ignored: a client may be newer than this service.
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", hide_input_in_errors=True)
 
 
@@ -135,18 +135,19 @@ class Reserve:
         self._left = size
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes of it; False if less is left."""
-        enough = size <= self._left
-        self._left -= size if enough else 0
-        return enough
+        """Take `size` bytes, unless less is left; return whether they were taken."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
 
     def give_back(self, size: int) -> None:
-        """Give some back."""
+        """Return bytes that were taken."""
         self._left += size
 
 
 async def read_bytes(request: Request, limit: int, reserve: Reserve | None = None) -> bytes:
-    """Return the body of a request; all beyond a first piece comes out of the reserve, if there is one.
+    """Return the body of a request; large ones are counted against the reserve, if there is one.
 
     Raises:
         HttpError: 413, 400 if the connection ended first, or 503 if the reserve is used up.

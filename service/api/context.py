@@ -42,7 +42,7 @@ class Threads:
         self._callers: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
 
     async def run(self, call: Callable[[], T], caller: str = "") -> T:
-        """Call in a thread and return what it returns."""
+        """Call in a thread and return the result."""
         if self._all is None:
             self._all = anyio.CapacityLimiter(self._size)
         own = self._callers.get(caller)
@@ -77,7 +77,7 @@ class LogWatch:
                 del self._waiting[key]
 
     def close(self) -> None:
-        """Wake all waiting requests, and let no further one wait: the service shuts down."""
+        """Wake all waiting requests, and let no more of them wait: the service shuts down."""
         self._is_closed = True
         self._wake({})
 
@@ -134,7 +134,7 @@ class Context:
 
 
 def context_of(request: Request) -> Context:
-    """Return the context that a request brings along, else that of the application it came to."""
+    """Return the context in a request's own state, which the lab sets, or else that of the application."""
     context: Context = request.scope.get("state", {}).get(CONTEXT) or request.app.state.context
     return context
 

@@ -1,4 +1,4 @@
-"""The receiver's paths: a delivery of a code host is read, checked, and may start runs."""
+"""POST /hooks/{platform}: a delivery from a code host is read, checked, and may start runs."""
 
 import os
 from dataclasses import replace
@@ -39,11 +39,11 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         if not events.may_be_authentic(platform, given, secrets):
             raise _unsigned()
         raw = await read_bytes(request, context.settings.triggers.body_bytes, _UNPROVEN)
-        # Large bodies are read off the loop, and decided on where a slow database holds up nothing else.
+        # Parsing and the database are left to threads, so that neither holds up the event loop.
         delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
-        decisions = (
-            [] if delivery is None else await run_in_threadpool(_decide, context, await _known(context, delivery))
-        )
+        decisions: list[DeliveryDecision] = []
+        if delivery is not None:
+            decisions = await run_in_threadpool(_decide, context, await _with_own_accounts(context, delivery))
     except HttpError as error:
         _count(context, platform, error.error_code)
         raise
@@ -88,8 +88,7 @@ def _unsigned() -> HttpError:
     return HttpError(401, "invalid_signature", text, {"Connection": "close"})
 
 
-async def _known(context: Context, delivery: WebhookDelivery) -> WebhookDelivery:
-    """Return a delivery with the service's own accounts on its code host."""
+async def _with_own_accounts(context: Context, delivery: WebhookDelivery) -> WebhookDelivery:
     if context.accounts is None:
         return delivery
     ask = partial(context.accounts.of, delivery.platform, delivery.event.path)

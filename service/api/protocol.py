@@ -1,4 +1,4 @@
-"""HTTP on a connection: anything else is answered in the spec's form, and a request has a time limit to arrive."""
+"""HTTP on a connection: malformed requests are answered in the spec's form, and late ones are cut off."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ TRANSPORT: Final = "runwarden.transport"
 
 
 def _count_nothing(_status: int) -> None:
-    """Count nothing: the default of `HttpProtocol.count`."""
+    """Count nothing, by default: `protocol()` sets what counts."""
 
 
 class HttpProtocol(H11Protocol):
@@ -25,7 +25,7 @@ class HttpProtocol(H11Protocol):
     arrival_s = 30.0
     """How long a request may take to arrive, head and body together."""
     count = staticmethod(_count_nothing)
-    """Called with the status with which a connection was refused before a request had arrived."""
+    """Called when a connection is refused before a request has arrived, with the status of the answer."""
     _arrival: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it

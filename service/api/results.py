@@ -109,16 +109,20 @@ def _integer(name: str, most: int | None, text: str) -> dict[str, object]:
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
-_TurnNumber = Annotated[
-    str,
-    Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999}),
-]
-
-
 def _bytes(media: str, *headers: str) -> dict[int | str, dict[str, object]]:
     schema = {"schema": {"type": "string", "format": "binary"}}
     described = {name: {"schema": {"type": "string"}} for name in headers}
     return {200: {"description": "The bytes.", "content": {media: schema}, "headers": described}}
+
+
+_TurnNumber = Annotated[
+    str,
+    Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999}),
+]
+_PATCH: Final = {
+    **_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"),
+    **documented(409, 410, 413),
+}
 
 
 @router.get("/external/runs/{run_id}", responses={200: {"model": RunResultsBody}, **documented()})
@@ -128,10 +132,10 @@ def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dic
         run = _found(connection, caller, run_id)
         found = turns.of(connection, run_id)
         used = usage.of_turns(connection, run_id)
-        remarks = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
+        findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
-    told = [_turn_body(turn, used.get(turn.number), remarks.get(turn.number)) for turn in found]
-    return run_body(run) | {"turns": told, "postings": posted}
+    bodies = [_turn_body(turn, used.get(turn.number), findings.get(turn.number)) for turn in found]
+    return run_body(run) | {"turns": bodies, "postings": posted}
 
 
 def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
@@ -249,12 +253,6 @@ def _sizes(context: Context, keys: Sequence[Key]) -> dict[Key, tuple[int, bool]]
         ended = turns.ended_among(connection, keys)
         sizes = context.results.log_sizes(connection, keys)
     return {key: (sizes.get(key, 0), key in ended) for key in keys}
-
-
-_PATCH: Final = {
-    **_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"),
-    **documented(409, 410, 413),
-}
 
 
 @router.get(

@@ -51,7 +51,7 @@ class PageToken:
         except (ValueError, binascii.Error) as error:
             raise _bad() from error
         mark, place = raw[:_MARK_BYTES], raw[_MARK_BYTES:]
-        # Base64 can spell the same bytes in several ways; only our own spelling is our token.
+        # Base64 can spell the same bytes in several ways; only the issued spelling is accepted.
         if not hmac.compare_digest(mark, self._mark(place)) or _written(raw) != token:
             raise _bad()
         created_at, run_id = json.loads(place)
@@ -96,12 +96,12 @@ def list_runs(request: Request, context: RequestContext, caller: Administrator) 
     size = _page_size(given.get("page_size"))
     with context.database.read() as connection:
         connected = {host.host: host.platform for host in hosts.of(connection, caller.organization.id)}
-        wanted = _repository(given, connected)
+        platform, path = _repository(given, connected)
         filters = Filters(
             organization_id=caller.organization.id,
             status=given.get("status"),
-            platform=wanted[0],
-            path=wanted[1],
+            platform=platform,
+            path=path,
             date_from=_instant(given, "date_from", round_up=True),
             date_to=_instant(given, "date_to", round_up=False),
         )
@@ -153,11 +153,11 @@ def _instant(given: dict[str, str], name: str, *, round_up: bool) -> int | None:
 
 
 def _repository(given: dict[str, str], connected: dict[str, str]) -> tuple[str | None, str | None]:
-    """Return platform and path to filter by; None leaves either open."""
+    """Return the platform and the path to filter by; either may be None, which leaves it open."""
     platform = given.get("platform")
+    if platform is not None and platform not in PLATFORMS:
+        raise bad_request("invalid_repository", f"platform must be one of {', '.join(PLATFORMS)}")
     try:
-        if platform is not None and platform not in PLATFORMS:
-            raise ValueError(f"platform must be one of {', '.join(PLATFORMS)}")  # noqa: TRY301 — one answer for all
         if "data" in given:
             return _from_data(platform, given["data"], alone="repository" not in given)
         if "repository" in given:

@@ -49,7 +49,7 @@ def run_body(run: Run) -> dict[str, object]:
 
 
 def checked_branch(name: str | None) -> str | None:
-    """Return the branch a caller names; 400 when git would not take it."""
+    """Return the branch that a caller names; a name that git would refuse is a 400."""
     fault = None if name is None else branch_fault(name)
     if fault is not None:
         raise bad_request("invalid_branch", f"branch_name: {fault}")
@@ -94,7 +94,7 @@ def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Ta
 
 
 async def _refuse_protected(context: Context, target: _Target, request: TurnRequest) -> None:
-    """Refuse a run on a protected branch; the worker looks again, as the default branch may change."""
+    """Refuse a run on a protected branch; the worker checks again, as the default branch may change."""
     if not request.branch:
         return
     default = None
@@ -122,7 +122,7 @@ def no_run(run_id: str) -> HttpError:
 
 
 def accept(context: Context, request: TurnRequest) -> Run:
-    """Store a new run and tell the worker."""
+    """Store a new run and wake the worker."""
     with context.database.write() as connection:
         run = runs.accept(connection, request, context.clock())
         _check_quota(context, connection, request)
@@ -131,7 +131,7 @@ def accept(context: Context, request: TurnRequest) -> Run:
 
 
 def _check_quota(context: Context, connection: sa.Connection, request: TurnRequest) -> None:
-    """Refuse a stored run beyond the limit; an organization's runs are accepted one by one, so the count is exact."""
+    """Refuse a run beyond the limit; it is stored already, and an organization's runs are stored one by one."""
     limit = context.settings.limits.active_runs
     if runs.has_more_active(connection, request.organization_id, limit):
         raise bad_request(
@@ -203,7 +203,7 @@ async def start_agent(
     caller: Administrator,
     start: Annotated[AgentStart, Depends(ReadBody(AgentStart))],
 ) -> dict[str, object]:
-    """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
+    """Accept a run of a named agent; the execution_id in the answer is the run's id (spec 2.6, 4.4)."""
     target, request = await run_in_threadpool(_agent_request, context, caller, name, start)
     await _refuse_protected(context, target, request)
     run = await run_in_threadpool(accept, context, request)

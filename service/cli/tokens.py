@@ -52,7 +52,7 @@ def list_all(admin: AdminContext, slug: str) -> None:
             "id": one.id,
             "alias": one.alias,
             "scopes": list(one.scopes),
-            "state": "valid" if one.valid(now) else "revoked" if one.revoked_at else "expired",
+            "state": "valid" if one.is_valid(now) else "revoked" if one.revoked_at else "expired",
             "created_at": rfc3339(one.created_at),
             "expires_at": rfc3339(one.expires_at),
         }

@@ -73,14 +73,14 @@ class _AgentWatch:
     reader: OutcomeReader
 
     def may_go_on(self) -> None:
-        """Raise what ends the agent."""
+        """Raise the reason to end the agent, if there is one."""
         self.check()
         if (end := self.outside.end) is not None:
             raise AgentFailedError(end.text, end.reason)
 
 
 def _judge(status: int, command: AgentCommand, reader: OutcomeReader, outside: Outside) -> None:
-    """Raise the reason why a turn failed, if it did: by the proxy, else by the program, else by its exit status."""
+    """Raise the reason why a turn failed, if it did: the proxy's, or else the program's, or else the exit status."""
     is_preset = command.invocation.reader is not None
     trouble = outside.trouble if status or is_preset else None
     failure = outside.end or trouble or (reader.failure(status) if is_preset else None)
@@ -108,7 +108,7 @@ def _run(
     limits: AgentLimits,
     group: TurnGroup | None,
     secrets: Secrets,
-    watched: "_AgentWatch",
+    watched: _AgentWatch,
 ) -> str:
     """Run an agent in its group, and return the supervisor's report."""
     free, reserve = free_bytes(command.workspace.root), limits.disk_reserve_bytes
@@ -194,16 +194,7 @@ class _SupervisedAgent:
                     raise AgentFailedError(text, "timed_out")
                 if now >= measure_due:
                     measure_due = now + _POLL_S
-                    if passed := usage.passed():
-                        raise AgentFailedError(
-                            f"the agent was ended for passing its limit of {passed} in [execution.agent]"
-                        )
-                    if idle.passed(usage.cpu_s, is_active=self._was_active()):
-                        raise AgentFailedError(
-                            f"the agent neither printed nor computed for {agent.options.idle_s:g} s and was ended "
-                            "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?",
-                            "idle",
-                        )
+                    self._check_limits(usage, idle, agent)
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
                 if self._control in ready:
                     return self._read_report()
@@ -215,6 +206,16 @@ class _SupervisedAgent:
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         return self._read_report()
+
+    def _check_limits(self, usage: UsageWatch, idle: IdleWatch, agent: Agent) -> None:
+        if passed := usage.passed():
+            raise AgentFailedError(f"the agent was ended for passing its limit of {passed} in [execution.agent]")
+        if idle.passed(usage.cpu_s, is_active=self._was_active()):
+            raise AgentFailedError(
+                f"the agent neither printed nor computed for {agent.options.idle_s:g} s and was ended "
+                "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?",
+                "idle",
+            )
 
     def _was_active(self) -> bool:
         """Whether it printed or got an answer since this was last asked."""

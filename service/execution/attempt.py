@@ -1,4 +1,4 @@
-"""An attempt at a turn: the data of its steps, its shared log, the agent's task, and the trailer of its commit."""
+"""An attempt at a turn: its data, its shared log, the agent's task, and the trailer of its commit."""
 
 import re
 import threading
@@ -38,7 +38,7 @@ class Attempt:
     git: GitRunner
     log: IO[bytes]
     secrets: Secrets
-    """Masked in everything that is kept of the attempt."""
+    """The values that are masked in everything stored about the attempt."""
 
     @property
     def trailer(self) -> str:
@@ -76,7 +76,7 @@ class TurnAtWork:
         self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
 
     def share(self, database: Database) -> None:
-        """Share what was added since the last time; with SQLite there is only this machine."""
+        """Store what was added to the log since the last call; SQLite needs none of this, having one machine."""
         if database.is_sqlite:
             return
         with self._sharing:
@@ -89,7 +89,7 @@ class TurnAtWork:
                 self._shared += len(added)
 
     def share_all(self, database: Database, diffs: dict[str, Path]) -> None:
-        """Share the rest of the log, and the patches."""
+        """Store the rest of the log, and the patches."""
         if database.is_sqlite:
             return
         self.share(database)
@@ -101,7 +101,7 @@ class TurnAtWork:
 
 
 def task_of(attempt: Attempt, snapshot: RepositorySnapshot) -> dict[str, object]:
-    """Return the document on the agent's standard input: the agent contract (docs/service.md)."""
+    """Return the document for the agent's standard input, as docs/service.md describes it."""
     return {
         "run_id": attempt.run.id,
         "turn": attempt.turn.number,
@@ -155,7 +155,7 @@ def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str
 
 
 def commit_message(attempt: Attempt, given: str | None) -> str:
-    """Return the commit's message, the agent's own if it gave one, with our trailer."""
+    """Return the commit's message, the agent's own if it gave one, with the service's trailer."""
     first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
     lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
     # Only the service may write the trailer: with one, an agent could make a later turn look done.

@@ -56,7 +56,7 @@ class TurnGroup:
         return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
 
     def remove(self) -> None:
-        """Kill its processes and remove it; what the kernel still holds goes with the unit."""
+        """Kill its processes and remove it; a group that stays busy is left for systemd to remove with the unit."""
         with contextlib.suppress(OSError):
             (self.folder / "cgroup.kill").write_text("1", "ascii")
         deadline = time.monotonic() + _PATIENCE_S

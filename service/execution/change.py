@@ -11,10 +11,10 @@ from service.execution.git import GitCommandError, GitRunner
 from service.text import plural
 
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-# With its own word on submodules, git reads no `.gitmodules`: that is the repository's, and may be made to fail.
+# With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
 _COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
 _MOST_CONTENT: Final = 256 << 20
-"""Bytes of files of which a patch is made at any rate: it is held in memory."""
+"""A patch of files with no more bytes than this is always made; patches are held in memory."""
 _PATCH: Final = (
     *(*_COMPARE, "--numstat", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
@@ -40,12 +40,12 @@ def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) 
 
 @dataclass(frozen=True, slots=True)
 class TurnChange:
-    """Between which commits a turn's change lies, and how large it is; the fields are a turn's."""
+    """The extent of a turn's change: its commits and its size, in fields named as a turn's."""
 
     base_sha: str | None
-    """Where the branch was before; None: there was none."""
+    """The branch's commit before the turn; None: the branch did not exist."""
     merge_base: str | None
-    """Where the branch left the default branch; None: they have no common history."""
+    """The commit where the branch left the default branch; None: they have no common history."""
     files: int
     additions: int
     deletions: int
@@ -62,10 +62,10 @@ class Patches:
     git: GitRunner
     mask: Callable[[str], str]
     default: str | None
-    """The default branch's commit; None: it has none."""
+    """The default branch's commit; None: the repository has no default branch."""
 
     def keep(self, git_dir: Path, base: str | None, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
-        """Write a commit's patch and the whole run's; where they are the same, the latter is left out.
+        """Write a commit's patch, and the whole run's unless the two are the same.
 
         Raises:
             GitCommandError: git could not make one.
@@ -79,14 +79,14 @@ class Patches:
         return TurnChange(base, merge_base, *size)
 
     def keep_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
-        """Do the same for a commit that an earlier attempt pushed, by its first parent."""
+        """Write the patches of a commit that an earlier attempt pushed, compared with its first parent."""
         _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
         return self.keep(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
 
     def content_bytes(self, git_dir: Path, touched: ChangedFiles) -> int:
         """Return the size of the touched files, before and after: making a patch reads all of them."""
         sizes = self.git.feed("\n".join(touched.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
-        # One that is not there, or is a submodule's commit, is `missing`.
+        # git says `missing` of a blob that does not exist, and of a submodule's commit.
         return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
 
     def _merge_base(self, git_dir: Path, commit: str) -> str | None:
@@ -110,7 +110,7 @@ class Patches:
 
 
 def oversize(limits: ChangeLimits, content_bytes: int) -> str | None:
-    """Return why not even a patch of a change is made; None: it is."""
+    """Return why a change is so large that no patch is made of it; None: one is made."""
     most = max(_MOST_CONTENT, 4 * limits.bytes)
     if content_bytes <= most:
         return None
@@ -133,7 +133,7 @@ def refusal(limits: ChangeLimits, names: Sequence[str], patch_bytes: int) -> str
 
 
 def _touches(name: str, pattern: str) -> bool:
-    """Whether a file is a protected one, lies in a protected folder, or replaces such a folder.
+    """Whether a file is protected, lies in a protected folder, or would replace such a folder.
 
     Case is ignored: some disks do.
     """

@@ -1,4 +1,4 @@
-"""One agent's command: its arguments, its environment, and its sandbox's view of the machine."""
+"""An agent's command: its arguments, its environment, and what its sandbox shows of the machine."""
 
 import contextlib
 import os
@@ -81,7 +81,7 @@ class AgentCommand:
 
     @property
     def doors(self) -> Path | None:
-        """The folder of the sockets that lead out; None: there are none, or the agent has a network."""
+        """The folder of the sockets to the proxies; None: the agent has none, or has a network."""
         return self.workspace.doors if self._is_boxed and invocation.is_relayed(self.agent) else None
 
     def prepare(self) -> None:
@@ -174,7 +174,7 @@ class AgentCommand:
     def _places(self) -> dict[str, str]:
         boxed = self._is_boxed
         cache = {} if self.cache is None else {"XDG_CACHE_HOME": INSIDE.cache if boxed else str(self.cache)}
-        # A program that looks for `.git` finds it; with these set, its git would know no other repository.
+        # Left out for presets: their programs find `.git` themselves, and must be able to use other repositories.
         history = {
             "GIT_DIR": str(self.workspace.history),
             "GIT_WORK_TREE": INSIDE.tree if boxed else str(self.workspace.tree),
@@ -231,7 +231,7 @@ def _read(file: Path) -> str | None:
 
 
 def _with_conversation(task: Mapping[str, Any]) -> str:
-    """Return the instructions, for a program that does not remember the turns before them."""
+    """Return the instructions after a summary of earlier turns, for a program that does not remember those."""
     lines = ["Earlier turns of this task; what they changed is in the checkout:", ""]
     for past in task["conversation"]:
         lines += [f"- {past['instructions']}", f"  ({past['status']}: {past['summary'] or 'no summary'})"]
@@ -239,7 +239,7 @@ def _with_conversation(task: Mapping[str, Any]) -> str:
 
 
 def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:
-    """Return the home folder that a run keeps from turn to turn; None: it keeps none."""
+    """Return the home folder that a run keeps for its next turns; None: it keeps none."""
     if not agent.options.keeps_session:
         return None
     home = folder.sessions / run_id / "home"
@@ -250,7 +250,7 @@ def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:
 
 
 def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | None:
-    """Return the folder that an agent keeps for an organization from turn to turn; None: it has none.
+    """Return the cache folder of an agent for an organization; None: the agent has no cache.
 
     Each organization has its own: files of one tenant's code must not be executed for another.
     """
@@ -262,6 +262,6 @@ def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | N
 
 
 def _leads_away(folder: Path, name: str) -> bool:
-    """Whether a name in a folder is a link, or behind one."""
+    """Whether a path in a folder is a link, or has a link among its folders."""
     place = folder / name
     return any(one.is_symlink() for one in (place, *place.parents[: len(Path(name).parts) - 1]))

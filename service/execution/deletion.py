@@ -1,4 +1,4 @@
-"""Deletion: removes leftovers of a deleted run or organization in the queue and data folders, also after a crash."""
+"""Deletion: removes what a deleted run or organization left in the queue and in data folders, also after a crash."""
 
 import fcntl
 import time
@@ -15,7 +15,7 @@ from service.store.database import Database
 _BATCH: Final = 500
 _PAUSE_S: Final = 0.3
 _REMEMBERED_DAYS: Final = 30
-"""For this long, other machines look for copies in their data folders (PostgreSQL)."""
+"""How long other machines look for copies in their data folders (PostgreSQL)."""
 
 
 class Deletion:
@@ -36,7 +36,7 @@ class Deletion:
         return held
 
     def remove_copies(self) -> None:
-        """Remove this folder's copies of things deleted elsewhere, and forget deletions of long ago."""
+        """Remove this folder's copies of what was deleted on other machines, and forget old deletions."""
         with self._database.read() as connection:
             gone = {
                 kind: deletions.noted(connection, kind, pending=False) for kind in ("run", "mirror", "organization")
@@ -127,7 +127,7 @@ class Deletion:
 
 
 def _is_held(entry: QueueEntry, living: set[str]) -> bool:
-    """Whether a living worker is at a turn, or about to take it up; it ends then without a trace."""
+    """Whether a living worker executes a turn or is about to; it will find the turn deleted and store nothing."""
     return entry.is_open and (bool(living) if entry.executor is None else entry.executor in living)
 
 

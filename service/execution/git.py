@@ -70,7 +70,7 @@ def _header(url: str, login: str) -> dict[str, str]:
 
 
 def _plain(said: str) -> str:
-    """Return git's message as one line that can be shown and logged: much of it may be the code host's words."""
+    """Return git's message, which may quote the code host, as one line that is safe to show and to log."""
     return printable("; ".join(filter(None, (part.strip() for part in said.splitlines()))))
 
 
@@ -80,19 +80,19 @@ def _cure(said: str) -> str:
     return ""
 
 
-def _logins_apart(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Take the user and password out of the addresses among some arguments, which every user of the machine can read.
+def _split_logins(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the arguments without the logins in their addresses, and variables with which git still logs in.
 
-    Return the arguments, and the variables with which git logs in all the same.
+    Every user of the machine can read the arguments of a process.
     """
-    apart, variables = [], dict[str, str]()
+    clean_arguments, variables = [], dict[str, str]()
     for argument in arguments:
         clean = without_login(argument)
-        apart.append(clean)
+        clean_arguments.append(clean)
         if clean != argument:
             user, _, password = argument.partition("://")[2].partition("/")[0].rpartition("@")[0].partition(":")
             variables = _header(clean, f"{unquote(user)}:{unquote(password)}")
-    return apart, variables
+    return clean_arguments, variables
 
 
 class GitRunner:
@@ -121,8 +121,8 @@ class GitRunner:
         """
         places = [f"--git-dir={git_dir}"] if git_dir else []
         places += [f"--work-tree={work_tree}"] if work_tree else []
-        apart, variables = _logins_apart(arguments)
-        done = self._run(["git", *_HARDENING, *places, *apart], text, work_tree or git_dir, variables)
+        clean_arguments, variables = _split_logins(arguments)
+        done = self._run(["git", *_HARDENING, *places, *clean_arguments], text, work_tree or git_dir, variables)
         if done.returncode:
             said = _plain((done.stderr or done.stdout).decode("utf-8", "replace")[-_SHOWN_OUTPUT:])
             raise GitCommandError(f"git {arguments[0]} failed ({done.returncode}): {said}{_cure(said)}")
@@ -140,7 +140,7 @@ class GitRunner:
                 stderr=subprocess.PIPE,
                 cwd=folder,
                 env={**self._environment, **variables},
-                # A terminal's Ctrl-C is for the service, which then ends things in order.
+                # A terminal's Ctrl-C must reach only the service, which then ends git in order.
                 start_new_session=True,
             ) as process:
                 return self._finished(process, given)

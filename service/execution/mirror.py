@@ -47,7 +47,7 @@ class RepositoryMirror:
         self._git = git
 
     def fetch(self, branch: str, run: Run | None = None) -> RepositorySnapshot:
-        """Bring one branch and the default branch up to date: a turn needs no other, and there may be thousands.
+        """Bring only one branch and the default branch up to date: a repository may have thousands.
 
         For a run on a pull request's head, that head takes the branch's place.
 
@@ -56,7 +56,7 @@ class RepositoryMirror:
         """
         head = None if run is None else run.head_ref
         with self._locked():
-            snapshot = self._fetched(branch, head or f"refs/heads/{branch}")
+            snapshot = self._fetch_or_retry(branch, head or f"refs/heads/{branch}")
         if run is not None and head is not None and snapshot.branches.get(branch) != run.head_sha:
             raise GitCommandError(f"{head} is no longer at {run.head_sha}, which the run was started for")
         return snapshot
@@ -91,14 +91,14 @@ class RepositoryMirror:
         return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)))
 
     def _drop_others(self) -> None:
-        """Remove the names of all other branches, as git looks at each of them in every fetch. Their objects stay."""
+        """Remove the refs of all other branches, since every fetch reads each of them. Their objects stay."""
         folder = self.git_dir / _KEPT
         for name in os.listdir(folder) if folder.exists() else ():  # noqa: PTH208 — cheaper, for each turn
             if f"{_KEPT}{name.removesuffix('.lock')}" not in {_BRANCH, _DEFAULT}:
                 (folder / name).unlink(missing_ok=True)
 
     def _break_stale_locks(self) -> bool:
-        """Remove lock files that a power cut left: no git command runs as long as these are old."""
+        """Remove lock files that a power cut left: they are older than any git command may run."""
         oldest = time.time() - self._git.timeout_s
         stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
         for file in stale:

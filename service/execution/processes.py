@@ -26,7 +26,7 @@ _IDLE_SHARE: Final = 0.02
 
 
 def kill_marked(marker: str) -> int:
-    """Kill every process of ours whose environment holds the marker, until none is left; return how many there were.
+    """Kill every process of this user whose environment holds the marker; return how many there were.
 
     An agent's children inherit its environment and with it the marker, wherever they moved.
     """
@@ -70,7 +70,7 @@ def _marked(marker: bytes) -> set[int]:
 
 
 class IdleWatch:
-    """Notices that an agent neither prints nor computes: a program that waits for a host that never answers."""
+    """Notices that an agent neither prints nor computes, such as one that waits for a host that never answers."""
 
     def __init__(self, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
@@ -89,7 +89,7 @@ class IdleWatch:
 
 
 class UsageWatch:
-    """Measures one agent; `passed()` is asked several times a second and is cheap."""
+    """Measures one agent; `passed()` is called several times a second and is cheap."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class UsageWatch:
         """The processes that did not show their open files at the last walk."""
 
     def passed(self) -> str | None:
-        """Describe the first limit that the agent has passed, with its key; None while it is within all."""
+        """Describe the first limit that the agent has passed, with its key; None: it has passed none."""
         tree = [self._supervisor, *descendants(self._supervisor)]
         limits = self._limits
         if len(tree) - 1 > limits.processes:
@@ -197,7 +197,7 @@ def _open_files(pid: int) -> list[str]:
 
 
 def _hides(pid: int) -> bool:
-    """Whether a living process hides its open files: deleted ones and those in memory are then not counted."""
+    """Whether a living process hides its open files, so that deleted ones and those in memory cannot be counted."""
     try:
         os.scandir(f"/proc/{pid}/fd").close()
     except PermissionError:

@@ -24,8 +24,8 @@ FIELDS: Final = (
 )
 """The fields of a record beside its message; other fields that a library adds are left out."""
 _HEAD: Final = ("timestamp", "level", "logger", "event")
-_SECRETIVE: Final = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
-"""Variables with these in their names hold secrets, whatever they are for."""
+_SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
+"""An environment variable with one of these in its name is taken for a secret."""
 _CREDENTIAL: Final = re.compile(
     r"(?P<scheme>\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}"
     r"|(?P<login>://)[^\s/@]+:[^\s/@]+(?=@)"
@@ -56,12 +56,12 @@ class Masks:
 
 
 def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
-    """Send every record of this process, of libraries too, to standard error.
+    """Send every record of this process, also those of libraries, to standard error.
 
-    The result takes further names of secrets; variables that are named like secrets are known.
+    The returned masks already hold the variables that are named like secrets; others can be added.
     """
     masks = Masks()
-    masks.add(name for name in os.environ if _SECRETIVE.search(name))
+    masks.add(name for name in os.environ if _SECRET_NAME.search(name))
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(formatter(form, masks))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -73,7 +73,7 @@ def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
 
 
 def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
-    """Return what turns a record into a line."""
+    """Return a formatter that writes a record as text or JSON, with its secrets masked."""
     return ProcessorFormatter(
         foreign_pre_chain=[
             structlog.contextvars.merge_contextvars,

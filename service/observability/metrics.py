@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: requests as this process answered them; all else as the database has it at the scrape."""
+"""Metrics for Prometheus: this process counts its own requests, and reads all else from the database at a scrape."""
 
 import hmac
 import logging
@@ -38,9 +38,9 @@ OTHERS: Final = "(others)"
 UNREAD: Final = "unread"
 """The route label of connections that were refused before a request had arrived."""
 _ORGANIZATIONS: Final = 50
-"""How many organizations have series of their own: those whose turns wait longest."""
+"""How many organizations have a series each: those whose turns wait longest."""
 _AGENTS: Final = 50
-"""How many agents have series of their own for their usage: the first that are seen."""
+"""How many agents have a usage series each: the first that are seen."""
 _NOTHING: Final = UsageFigures(0, 0, 0, 0, 0)
 _LONGEST_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -103,13 +103,13 @@ class ServiceMetrics:
         self._requests.labels("other", UNREAD, str(status)).inc()
 
     def render(self) -> bytes:
-        """Return all of them in Prometheus's text format; asks the database."""
+        """Return all metrics in Prometheus's text format; this queries the database."""
         return generate_latest(self._registry)
 
 
 @dataclass(frozen=True, slots=True)
 class Exposition:
-    """The metrics, and the token that opens them."""
+    """The metrics, and the token that a scrape must carry."""
 
     metrics: ServiceMetrics
     token: str
@@ -149,7 +149,7 @@ class _DatabaseCollector(Collector):
         self._used = _ModelUsage(clock)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the database's figures; if it cannot be asked, only that."""
+        """Yield the database's figures; while it does not answer, only that it is down."""
         try:
             found = [_gauge("runwarden_database_up", "Whether the database answers.", 1), *self._ask()]
         except sa.exc.SQLAlchemyError as error:
@@ -174,7 +174,9 @@ class _DatabaseCollector(Collector):
             _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", database_s),
             _gauges("runwarden_queue_turns", "Turns that wait for a place.", lines, lambda line: line.waiting),
             _gauges(
-                *("runwarden_queue_oldest_seconds", "How long the oldest of them has waited.", lines),
+                "runwarden_queue_oldest_seconds",
+                "How long the oldest of them has waited.",
+                lines,
                 lambda line: 0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS,
             ),
             _gauges("runwarden_places_in_use", "Turns that hold a place.", lines, lambda line: line.at_work),
@@ -185,14 +187,16 @@ class _DatabaseCollector(Collector):
                 "runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", "state", owed.items()
             ),
             _by_label(
-                *("runwarden_postings_owed", "Results that code hosts do not show: to be retried, or refused."),
-                *("state", unposted.items()),
+                "runwarden_postings_owed",
+                "Results that code hosts do not show: to be retried, or refused.",
+                "state",
+                unposted.items(),
             ),
         ]
 
 
 class _EndedTurns(Collector):
-    """Counts each turn that ends while this process runs once, on whichever worker."""
+    """Counts, once each, the turns that end on any worker while this process runs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -238,13 +242,13 @@ class _EndedTurns(Collector):
 
 
 class _ModelUsage(Collector):
-    """Counts what agents use of their models while this process runs, on whichever worker."""
+    """Counts the models' tokens and cost that agents on any worker use while this process runs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._first_day = 0
         self._seen: dict[tuple[str, str, int], UsageFigures] | None = None
-        """The use as of the last scrape; None before the first one: earlier use is not counted."""
+        """The usage at the last scrape; None before the first one, since earlier usage is not counted."""
         self._named: set[tuple[str, str]] = set()
         labels = ("organization", "agent")
         self._tokens = Counter(
@@ -253,8 +257,8 @@ class _ModelUsage(Collector):
         self._cost = Counter("runwarden_model_cost_usd", "US dollars, at the configured prices.", labels, registry=None)
 
     def catch_up(self, connection: sa.Connection) -> None:
-        """Count the use since the last time; a deleted run takes nothing back."""
-        # The day before as well: use at its end is read after midnight.
+        """Count the usage since the last scrape; the deletion of a run lowers no counter."""
+        # The day before as well: usage at its end is read after midnight.
         self._first_day = max(self._first_day, self._clock() // DAY_MICROS - 1)
         found = usage.by_agent(connection, self._first_day)
         for key, now in found.items():

@@ -30,7 +30,7 @@ _FLUSH_S: Final = 5.0
 
 
 class OtlpTracer:
-    """Traces into a collector."""
+    """Sends traces to a collector."""
 
     def __init__(self, endpoint: str | None, sample: float, environment: Mapping[str, str]) -> None:
         # With an endpoint of None the exporter reads the standard variables; headers come from them in any case.
@@ -50,7 +50,7 @@ class OtlpTracer:
         )
 
     def instrument_database(self, database: Database) -> None:
-        """Trace what requests and turns ask of a database: statements with their placeholders, no values."""
+        """Trace the statements of requests and turns, with placeholders in place of values."""
         # It declares support up to SQLAlchemy 2.0 only, but 2.1 has the same events.
         SQLAlchemyInstrumentor().instrument(engine=database.engine, tracer_provider=self._provider, skip_dep_check=True)
 
@@ -62,10 +62,10 @@ class OtlpTracer:
 
     @contextmanager
     def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> Iterator[None]:
-        """Trace one attempt at a turn, below the span that queued it."""
-        above = self._propagator.extract({} if parent is None else {_PARENT: parent}, Context())
+        """Trace one attempt at a turn, as a child of the span that queued it."""
+        context = self._propagator.extract({} if parent is None else {_PARENT: parent}, Context())
         attributes = {f"runwarden.{key}": value for key, value in fields.items()}
-        with self._span("turn", context=above, kind=SpanKind.CONSUMER, attributes=attributes):
+        with self._span("turn", context=context, kind=SpanKind.CONSUMER, attributes=attributes):
             yield
 
     @contextmanager
@@ -110,7 +110,7 @@ class _NoOrphans(Sampler):
         links: Sequence[Link] | None = None,
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        """Drop a client span without a parent; leave the decision on others to the inner sampler."""
+        """Drop a client span without a parent; the inner sampler decides on all others."""
         if kind is SpanKind.CLIENT and not trace.get_current_span(parent_context).get_span_context().is_valid:
             return SamplingResult(Decision.DROP)
         return self._others.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)

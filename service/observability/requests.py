@@ -15,7 +15,7 @@ from service.observability.log import bound
 RECORD: Final = "runwarden.request"
 """Key in the ASGI scope's `state`: the record of this request."""
 UNMATCHED: Final = "unmatched"
-"""The route of a request that no route took: its path is the caller's invention."""
+"""The route of a request that matches none: its own path is arbitrary text from the caller."""
 _HEADER: Final = b"x-request-id"
 _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 _VERSION: Final = re.compile(r"/v[0-9]+(?=/)")
@@ -42,7 +42,7 @@ class RequestRecord:
     token_id: str | None = None
 
     def log(self) -> None:
-        """Write the line; a probe that went well has none."""
+        """Write the request's line in the log; a successful probe has none."""
         status = self.status or 0
         if self.route in _PROBES and status < _FAULT:
             return
@@ -52,7 +52,7 @@ class RequestRecord:
 
 
 class RequestObserver:
-    """The application with the observer before it; every answer names its request in `X-Request-Id`."""
+    """Wraps the application: logs and counts every request, and names it in the answer's `X-Request-Id`."""
 
     def __init__(self, app: ASGIApp, count: Callable[[RequestRecord], None]) -> None:
         self._app = app
@@ -85,7 +85,7 @@ class RequestObserver:
 
 
 def record_of(scope: Scope) -> RequestRecord:
-    """Return the record of a request; a discarded one without an observer before the application."""
+    """Return the record of a request, or an unused one where no observer wraps the application."""
     record: RequestRecord = scope.get("state", {}).get(RECORD) or RequestRecord("", "")
     return record
 

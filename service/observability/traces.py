@@ -1,4 +1,4 @@
-"""Traces: from the request that queued a run to the turns that carried it out, where a collector is configured."""
+"""Traces from the request that queued a run to the turns that executed it, if a collector is configured."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -21,13 +21,13 @@ class Tracer(Protocol):
         """Trace the requests to an application."""
 
     def instrument_database(self, database: Database) -> None:
-        """Trace what requests and turns ask of a database."""
+        """Trace the statements of requests and turns."""
 
     def parent(self) -> str | None:
-        """Return the present span as a W3C `traceparent`, to be kept until the work is continued elsewhere."""
+        """Return the present span as a W3C `traceparent`, which a worker continues later; None without a span."""
 
     def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> AbstractContextManager[None]:
-        """Trace one attempt at a turn, below the span that queued it."""
+        """Trace one attempt at a turn, as a child of the span that queued it."""
 
     def step(self, name: str) -> AbstractContextManager[None]:
         """Trace one step of the attempt."""

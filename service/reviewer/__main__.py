@@ -28,7 +28,7 @@ _LOG_LINE: Final = 500
 def main(arguments: list[str]) -> int:
     """Do one turn; 0 when the review is written, 1 when it could not be, 2 when the task is invalid.
 
-    Arguments are `--input KEY=VALUE`, inputs from the agent's configuration; the task's own win.
+    Arguments are `--input KEY=VALUE`, the inputs from the agent's configuration; the task's inputs override them.
     """
     _use_utf8()
     if _EXPOSED:
@@ -59,7 +59,7 @@ def _configured(arguments: list[str]) -> dict[str, object]:
 
 
 def _work(task: Task) -> None:
-    """Write the review, and hand its summary to the process that started this one, if it named a file for it."""
+    """Write the review, and its summary to the file that RUNWARDEN_RESULT names, if it is set."""
     file = ReviewFile(Path.cwd(), f"{REVIEWS}{task.run_id}.md")
     # Processor time: on a busy machine a review takes longer, but does not say less.
     done = review(task, GitFiles(Path.cwd()), file.read(), _say, time.process_time)

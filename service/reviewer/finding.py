@@ -1,4 +1,4 @@
-"""Findings: the rules, one rule's finding at a place, and an identity for it that survives moving lines."""
+"""The reviewer's rules, and their findings, each with a fingerprint that does not change when lines move."""
 
 import hashlib
 from collections import Counter
@@ -37,7 +37,7 @@ SECURITY, CORRECTNESS, TESTS, STYLE, IMPORTS, DOCS, DEPENDENCIES = Topic
 
 
 class CheckRule(Enum):
-    """Everything the reviewer looks for: severity, topic, and what goes wrong with its cure."""
+    """A rule of the reviewer: severity, topic, and advice that names the danger and the cure."""
 
     SECRET_TOKEN = (BLOCKER, SECURITY, "History keeps this credential: revoke it, and read it from a secret store.")
     SECRET_PRIVATE_KEY = (BLOCKER, SECURITY, "Replace the key pair wherever it is trusted; history keeps this one.")
@@ -83,7 +83,7 @@ RULES: Final = {rule.id: rule for rule in CheckRule}
 
 @dataclass(frozen=True, slots=True)
 class ReviewFinding:
-    """A rule that applies at a place. Texts are plain; the renderer escapes them."""
+    """One breach of a rule. Texts are plain; the renderer escapes them."""
 
     rule: CheckRule
     path: str
@@ -92,15 +92,15 @@ class ReviewFinding:
     message: str
     """The observation; never holds a secret."""
     anchor: str = ""
-    """Text that identifies the place within the file; empty when there can be one such finding in a file."""
+    """The text in the file that the finding is about; empty when a file has at most one such finding."""
     severity: Severity | None = None
     """None: the rule's own."""
     fingerprint: str = ""
-    """16 hexadecimal digits, the same as long as rule, path and words of the anchor are; `identify` gives it."""
+    """16 hexadecimal digits, made by `identify` from the rule, the path and the words of the anchor."""
 
     @property
     def weight(self) -> Severity:
-        """The severity that counts."""
+        """The finding's own severity, or else the rule's."""
         return self.severity or self.rule.severity
 
 

@@ -16,8 +16,12 @@ TREE_ENTRIES: Final = 200_000
 _TIMEOUT_S: Final = 30.0
 SYMLINK: Final = "120000"
 SUBMODULE: Final = "160000"
-_KEPT: Final = ("PATH", "HOME", "TMPDIR", "GIT_DIR", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_CEILING_DIRECTORIES")
-_HARD: Final = {
+_INHERITED: Final = (
+    *("PATH", "HOME", "TMPDIR"),
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_CEILING_DIRECTORIES"),
+)
+"""The only environment variables that git takes over from this process."""
+_HARDENING: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
@@ -30,10 +34,6 @@ _HARD: Final = {
 }
 _OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "core.attributesFile=")
 _ENDED: Final = "git cat-file ended early; is the repository damaged? try git fsck"
-
-
-def _path(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")  # independent of the locale
 
 
 class GitReadError(Exception):
@@ -57,26 +57,31 @@ class GitFiles:
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = checkout
-        self._environment = {key: os.environ[key] for key in _KEPT if key in os.environ} | _HARD
+        self._environment = {key: os.environ[key] for key in _INHERITED if key in os.environ} | _HARDENING
 
     def ask(self, *arguments: str) -> bytes:
         """Run one git command and return its standard output.
 
         Raises:
-            GitReadError: git is missing, took too long, or said no.
+            GitReadError: git is missing, took too long, or failed.
         """
         try:
-            argv, where = self._argv(arguments), self._checkout
             done = subprocess.run(
-                argv, cwd=where, env=self._environment, input=b"", capture_output=True, timeout=_TIMEOUT_S, check=False
+                self._argv(arguments),
+                cwd=self._checkout,
+                env=self._environment,
+                input=b"",
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                check=False,
             )
         except FileNotFoundError as error:
             raise GitReadError("git is not on PATH; install git where agents run") from error
         except subprocess.TimeoutExpired as error:
             raise GitReadError(f"git {arguments[0]} took longer than {_TIMEOUT_S:.0f} s") from error
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-            raise GitReadError(f"git {arguments[0]}: {said[0]}")
+            messages = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+            raise GitReadError(f"git {arguments[0]}: {messages[0]}")
         return done.stdout
 
     def commit(self, revision: str) -> str | None:
@@ -112,7 +117,7 @@ class GitFiles:
         return entries, False
 
     def changes(self, old: str, new: str) -> dict[str, str | None]:
-        """The paths that differ, renames followed, each with the blob that it had before, if any.
+        """The paths that differ, each with its former blob, if any; a renamed path has that of its old name.
 
         Raises:
             GitReadError: one of the commits cannot be read.
@@ -130,7 +135,7 @@ class GitFiles:
 
     @contextmanager
     def blobs(self) -> Iterator["Blobs"]:
-        """A reader of blobs, one process for all of them."""
+        """Read blobs through one git process, which ends with the context."""
         argv = self._argv(("cat-file", "--batch"))
         process = subprocess.Popen(
             argv, cwd=self._checkout, env=self._environment, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
@@ -147,12 +152,16 @@ class GitFiles:
         return ["git", "--no-pager", *_OPTIONS, *arguments]
 
 
-class Blobs:
-    """Contents by object id."""
+def _path(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")  # independent of the locale
 
-    def __init__(self, questions: IO[bytes], answers: IO[bytes]) -> None:
-        self._questions = questions
-        self._answers = answers
+
+class Blobs:
+    """The contents of blobs, asked of a running `git cat-file --batch`."""
+
+    def __init__(self, requests: IO[bytes], replies: IO[bytes]) -> None:
+        self._requests = requests
+        self._replies = replies
 
     def read(self, oid: str) -> bytes | None:
         """The content of a blob, or None when it is missing, not a blob, or longer than the limit for a file.
@@ -161,24 +170,27 @@ class Blobs:
             GitReadError: git stopped answering.
         """
         try:
-            self._questions.write(f"{oid}\n".encode())
-            self._questions.flush()
+            self._requests.write(f"{oid}\n".encode())
+            self._requests.flush()
         except BrokenPipeError as error:
             raise GitReadError(_ENDED) from error
-        header = self._answers.readline(4096).split()
+        header = self._replies.readline(4096).split()
         if not header:
             raise GitReadError(_ENDED)
         try:
             _, kind, length = header
-        except ValueError:  # It is missing.
+        except ValueError:  # "<oid> missing"
             return None
         size = int(length)
         if kind == b"blob" and size <= FILE_BYTES:
-            return self._answers.read(size + 1)[:size]
-        left = size + 1
-        while left > 0:
-            taken = len(self._answers.read(min(left, FILE_BYTES)))
-            if not taken:
-                raise GitReadError(_ENDED)
-            left -= taken
+            return self._replies.read(size + 1)[:size]
+        self._skip(size + 1)
         return None
+
+    def _skip(self, size: int) -> None:
+        """Read past a content that is not wanted, in parts that fit into memory."""
+        while size > 0:
+            skipped = len(self._replies.read(min(size, FILE_BYTES)))
+            if not skipped:
+                raise GitReadError(_ENDED)
+            size -= skipped

@@ -1,4 +1,4 @@
-"""Foreign text on its way into the review: whatever it holds, it shows as text and marks nothing up."""
+"""Text from outside, made safe for the review's Markdown: it shows as it is, and is never markup."""
 
 import re
 import unicodedata
@@ -22,7 +22,7 @@ _QUOTED_LINE: Final = 500
 
 def visible(text: str, limit: int = _TEXT) -> str:
     """The text in one line of printable characters: controls and invisible ones as `<U+000A>`, secrets redacted."""
-    whole = redacted(text[:_READ])  # before cutting: half a secret has no shape
+    whole = redacted(text[:_READ])  # before cutting: half a secret would not be recognized
     shown = "".join(_shown(character) for character in whole[:limit])
     return shown + "…" if len(whole) > limit else shown
 
@@ -35,7 +35,7 @@ def _shown(character: str) -> str:
 
 
 def escaped(text: str, limit: int = _TEXT) -> str:
-    """The text for a paragraph: what could mean something in Markdown or HTML is escaped, and nothing else."""
+    """The text for a paragraph; only characters that Markdown or HTML could read as markup are escaped."""
     return _START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", visible(text.strip(), limit)))
 
 
@@ -51,7 +51,7 @@ def code(text: str, limit: int = _TEXT) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text as a block quote, a line a line, and not more than a screen of it."""
+    """The text as a block quote that keeps its lines; those beyond a screenful are counted."""
     lines = text.strip().splitlines() or [""]
     shown = [f"> {escaped(line, _QUOTED_LINE)}" if line.strip() else ">" for line in lines[:_QUOTED_LINES]]
     if len(lines) > _QUOTED_LINES:

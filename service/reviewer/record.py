@@ -14,6 +14,11 @@ _END: Final = " -->"
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}\Z")
 _WHOLE_TREE: Final = {"diff": False, "tree": True}
 _FINDINGS: Final = 2_000
+"""The most findings that a record holds."""
+_RULES_OF_TREE: Final = frozenset(
+    {CheckRule.BROKEN_LINK, CheckRule.MISSING_TEST, CheckRule.NO_TESTS, CheckRule.SYMLINK_OUTSIDE}
+)
+"""Rules whose findings depend on the whole tree, not on one file."""
 
 
 class RecordError(Exception):
@@ -22,7 +27,7 @@ class RecordError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A review's data for the next one."""
+    """What a review hands to the next one."""
 
     whole_tree: bool
     findings: tuple[ReviewFinding, ...]
@@ -30,7 +35,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The last review against this one."""
+    """The findings of the last review and of this one, compared."""
 
     resolved: tuple[ReviewFinding, ...]
     still_open: tuple[ReviewFinding, ...]
@@ -42,34 +47,29 @@ class Since:
 def compare(
     record: Record, scope: ReviewScope, survey: Survey, reported: tuple[ReviewFinding, ...], paths: Collection[str]
 ) -> Since:
-    """Sort the findings of the last review and of this one; a focus of either hides none of the last."""
+    """Sort the findings of both reviews; those of the last one appear whatever the focus of either is."""
     before = {one.fingerprint for one in record.findings}
     present = {one.fingerprint: one for one in survey.found}
     both_diffs = not record.whole_tree and scope.base is not None
 
-    def seen(one: ReviewFinding) -> bool:
-        """Whether the finding would have been found again if it were still there."""
-        if one.rule in _OF_TREE and not survey.tree_judged:
+    def is_resolved(one: ReviewFinding) -> bool:
+        """Whether an absent finding is gone, and not only out of this survey's sight."""
+        if one.rule in _RULES_OF_TREE and not survey.tree_judged:
             return False
         # A finding also counts as gone if its path was deleted, or if the branch no longer changes it.
         return one.path in survey.judged or one.path not in paths or (both_diffs and one.path not in scope.changes)
 
     absent = [one for one in record.findings if one.fingerprint not in present]
     return Since(
-        resolved=tuple(one for one in absent if seen(one)),
+        resolved=tuple(one for one in absent if is_resolved(one)),
         still_open=tuple(present[one.fingerprint] for one in record.findings if one.fingerprint in present),
         new=tuple(one for one in reported if one.fingerprint not in before),
-        unseen=tuple(one for one in absent if not seen(one)),
+        unseen=tuple(one for one in absent if not is_resolved(one)),
     )
 
 
-_OF_TREE: Final = frozenset(
-    {CheckRule.BROKEN_LINK, CheckRule.MISSING_TEST, CheckRule.NO_TESTS, CheckRule.SYMLINK_OUTSIDE}
-)
-
-
 def encode(record: Record) -> str:
-    """The record as one HTML comment in one line; no content of it can end the comment."""
+    """The record as an HTML comment on one line; characters that could end the comment are escaped."""
     rows = [[one.fingerprint, one.rule.id, one.weight.value, one.path, one.line] for one in record.findings[:_FINDINGS]]
     text = json.dumps(
         {"v": 1, "kind": "tree" if record.whole_tree else "diff", "findings": rows}, separators=(",", ":")

@@ -1,4 +1,4 @@
-"""The review as Markdown: the most important first, and no foreign text marks anything up."""
+"""The review as Markdown, most important first; text from outside is escaped."""
 
 import json
 from collections import defaultdict
@@ -11,8 +11,11 @@ from service.reviewer.record import encode
 from service.reviewer.review import TurnReview
 
 _FILES: Final = 100
-_SHOWN: Final = 20
+"""Files with findings that are listed."""
+_ROWS: Final = 20
+"""Rows of one list that are shown."""
 _IN_DOCUMENT: Final = 200
+"""Findings in the document for programs: as many as a service keeps."""
 
 
 def render(review: TurnReview) -> str:
@@ -37,7 +40,7 @@ def commit_message(review: TurnReview) -> str:
 
 
 def findings_document(review: TurnReview) -> str:
-    """The findings for programs, version 1 (docs/findings.schema.json); as many as a service keeps."""
+    """The findings for programs, version 1 (docs/findings.schema.json)."""
     rows = [
         {
             "rule": one.rule.id,
@@ -84,7 +87,7 @@ def _asked(review: TurnReview) -> Iterator[str]:
 
 
 def _since(review: TurnReview) -> Iterator[str]:
-    """What changed since the last review; nothing in a first turn."""
+    """What changed since the last review; empty in a first turn."""
     if review.task.turn == 1 and review.since is None:
         return
     yield "## Since the last review\n"
@@ -98,16 +101,16 @@ def _since(review: TurnReview) -> Iterator[str]:
     for title, rows in zip(titles, groups, strict=True):
         if rows:
             yield f"\n**{title}**\n"
-            yield from _some([f"{row.weight} `{row.rule.id}` in {code(row.path)}{_line(row.line)}" for row in rows])
+            yield from _listed([f"{row.weight} `{row.rule.id}` in {code(row.path)}{_line(row.line)}" for row in rows])
     if any(row.rule.id.startswith("secret-") for row in since.resolved):
         yield "\nA secret that is gone from the files is still in their history: it stays valid until it is revoked."
 
 
-def _some(items: list[str]) -> Iterator[str]:
-    """A list, with the number of left-out items."""
-    yield from (f"- {item}" for item in items[:_SHOWN])
-    if len(items) > _SHOWN:
-        yield f"- and {len(items) - _SHOWN} more"
+def _listed(items: list[str]) -> Iterator[str]:
+    """The first items as a list, and the number of items left out."""
+    yield from (f"- {item}" for item in items[:_ROWS])
+    if len(items) > _ROWS:
+        yield f"- and {len(items) - _ROWS} more"
 
 
 def _line(number: int) -> str:
@@ -125,7 +128,7 @@ def _findings(review: TurnReview) -> Iterator[str]:
     for path, found in list(by_path.items())[:_FILES]:
         yield f"\n### {code(path)}\n"
         rows = [f"**{one.weight}** `{one.rule.id}`{_line(one.line)}: {escaped(one.message)}" for one in found]
-        yield from _some(rows)
+        yield from _listed(rows)
     left = list(by_path.values())[_FILES:]
     if left:
         yield f"\nAnd {sum(map(len, left))} more in {len(left)} more files; name paths or topics to see them."
@@ -147,4 +150,4 @@ def _unchecked(review: TurnReview) -> Iterator[str]:
         yield f"- Files left unread, too large or beyond the limits of one review: {survey.unread}."
     if not survey.tree_judged:
         yield "- The tree as a whole (tests, links), because it is too large or time was up."
-    yield from (f"- {escaped(sentence)}" for sentence in survey.broken[:_SHOWN])
+    yield from (f"- {escaped(sentence)}" for sentence in survey.broken[:_ROWS])

@@ -38,7 +38,9 @@ _WORD: Final = re.compile(rf"(?<![\w/.-])(?:{'|'.join(WORDS)})(?![\w/-]|\.\w)", 
 _PATH: Final = re.compile(r"(?:[\w.\-]{1,100}/){1,20}[\w.\-]{0,100}|[\w\-]{1,100}\.\w{1,10}")
 _WHOLE: Final = re.compile(r"\b(?:whole|entire|full)\s+(?:tree|repo(?:sitory)?|code ?base|project)\b", re.IGNORECASE)
 _TEXT: Final = 20_000
+"""Characters of the instructions, or of an input, that are read."""
 _MOST: Final = 50
+"""The most paths, or sentences about unclear inputs, of one focus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +48,22 @@ class Focus:
     """How this review differs from the usual one."""
 
     topics: frozenset[Topic] = frozenset()
-    """Empty: all of them."""
+    """Empty: every topic."""
     paths: tuple[str, ...] = ()
-    """Files, folders or patterns; empty: all of them."""
+    """Files, folders or patterns; empty: every path."""
     whole_tree: bool = False
     """False: only the branch's changes, if there are any."""
     unclear: tuple[str, ...] = ()
     """Sentences about inputs that cannot be used; they may hold foreign text."""
 
     def wants(self, rule: CheckRule, path: str) -> bool:
-        """Whether a finding is reported."""
+        """Whether a finding of the rule in the path is reported; a blocker always is."""
         inside = not self.paths or any(matches(path, pattern) for pattern in self.paths)
         return rule.severity is Severity.BLOCKER or (inside and (not self.topics or rule.topic in self.topics))
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether a pattern means a path: the file, a folder above it, a glob, or a bare file name anywhere."""
+    """Whether a pattern is the path, a folder above it, a glob for it, or a glob for its file name alone."""
     bare = pattern.removeprefix("./").rstrip("/")
     if path == bare or path.startswith(f"{bare}/") or fnmatchcase(path, bare):
         return True
@@ -69,10 +71,10 @@ def matches(path: str, pattern: str) -> bool:
 
 
 def read_focus(instructions: str, inputs: dict[str, object], known: Collection[str]) -> Focus:
-    """Find focus words and paths in free text and inputs; inputs win.
+    """Find focus words and paths in the instructions and the inputs; an input overrides the instructions.
 
-    A clause with a negation, such as "skip the docs", names nothing; nor does a path that is not known. The inputs
-    `focus` and `paths` are each a text or a list of texts; `depth` is `diff` or `full`.
+    Clauses with a negation, such as "skip the docs", are ignored, and so are paths that are not in `known`.
+    The inputs `focus` and `paths` are each a text or a list of texts; `depth` is `diff` or `full`.
     """
     unknown = [key for key in inputs if key not in _INPUTS][:_MOST]
     unclear = [f"The input {excerpt(key, 60)} is not one of {', '.join(_INPUTS)}." for key in unknown]
@@ -97,7 +99,7 @@ def read_focus(instructions: str, inputs: dict[str, object], known: Collection[s
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """The words of a text with commas or of a list; nothing for anything else."""
+    """The words of a text or the items of a list of texts; empty for any other value."""
     items = re.split(r"[,\s]+", value[:_TEXT]) if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         return ()
@@ -123,7 +125,7 @@ class TurnReview:
     since: Since | None = None
     """None: there is no last review to compare with."""
     since_problem: str = ""
-    """Why there is none, for a turn after the first."""
+    """Why a turn after the first has no last review."""
 
     @property
     def counts(self) -> dict[Severity, int]:
@@ -148,7 +150,7 @@ class TurnReview:
 def review(
     task: Task, git: GitFiles, last: bytes | None, say: Callable[[str], None], clock: Callable[[], float]
 ) -> TurnReview:
-    """Do one turn after the last review, if there is one; `clock` counts the seconds of work so far.
+    """Do one turn. `last` is the file of the last review, if there is one; `clock` counts seconds of work.
 
     Raises:
         NothingToReviewError: the branch has no commit.

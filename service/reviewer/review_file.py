@@ -27,13 +27,13 @@ class ReviewFile:
     """A file in a folder of the checkout: the review of one run, or its findings."""
 
     def __init__(self, checkout: Path, path: str) -> None:
-        """`path`: a folder and a name."""
+        """`path` is a folder of the checkout and a name, such as `reviews/run-1.md`."""
         self.path = path
         folder, _, self._name = path.partition("/")
         self._folder = checkout / folder
 
     def read(self) -> bytes | None:
-        """The last review, or None: it is absent, not a regular file of the checkout, or too long."""
+        """The content, or None when the file is absent, not a regular file of the checkout, or too long."""
         try:
             with self._open() as folder, os.fdopen(os.open(self._name, _READ, dir_fd=folder), "rb") as file:
                 about = os.fstat(file.fileno())
@@ -59,7 +59,7 @@ class ReviewFile:
 
     @contextmanager
     def _open(self) -> Iterator[int]:
-        """Hold the folder open: a link that takes its name later leads nowhere."""
+        """Hold the folder open, so that a link put in its place later has no effect."""
         folder = os.open(self._folder, _FOLDER)
         try:
             yield folder

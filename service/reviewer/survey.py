@@ -1,4 +1,4 @@
-"""The survey: every file under review is read and checked once, and left-out files are noted."""
+"""The survey: it reads and checks every file under review once, and notes which files it left out."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ BUDGET_S: Final = 7.0
 _READING: Final = 0.85
 """The part of the budget after which no further file is read; the rest is for the checks of the tree."""
 _TOTAL_BYTES: Final = 64 * 1024 * 1024
-_FINDINGS_A_FILE: Final = 200
+_FINDINGS_PER_FILE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def choose_scope(git: GitFiles, default_branch: str | None, head: str) -> Review
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The checks' results."""
+    """The results of all checks."""
 
     found: tuple[ReviewFinding, ...]
     """All findings, including those that the branch did not introduce."""
@@ -62,11 +62,11 @@ class Survey:
     sources: Mapping[str, SourceFile]
     """The files whose content was checked."""
     judged: frozenset[str]
-    """Paths under review without unread files: only about these it is known that an earlier fault is gone."""
+    """The paths under review that were read: an earlier finding in one of these is gone unless it was found again."""
     unread: int
     """Files that are too large, or that the limits on time and bytes left out."""
     tree_judged: bool
-    """False: the checks of the tree could not read all they need, or it has too many paths."""
+    """False: the checks of the tree could not read all they need, or the tree has too many paths."""
     broken: tuple[str, ...]
     """Checks that failed, and on which file."""
 
@@ -97,7 +97,7 @@ class Surveyor:
         paths = self.entries if self.scope.base is None else sorted(self.scope.changes)
         reviewed = [self.entries[path] for path in paths if path in self.entries and not path.startswith(REVIEWS)]
         readable = [entry.path for entry in reviewed if entry.mode not in {SYMLINK, SUBMODULE}]
-        sources = {path: source for path in readable if (source := self._checked(path))}
+        sources = {path: source for path in readable if (source := self._check(path))}
         unread = set(readable) - sources.keys()
         if self.known is not None:
             tree = files.Tree(self.entries, reviewed, sources, self._read)
@@ -113,17 +113,17 @@ class Surveyor:
             broken=tuple(self._broken),
         )
 
-    def _checked(self, path: str) -> SourceFile | None:
-        """Read and check a file, if there is time; findings that the branch did not bring are marked as older."""
+    def _check(self, path: str) -> SourceFile | None:
+        """Read and check a file, if there is time; findings that were there before the branch are marked as older."""
         source = self._read(path) if self.spent() < _READING else None
         if source is None:
             return None
-        found = list(identify(self._ask(source)))
+        found = list(identify(self._findings(source)))
         self._found += found
         before = self.scope.changes.get(path)
         data = self.blobs.read(before) if found and before else None
         if data is not None:
-            self._older |= {one.fingerprint for one in identify(self._ask(SourceFile(path, data)))}
+            self._older |= {one.fingerprint for one in identify(self._findings(SourceFile(path, data)))}
         source.forget()
         return source
 
@@ -139,13 +139,15 @@ class Surveyor:
         data = self.blobs.read(entry.oid)
         return None if data is None else SourceFile(path, data)
 
-    def _ask(self, source: SourceFile) -> list[ReviewFinding]:
-        asked = [check(source) for check in SOURCE_CHECKS]
-        asked += [files.broken_links(source, self.known)] if self.known is not None else []
-        return list(islice(chain.from_iterable(self._guarded(each, source.path) for each in asked), _FINDINGS_A_FILE))
+    def _findings(self, source: SourceFile) -> list[ReviewFinding]:
+        checks = [check(source) for check in SOURCE_CHECKS]
+        if self.known is not None:
+            checks.append(files.broken_links(source, self.known))
+        guarded = (self._guarded(findings, source.path) for findings in checks)
+        return list(islice(chain.from_iterable(guarded), _FINDINGS_PER_FILE))
 
     def _guarded(self, findings: Iterable[ReviewFinding], subject: str) -> Iterator[ReviewFinding]:
         try:
             yield from findings
-        except Exception as error:  # noqa: BLE001 — one check's fault must not cost the review; it is named there
+        except Exception as error:  # noqa: BLE001 — one check's fault must not cost the review, which reports it
             self._broken.append(f"A check failed on {subject}: {type(error).__name__}.")

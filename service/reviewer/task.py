@@ -54,7 +54,7 @@ def parse_task(raw: bytes) -> Task:
 
 
 def _text(document: dict[str, object], key: str, otherwise: str | None = None) -> str:
-    """A text field; absent and null stand for the other value, if there is one."""
+    """A text field; `otherwise`, unless it is None, replaces an absent or null one."""
     value = document.get(key)
     value = otherwise if value is None else value
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Agents: commands under a name, for one organization or for all of them (spec 4.4)."""
+"""Agents: named commands, each for one organization or for all organizations (spec 4.4)."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -29,7 +29,7 @@ class Agent:
     """Names of the service's own variables that the agent may see; nothing else passes."""
     options: AgentOptions = NO_OPTIONS
     organization_id: str | None = None
-    """Its owner; None: it serves all organizations."""
+    """The organization that owns it; None: it serves all organizations."""
 
     @property
     def secret_names(self) -> tuple[str, ...]:
@@ -39,11 +39,11 @@ class Agent:
 
     @property
     def key(self) -> str:
-        """Its identity, unchanged by configuring it again."""
+        """Owner and name: an identity that stays when the agent is configured again."""
         return f"{self.organization_id or ''}/{self.name}"
 
     def restricted(self) -> "Agent":
-        """Return the agent without secrets, network access and rights to files that outlive the run."""
+        """Return the agent without secrets, network access, or rights to files that outlive the run."""
         bare = {"readable": (), "cache": None, "egress": None, "model": None, "trust_repository": False}
         return replace(self, network=False, environment=(), options=self.options.model_copy(update=bare))
 
@@ -53,7 +53,7 @@ REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer
 
 
 def put(connection: sa.Connection, agent: Agent, organization_id: str | None, now: int) -> None:
-    """Add an agent, or replace the one with its name; without an organization it serves all of them."""
+    """Add an agent, or replace the one with its name; without an organization it serves every organization."""
     one_at_a_time(connection, "agent", organization_id or "", agent.name)
     connection.execute(sa.delete(agents).where(agents.c.name == agent.name, _owned_by(organization_id)))
     values = asdict(agent)
@@ -69,7 +69,7 @@ def remove(connection: sa.Connection, name: str, organization_id: str | None) ->
 
 
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
-    """Return the organization's agent of that name, else the one for all; the reviewer is always there."""
+    """Return the organization's agent of that name, else the one for all; the built-in reviewer needs no row."""
     if "\0" in name:
         # Names come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
@@ -89,13 +89,13 @@ def of_run(connection: sa.Connection, run: Run | None) -> Agent | None:
 
 
 def all_of(connection: sa.Connection) -> list[tuple[str | None, Agent]]:
-    """Return every configured agent with the organization it belongs to, None for all of them."""
+    """Return every configured agent with the organization that it belongs to; None: it serves all."""
     found = map(_agent, connection.execute(sa.select(*columns_of(agents, Agent)).order_by(agents.c.name)))
     return [(agent.organization_id, agent) for agent in found]
 
 
 def variables(connection: sa.Connection) -> set[str]:
-    """Return the environment variables that agents are given, or have used for them."""
+    """Return the environment variables that agents are given, or that hold the keys of their models."""
     return {name for _, agent in all_of(connection) for name in agent.secret_names}
 
 

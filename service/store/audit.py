@@ -1,6 +1,6 @@
 """The audit trail: acts of administration, written in the transaction of the change and never changed later.
 
-It holds ids and configured names, and no token, code, address of a person or error text.
+It holds ids and configured names, but no tokens, codes, e-mail addresses or error texts.
 """
 
 from dataclasses import asdict, dataclass
@@ -24,13 +24,13 @@ class AuditEntry:
     actor: str
     """`operator:USER@HOST` of a command, `token:ID` of a request."""
     action: str
-    """Such as `token.revoke`."""
+    """A subject and a verb, such as `token.revoke`."""
     outcome: str
-    """`done`, or `failed`: nothing was changed."""
+    """`done` or `failed`; a failed act changed nothing."""
     target: str | None
     """Id or name of the changed object; None: the act failed before it was found."""
     organization_id: str | None
-    """Its organization, even if that is deleted by now; None: the service."""
+    """The organization it was about, which may be deleted by now; None: the whole service."""
     detail: str | None
 
 

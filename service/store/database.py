@@ -21,12 +21,13 @@ __all__ = ["Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time",
 _LOCKS: Final = 0x52754E
 """The first number of every advisory lock that this program takes."""
 _MIGRATION: Final = 0
+"""The second number of the lock that a migration takes."""
 
 
 class Database:
-    """One engine, used in two ways: `read()` sees a snapshot, `write()` holds the write lock from its first statement.
+    """A database: `read()` sees a snapshot, `write()` holds SQLite's write lock from its first statement.
 
-    PostgreSQL has no such lock: there a row that is read to be changed is read `with_for_update()`.
+    PostgreSQL has no such lock: a row that is about to be changed is read `with_for_update()` there.
     """
 
     def __init__(self, url: str) -> None:
@@ -59,7 +60,7 @@ class Database:
 
     @contextmanager
     def exclusive(self) -> Iterator[sa.Connection]:
-        """Open a transaction for writing that waits for other processes which change tables."""
+        """Open a transaction for writing that waits for other processes which change the schema."""
         with self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
@@ -93,7 +94,7 @@ class Database:
             raise DatabaseError(f"the database {place} cannot be used: {error.orig}; is it there, and ours?") from error
 
     def secret(self, name: str) -> bytes:
-        """Return the random key kept under a name, made at first use and the same for every process."""
+        """Return the random key of that name; the first use makes it, and every process gets the same one."""
         with self.write() as connection:
             insert_new(connection, meta, {"key": name, "value": os.urandom(32).hex()})
             kept = connection.execute(sa.select(meta.c.value).where(meta.c.key == name)).scalar_one()
@@ -105,7 +106,7 @@ class Database:
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, object]) -> bool:
-    """Insert a row unless its key is there already; True when it was new."""
+    """Insert a row unless one with its key exists; return whether it was inserted."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
     # Without this option, SQLAlchemy does not keep the row count of an insert on PostgreSQL.
@@ -115,7 +116,7 @@ def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, 
 def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
     """Wait for other transactions on the same subject, so that a look-up before an insert stays true.
 
-    SQLite's write lock does this for all of them.
+    On SQLite the write lock has that effect already.
     """
     if connection.dialect.name != "sqlite":
         # The separator makes a distinct text for each tuple. The two-number form of the lock is used by the workers.
@@ -124,14 +125,14 @@ def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
 
 
 def round_trip_s(connection: sa.Connection) -> float:
-    """Return how long the database takes to answer a question that costs it nothing."""
+    """Return how long the database takes to answer a trivial query."""
     started = time.perf_counter()
     connection.execute(sa.text("SELECT 1"))
     return time.perf_counter() - started
 
 
 def now_in(connection: sa.Connection, clock: Clock) -> int:
-    """Return the present in microseconds, the same for all who share the database: a server's own clock, else ours."""
+    """Return the present in microseconds, by one clock for all: the database server's, else `clock`."""
     if connection.dialect.name == "sqlite":
         return clock()
     seconds = sa.func.extract("epoch", sa.func.clock_timestamp())

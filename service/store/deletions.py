@@ -1,4 +1,4 @@
-"""Deletions: rows go at once, with a note of leftovers elsewhere, so that a crash leaves nothing behind."""
+"""Deletions: rows are deleted at once, and what remains elsewhere is noted, so that a crash leaves nothing behind."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -33,7 +33,7 @@ def delete_run(connection: sa.Connection, run_id: str, now: int) -> None:
 
 
 def begin_organization(connection: sa.Connection, organization_id: str, now: int) -> None:
-    """Shut an organization out, and note that it is to be deleted."""
+    """Deactivate an organization, delete its tokens, and note that it is to be deleted."""
     one = organizations.c.id == organization_id
     connection.execute(sa.update(organizations).where(one).values(active=False))
     connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
@@ -42,7 +42,7 @@ def begin_organization(connection: sa.Connection, organization_id: str, now: int
 
 
 def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) -> int:
-    """Delete the rows of an organization's runs, a batch of them; return how many went."""
+    """Delete the rows of one batch of an organization's runs; return how many runs were deleted."""
     query = sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id).limit(BATCH)
     found = list(connection.execute(query).scalars())
     _delete_runs(connection, found, now)
@@ -50,7 +50,7 @@ def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) ->
 
 
 def delete_organization(connection: sa.Connection, organization_id: str, now: int) -> bool:
-    """Delete the rest of an organization; False: a run was accepted just before it was shut out."""
+    """Delete the rest of an organization; False: it has runs again, accepted just before it was deactivated."""
     mine = organizations.c.id == organization_id
     connection.execute(sa.select(organizations.c.id).where(mine).with_for_update())
     if connection.execute(sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id)).first():
@@ -64,7 +64,7 @@ def delete_organization(connection: sa.Connection, organization_id: str, now: in
 
 
 def noted(connection: sa.Connection, kind: Kind, *, pending: bool = True) -> list[str]:
-    """Return the deletions of a kind: pending ones, or all on record."""
+    """Return what was deleted of a kind: only pending deletions, or all on record."""
     query = sa.select(deletions.c.id).where(deletions.c.kind == kind).order_by(deletions.c.id)
     return list(connection.execute(query.where(deletions.c.completed_at.is_(None)) if pending else query).scalars())
 
@@ -76,7 +76,7 @@ def requested_at(connection: sa.Connection, kind: Kind, deleted: str) -> int:
 
 
 def complete(connection: sa.Connection, kind: Kind, done: Sequence[str], now: int) -> None:
-    """Note that nothing is left of it here; on PostgreSQL other machines may still have to remove their copies."""
+    """Note that this machine holds no leftovers; on PostgreSQL other machines may still have to remove theirs."""
     these = sa.and_(deletions.c.kind == kind, deletions.c.id.in_(done))
     if connection.dialect.name == "sqlite" or kind == "turn":
         connection.execute(sa.delete(deletions).where(these))
@@ -92,7 +92,7 @@ def forget(connection: sa.Connection, before: int) -> None:
 
 
 def branches_of(connection: sa.Connection, organization_id: str) -> list[tuple[str, str, str]]:
-    """Return platform, path and branch of all that an organization's runs may have pushed."""
+    """Return platform, path and branch of every branch that an organization's runs may have pushed."""
     columns = (run_table.c.platform, run_table.c.path, run_table.c.branch)
     query = sa.select(*columns).distinct().where(run_table.c.organization_id == organization_id).order_by(*columns)
     return [(platform, path, branch) for platform, path, branch in connection.execute(query)]

@@ -1,4 +1,4 @@
-"""Deliveries of code hosts: each is decided on once, and the decisions stay on record."""
+"""Webhook deliveries from code hosts: each is decided on once, and the decisions stay on record."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -17,7 +17,7 @@ _HOUR_MICROS: Final = 3600 * SECOND_MICROS
 
 @dataclass(frozen=True, slots=True)
 class PullRequestKey:
-    """A pull request, as it belongs to one organization that configured its repository."""
+    """A pull request, for one of the organizations that configured its repository."""
 
     organization_id: str
     platform: str
@@ -37,7 +37,7 @@ class DeliveryEntry:
     event: str
     result: str
     rule: int
-    """The number of the rule, from 0; -1: none was asked, or none fits."""
+    """The position of the rule, from 0; -1: no rule was consulted, or none matches."""
     number: int
     head_sha: str
     sender: str
@@ -51,7 +51,7 @@ class DeliveryEntry:
 
     @property
     def subject(self) -> PullRequestKey:
-        """The pull request that it is about."""
+        """The pull request that the delivery is about."""
         return PullRequestKey(self.organization_id, self.platform, self.path_key, self.number)
 
 
@@ -71,9 +71,9 @@ def record(connection: sa.Connection, entry: DeliveryEntry) -> None:
 
 
 def latest_change(connection: sa.Connection, subject: PullRequestKey) -> int:
-    """Return when a pull request was changed, as far as a delivery that started something says; 0: none did."""
-    acted = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
-    query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), acted)
+    """Return the latest change of a pull request for which a run was started or waits; 0: there is none."""
+    has_run = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
+    query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), has_run)
     return connection.execute(query).scalar() or 0
 
 
@@ -88,7 +88,7 @@ def started_this_hour(connection: sa.Connection, subject: PullRequestKey, now: i
 
 
 def acted_on(connection: sa.Connection, subject: PullRequestKey) -> list[DeliveryEntry]:
-    """Return what started a run for a pull request, or waits to, newest first."""
+    """Return the decisions that started a run for a pull request or wait to start one, newest first."""
     return _entries(connection, *_about(subject), deliveries.c.result.in_((STARTED, WAITING)))
 
 

@@ -1,4 +1,4 @@
-"""Which waiting turns are queued next: each free place goes to the organization that holds the fewest."""
+"""Selects the waiting turns that are queued next: each free place goes to the organization that holds the fewest."""
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class WaitingTurn:
 
     @property
     def lane(self) -> tuple[str, str]:
-        """Turns of the same lane, a branch of a repository, are executed one after the other."""
+        """The branch of a repository on which it works: turns of one lane are executed one after the other."""
         return self.url, self.branch
 
 
@@ -74,7 +74,7 @@ def _first_of_lanes() -> sa.Select[Any]:
 
 
 def _heads(connection: sa.Connection, most: int) -> list[WaitingTurn]:
-    """Return the first waiting turn of each lane, oldest first, at most twice `most` of an organization."""
+    """Return the first waiting turn of each lane, oldest first: of each organization at most twice `most`."""
     return [
         WaitingTurn(row.run_id, row.number, row.url, row.branch, row.organization_id)
         for row in connection.execute(_first_of_lanes(), {"most": most})
@@ -84,7 +84,7 @@ def _heads(connection: sa.Connection, most: int) -> list[WaitingTurn]:
 def _in_turn(
     heads: list[WaitingTurn], room: int, share: int, taken: Counter[str], lanes: set[tuple[str, str]]
 ) -> list[WaitingTurn]:
-    """Give each free place to the organization that has the fewest; among equals to the one that waits longest."""
+    """Give each free place to the organization that has the fewest, or of several such to the longest waiting."""
     waiting: dict[str, deque[WaitingTurn]] = defaultdict(deque)
     for turn in heads:
         if turn.lane not in lanes:
@@ -102,14 +102,14 @@ def _in_turn(
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """An organization's part of the queue and of the places."""
+    """An organization's share of the queue and of the places."""
 
     organization: str
-    """Its slug."""
+    """The organization's slug."""
     waiting: int
     """Accepted turns that have no place yet."""
     oldest: int | None
-    """When the one that has waited longest was accepted."""
+    """When the oldest of those was accepted."""
     at_work: int
     """Turns that hold a place."""
 

@@ -18,14 +18,14 @@ class Host:
 
     platform: str
     host: str
-    """Its name in repository URLs."""
+    """The host's name in repository URLs."""
     group: str | None
-    """The groups or owners whose repositories are this organization's, separated by commas; None: all of the host's."""
+    """Groups or owners, separated by commas, whose repositories the organization may use; None: any on the host."""
     probe: str
     """`api` asks the host's HTTP API, `git` asks a repository with `git ls-remote`."""
     api_url: str | None
     clone_url: str | None
-    """A template with `{path}`: how a repository of this host is cloned; None: only configured repositories work."""
+    """A template with `{path}` for the clone URL of any repository; None: only configured repositories can be used."""
     token_env: str | None
     """The environment variable that holds the host's token; None: anonymous."""
 
@@ -35,14 +35,14 @@ class Host:
         return not groups or path.lower().startswith(tuple(f"{group}/" for group in groups))
 
     def clone_url_of(self, path: str) -> str | None:
-        """Return where a repository of this host is cloned from; None: no template, or not in the groups."""
+        """Return the clone URL of a repository; None: there is no template, or the groups do not include it."""
         if self.clone_url is None or not self.owns(path):
             return None
         return self.clone_url.replace("{path}", path)
 
 
 def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:
-    """Connect a host, in place of the organization's present one on that platform."""
+    """Connect a host, replacing the organization's host on that platform, if any."""
     one_at_a_time(connection, "host", organization_id, host.platform)
     disconnect(connection, organization_id, host.platform)
     key = {"id": f"host_{ids.ulid(now)}", "organization_id": organization_id, "connected_at": now}

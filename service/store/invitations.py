@@ -14,7 +14,7 @@ LIFE_MICROS: Final = 30 * DAY_MICROS
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """An invitation and how far its mail came."""
+    """An invitation and the state of its mail."""
 
     id: str
     organization_id: str
@@ -76,7 +76,7 @@ def all_of(connection: sa.Connection, organization_id: str | None = None) -> lis
 
 
 def accept(connection: sa.Connection, code: str, now: int) -> str | None:
-    """Use up an invitation and return its organization's id; None when the code is unknown, used or expired."""
+    """Accept an invitation and return its organization's id; None when the code is unknown, used or expired."""
     return connection.execute(
         sa.update(invitations)
         .where(
@@ -90,7 +90,7 @@ def accept(connection: sa.Connection, code: str, now: int) -> str | None:
 
 
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
-    """Close an invitation and stop its mail; False: there is no open one with that id."""
+    """Close an invitation and stop its mail; False: no open invitation has that id."""
     closed = connection.execute(
         sa.update(invitations)
         .where(invitations.c.id == invitation_id, invitations.c.accepted_at.is_(None), invitations.c.expires_at > now)
@@ -110,19 +110,19 @@ def _select() -> sa.Select[tuple[Any, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class PendingMail:
-    """An unsent mail, with all that is needed to write it."""
+    """An unsent mail, with everything that its text needs."""
 
     invitation_id: str
     organization_id: str
     organization_name: str
     organization_slug: str
     parent_name: str | None
-    """None: the operator made the organization."""
+    """None: an operator created the organization."""
     email: str
     code: str
     expires_at: int
     attempts: int
-    """Earlier attempts."""
+    """How many attempts to send it have failed."""
 
 
 def pending_mail(connection: sa.Connection, invitation_id: str) -> PendingMail | None:

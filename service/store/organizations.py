@@ -1,4 +1,4 @@
-"""Organizations: the directory, with who is whose parent (spec 2.2, 4.1)."""
+"""The directory of organizations and of their parents (spec 2.2, 4.1)."""
 
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -25,8 +25,9 @@ class Organization:
     offer_code: str | None
     created_at: int
     day_usd: float | None = None
-    """What all its agents together may spend in one day (UTC), in dollars; below, in tokens. None: no limit."""
+    """The dollars that all its agents together may spend in one day (UTC); None: no limit."""
     day_tokens: int | None = None
+    """The tokens that all its agents together may use in one day (UTC); None: no limit."""
 
 
 def create(
@@ -39,7 +40,7 @@ def create(
     entitlements: tuple[str, ...] = (),
     offer_code: str | None = None,
 ) -> Organization:
-    """Add an organization; its slug is made from its name unless given, and made unique by the end of its id."""
+    """Add an organization; without a slug it gets one from its name, and a taken slug gets the end of the id."""
     new_id = ids.organization_id(now)
     wanted = slug or slug_of(name)
     one_at_a_time(connection, "organization", wanted)
@@ -60,7 +61,7 @@ def create(
 
 
 def slug_of(name: str) -> str:
-    """Return the slug that an organization of this name gets when it is free."""
+    """Return the slug that an organization of this name gets unless it is taken."""
     return ids.slug(name) or "organization"
 
 
@@ -75,7 +76,7 @@ def ids_of_all(connection: sa.Connection) -> list[str]:
 
 
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
-    """Return the organization with a slug, in any case, or an id, as an administrator types it."""
+    """Return the organization with a slug (upper or lower case) or an id, as an administrator types it."""
     return _first(connection, sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug))
 
 
@@ -92,7 +93,7 @@ def all_of(connection: sa.Connection) -> list[Organization]:
 
 
 def change(connection: sa.Connection, organization_id: str, *, active: bool, entitlements: tuple[str, ...]) -> None:
-    """Change whether it is active, or its entitlements."""
+    """Set whether an organization is active, and its entitlements."""
     connection.execute(
         sa.update(organizations)
         .where(organizations.c.id == organization_id)

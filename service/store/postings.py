@@ -1,7 +1,7 @@
 """Postings: what a code host is to show of a run, stored with the turn's end and posted afterwards.
 
-A posting says what is wanted, not what to do: of several before it is posted, only the newest counts. So a crash at
-any moment costs a repetition, and every repetition checks first what is there.
+A posting states the wanted result, not the steps: a newer request replaces one that is not posted yet. After a crash
+at any moment the work is repeated, and every attempt checks first what the code host already shows.
 """
 
 import json
@@ -29,7 +29,7 @@ REFUSED: Final = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """Something to post, or posted."""
+    """Something that is posted, or is to be."""
 
     run_id: str
     kind: Kind
@@ -45,21 +45,21 @@ class Posting:
     due_at: int
     posted_at: int | None
     failure: str | None
-    """Why it waits or was refused; of a posted one: a remark."""
+    """Why it waits or was refused; for a posted one, a remark."""
     url: str | None
     memory: dict[str, object] | None
     """What the poster needs to update it later; None: nothing yet."""
 
     def document(self) -> dict[str, object]:
         """Return the posting as the API and the command line show it."""
-        told = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
-        at = None if self.posted_at is None else rfc3339(self.posted_at)
-        return told | {"commit": self.subject or self.wanted.get("commit"), "posted_at": at}
+        shown = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
+        posted_at = None if self.posted_at is None else rfc3339(self.posted_at)
+        return shown | {"commit": self.subject or self.wanted.get("commit"), "posted_at": posted_at}
 
 
 @dataclass(frozen=True, slots=True)
 class PostingRequest:
-    """Something that a turn wants posted; see `Posting`."""
+    """Something that a turn asks to be posted; the fields are as in `Posting`."""
 
     kind: Kind
     wanted: dict[str, Any]
@@ -72,7 +72,7 @@ class Posted:
 
     url: str | None = None
     note: str | None = None
-    """A remark, such as that a person closed it."""
+    """A remark, such as that a person closed the pull request."""
     memory: dict[str, object] | None = None
 
 
@@ -98,9 +98,9 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
     if plan is not None and plan.status and outcome.commit_sha:
         commits.add(outcome.commit_sha)
     text = outcome.failure or outcome.summary or "nothing to change"
-    said = {"state": state, "text": text, "agent": "" if run is None else run.agent}
+    status = {"state": state, "text": text, "agent": "" if run is None else run.agent}
     for commit in sorted(commits):
-        want(connection, turn, PostingRequest("status", said, commit), now)
+        want(connection, turn, PostingRequest("status", status, commit), now)
     if plan is not None and plan.pull_request != "off" and outcome.commit_sha:
         wanted = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
         want(connection, turn, PostingRequest("pull_request", wanted), now)
@@ -112,7 +112,7 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
 
 
 def want(connection: sa.Connection, turn: Key, request: PostingRequest, now: int) -> None:
-    """Request a posting, replacing an earlier request; one under way begins again."""
+    """Request a posting, replacing an earlier request; one that a worker is posting is posted again afterwards."""
     run_id, number = turn
     news = {"number": number, "wanted": request.wanted, "state": WAITING, "attempts": 0}
     news |= {"wanted_at": now, "due_at": now}
@@ -139,7 +139,7 @@ def claim(connection: sa.Connection, posting: Posting, now: int, *, until: int) 
 
 
 def release_all(connection: sa.Connection) -> None:
-    """Give up every claim of dead processes."""
+    """Release every claim; for a start at which no other worker lives."""
     connection.execute(sa.update(postings).where(postings.c.claimed_until > 0).values(claimed_until=0))
 
 
@@ -150,19 +150,19 @@ def put_off(connection: sa.Connection, posting: Posting, until: int) -> None:
 
 
 def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:
-    """Record that it is posted; it stays due if another request replaced it in the meantime."""
+    """Record a success; the posting stays due if a newer request replaced it in the meantime."""
     values = {"url": posted.url or posting.url, "memory": posted.memory or posting.memory, "posted_at": now}
     of_it = sa.update(postings).where(*_same(posting))
     connection.execute(of_it.values(values | {"claimed_until": 0}))
     done = of_it.where(postings.c.version == posting.version)
     connection.execute(done.values(state=POSTED, failure=posted.note))
     if posting.kind != "status" and posting.posted_at is None:
-        # Clients that read the run's results before have to ask again.
+        # Clients that have read the run's results must see that they changed.
         runs.touch(connection, posting.run_id, now)
 
 
 def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, due_at: int | None) -> None:
-    """Record why it was not posted and when to retry; None: never."""
+    """Record why it was not posted; `due_at` is when to retry, None: never."""
     of_it = sa.update(postings).where(*_same(posting))
     connection.execute(of_it.values(claimed_until=0))
     again = {"state": REFUSED} if due_at is None else {"due_at": due_at}
@@ -170,13 +170,13 @@ def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, du
 
 
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
-    """Return a run's postings, made or pending."""
+    """Return a run's postings in every state."""
     query = sa.select(*columns_of(postings, Posting)).where(postings.c.run_id == run_id)
     return [Posting(*row) for row in connection.execute(query.order_by(postings.c.kind, postings.c.wanted_at))]
 
 
 def unposted(connection: sa.Connection) -> dict[str, int]:
-    """Return how many wait, and how many were refused."""
+    """Return how many postings wait, and how many were refused."""
     query = sa.select(postings.c.state, sa.func.count()).where(postings.c.state.in_((WAITING, REFUSED)))
     found: dict[str, int] = dict(connection.execute(query.group_by(postings.c.state)).all())
     return {WAITING: 0, REFUSED: 0} | found

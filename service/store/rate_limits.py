@@ -1,4 +1,4 @@
-"""The rate limit of an organization: one bucket, shared by every process on the database (spec 8)."""
+"""The rate limit of an organization: a token bucket that all processes on the database share (spec 8)."""
 
 import math
 import threading
@@ -14,7 +14,7 @@ from service.store.database import Database, insert_new, now_in
 from service.store.schema import rate_limits
 
 _TAKES_PER_MINUTE: Final = 100
-"""How often in a minute a process asks the database for one organization at most, under steady load."""
+"""How often a minute a process asks the database for one organization under steady load, at most."""
 
 
 @dataclass(slots=True)
@@ -28,10 +28,10 @@ class _Allowance:
 
 
 class RateLimiter:
-    """A bucket for each organization, in the database; taken from in batches, so that counting is cheap.
+    """Counts requests against the buckets in the database; it takes them out in batches, so that counting is cheap.
 
-    Never more requests pass than the bucket holds. What a process took and did not use is lost to the others: at most
-    a hundredth of a minute's requests.
+    No more requests pass than the bucket holds. What a process took and did not use is lost to the others: at most a
+    hundredth of a minute's requests.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class RateLimiter:
 def take(
     connection: sa.Connection, organization_id: str, wanted: int, per_minute: int, clock: Clock
 ) -> tuple[int, float]:
-    """Take up to `wanted` requests out of the bucket; return how many, and the seconds until there is one again.
+    """Take up to `wanted` requests out of the bucket; return how many, and the seconds until it has one again.
 
-    The bucket holds a minute's worth and refills steadily. The seconds are 0 when something was taken.
+    The bucket holds a minute's requests and refills steadily. The seconds are 0 when something was taken.
     """
     now = now_in(connection, clock)
     row = {"organization_id": organization_id, "remaining": float(per_minute), "counted_at": now}

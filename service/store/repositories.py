@@ -21,7 +21,7 @@ class Repository:
     platform: str
     path: str
     url: str
-    """Git's address: a URL or an absolute path."""
+    """The address for git: a URL or an absolute path."""
     project_id: int | None = None
     webhook_configured: bool = False
     protected: tuple[str, ...] | None = None
@@ -33,20 +33,20 @@ class Repository:
 
 
 def is_protected(branch: str, default: str | None, patterns: tuple[str, ...] | None) -> bool:
-    """Whether a branch matches the patterns; without any, whether it is the default one."""
+    """Whether a branch matches one of the patterns; when `patterns` is None, whether it is the default branch."""
     if patterns is None:
         return branch == default
     return any(fnmatchcase(branch, pattern) for pattern in patterns)
 
 
 def default_branch(connection: sa.Connection, url: str) -> str | None:
-    """Return the default branch that a repository had when it was last asked; None: it never was."""
+    """Return the default branch that a repository had when it was last asked for; None: it never was."""
     query = sa.select(default_branches.c.branch).where(default_branches.c.url == url)
     return connection.execute(query).scalar()
 
 
 def note_default_branch(connection: sa.Connection, url: str, branch: str) -> None:
-    """Remember a repository's default branch, if its name is text: git allows any bytes, and no run can name those."""
+    """Store a repository's default branch, unless its name is not text: git allows any bytes, runs do not."""
     is_text = not any("\ud800" <= mark <= "\udfff" for mark in branch)
     if not is_text or default_branch(connection, url) == branch:
         return
@@ -55,12 +55,12 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
 
 
 def begin_change(connection: sa.Connection, organization_id: str) -> None:
-    """Wait for other changes of the organization's repositories: what is read then holds to the end."""
+    """Wait for other changes to the organization's repositories; there are none until this transaction ends."""
     one_at_a_time(connection, "repositories", organization_id)
 
 
 def put(connection: sa.Connection, organization_id: str, repository: Repository, now: int) -> bool:
-    """Add a repository, or replace the one with its platform and path; True when it was not there before.
+    """Add a repository, or replace the one with its platform and path; return whether it is new.
 
     Raises:
         ValueError: Another repository of the organization has the name.
@@ -103,7 +103,7 @@ def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
 
 
 def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:
-    """Return the repository at a path, whatever the case it is written in: code hosts do not tell cases apart."""
+    """Return the repository at a path; upper and lower case are the same, as on code hosts."""
     at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
     return _first(connection, organization_id, *at_path)
 
@@ -119,7 +119,7 @@ def by_url(connection: sa.Connection, organization_id: str, url: str) -> Reposit
 
 
 def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tuple[str, Repository]]:
-    """Return the repository at a path with the organization's id, of every organization that configured it."""
+    """Return the repository at a path as each organization configured it, with that organization's id."""
     at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
     query = sa.select(repositories.c.organization_id).where(*at_path).order_by(repositories.c.organization_id)
     owners = connection.execute(query).scalars().all()
@@ -144,7 +144,7 @@ def _where(connection: sa.Connection, organization_id: str, *conditions: sa.Colu
 
 
 def _repository(row: Repository) -> Repository:
-    """Read a row's JSON."""
+    """Convert the row's JSON columns."""
     rules: Any = row.triggers
     return replace(
         row,

@@ -21,7 +21,7 @@ class LogPiece:
 
     offset: int
     size: int
-    """Of the whole log."""
+    """The size of the whole log, in bytes."""
     data: bytes
 
 
@@ -32,14 +32,14 @@ class TurnResults:
         self._folder = folder
 
     def log_sizes(self, connection: sa.Connection, keys: Sequence[Key]) -> dict[Key, int]:
-        """Return how long some logs are, in bytes; those without one are left out."""
+        """Return the size in bytes of each of these turns' logs; turns without a log are left out."""
         if not _is_in_folder(connection):
             return turn_files.log_sizes(connection, keys)
         files = {key: self._folder.turn_log(*key) for key in keys}
         return {key: file.stat().st_size for key, file in files.items() if file.exists()}
 
     def log(self, connection: sa.Connection, key: Key, offset: int, limit: int) -> LogPiece | None:
-        """Return up to `limit` bytes of a log from an offset on, counted from its end if negative; None: no log."""
+        """Return up to `limit` bytes of a log from an offset; a negative one counts from the end; None: no log."""
         size = self.log_sizes(connection, [key]).get(key)
         if size is None:
             return None
@@ -62,7 +62,7 @@ class TurnResults:
             return patch.read(LARGEST_FILE)
 
     def text_here(self, connection: sa.Connection, key: Key, what: Literal["log", "diff"]) -> str:
-        """Return a turn's log or diff as this folder has it, else as the database has it, else nothing."""
+        """Return a turn's log or diff, from this folder or else from the database; empty when neither has it."""
         file = self._folder.turn_log(*key) if what == "log" else self._folder.turn_diff(*key)
         if file.exists():
             content: bytes | None = file.read_bytes()

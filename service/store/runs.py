@@ -1,4 +1,4 @@
-"""Runs as callers see them: accepted, continued, listed newest first and counted (spec 2.4, 4.2, 4.3)."""
+"""Runs: they are accepted, continued, listed newest first and counted (spec 2.4, 4.2, 4.3)."""
 
 import threading
 import time
@@ -18,9 +18,10 @@ FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
 """The statuses of active runs, listed since an index cannot serve the condition "not final"."""
 EXACT_BELOW: Final = 10_000
+"""Counts below this are exact; larger ones may be a few seconds old."""
 _KEPT_S_PER_RUN: Final = 5e-6
-"""Counting takes about a tenth of a microsecond a run: at most a fiftieth of the time goes into it."""
-_LARGEST: Final = 1000
+"""Counting takes about 0.1 µs a run, so that it costs at most a fiftieth of the time."""
+_MOST_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ class Run:
     created_at: int
     updated_at: int
     head_ref: str | None = None
-    """The ref that is worked on instead of the branch, such as `refs/pull/7/head`; nothing is pushed then."""
+    """The ref that is checked out instead of the branch, such as `refs/pull/7/head`; nothing is pushed then."""
     head_sha: str | None = None
-    """The only commit of `head_ref` that may be worked on."""
+    """The only commit of `head_ref` that may be checked out."""
     is_restricted: bool | None = None
-    """Whether its agent goes without secrets and without a way out."""
+    """Whether its agent runs without secrets and without network access."""
 
     @property
     def reference(self) -> Reference:
@@ -76,7 +77,7 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which runs to list; None leaves a field open."""
+    """Which runs to list; None leaves a condition out."""
 
     organization_id: str
     status: str | None = None
@@ -92,7 +93,7 @@ class InactiveOrganizationError(Exception):
 
 
 def has_more_active(connection: sa.Connection, organization_id: str, limit: int) -> bool:
-    """Whether an organization has more runs than a limit that are queued or working."""
+    """Whether more of an organization's runs than the limit are queued or working."""
     active = (runs.c.organization_id == organization_id, runs.c.status.in_(OPEN))
     return connection.execute(sa.select(runs.c.id).where(*active).offset(limit).limit(1)).first() is not None
 
@@ -103,8 +104,8 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
     Raises:
         InactiveOrganizationError: The organization was deactivated or deleted after the request was let in.
     """
-    # Strictly increasing in the order of the commits, for which the organization's runs queue up: a page never hides
-    # a run that was accepted in the same microsecond, or a moment earlier by another process.
+    # The lock makes `created_at` increase strictly in the order of the commits: a page then never misses a run that
+    # was accepted in the same microsecond, or a moment earlier by another process.
     _hold_organization(connection, request.organization_id)
     latest = connection.execute(
         sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == request.organization_id)
@@ -134,7 +135,7 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
 
 
 def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> Run | None:
-    """Give a finished run its next turn; None when another request was faster (the run is active again).
+    """Give a finished run its next turn; None when another request did so first, and the run is active again.
 
     Raises:
         InactiveOrganizationError: As for `accept`.
@@ -161,9 +162,9 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
 
 
 def on_own_branches(connection: sa.Connection, organization_id: str, since: int, before: int) -> list[Run]:
-    """Return an organization's runs whose branch was made for them, and whose last turn ended between two instants.
+    """Return an organization's runs whose branch was made for them and whose last turn ended between two instants.
 
-    The instants are in microseconds, the second excluded. Branches with an active run are left out.
+    The instants are microseconds; `before` is excluded. Branches with an active run are left out.
     """
     is_active = sa.case((runs.c.status.in_(FINAL), 0), else_=1)
     latest = sa.func.max(runs.c.updated_at)
@@ -186,7 +187,7 @@ def is_worked_on(connection: sa.Connection, url: str, branch: str) -> bool:
 
 
 def commits_on(connection: sa.Connection, run: Run) -> frozenset[str]:
-    """Return the commits that runs of an organization pushed to a run's branch."""
+    """Return the commits that runs of the same organization pushed to a run's branch."""
     same = (runs.c.organization_id == run.organization_id, runs.c.path_key == run.path.lower())
     query = (
         sa.select(turns.c.commit_sha)
@@ -212,7 +213,7 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
 
 
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:
-    """Return up to `size` runs, newest first, that come after the (created_at, id) of the page before."""
+    """Return up to `size` runs, newest first; `after` is (created_at, id) of the last run of the page before."""
     query = sa.select(*columns_of(runs, Run)).where(*conditions(filters))
     if after is not None:
         query = query.where(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
@@ -226,7 +227,7 @@ def count(connection: sa.Connection, filters: Filters) -> int:
 
 
 def touch(connection: sa.Connection, run_id: str, now: int) -> None:
-    """Mark a run's results as changed, so that clients ask again."""
+    """Mark a run's results as changed, so that clients read them again."""
     connection.execute(sa.update(runs).where(runs.c.id == run_id).values(updated_at=_later(now)))
 
 
@@ -274,12 +275,12 @@ def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
 
 
 class RunCounter:
-    """Counts what filters match; a count of 10,000 or more is kept for up to 5 s per million."""
+    """Counts the runs that filters match; a count of 10,000 or more is kept for 5 s per million."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._kept: OrderedDict[Filters, tuple[int, float]] = OrderedDict()
-        """Filters to (count, monotonic seconds until which it is good), oldest first."""
+        """Filters to their count and the monotonic second at which it expires; oldest first."""
         self._lock = threading.Lock()
 
     def count(self, connection: sa.Connection, filters: Filters) -> int:
@@ -297,5 +298,5 @@ class RunCounter:
         with self._lock:
             self._kept[filters] = number, self._monotonic() + number * _KEPT_S_PER_RUN
             self._kept.move_to_end(filters)
-            while len(self._kept) > _LARGEST:
+            while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)

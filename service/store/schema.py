@@ -17,7 +17,7 @@ metadata = sa.MetaData()
 
 
 def columns_of(table: sa.Table, record: Any) -> list[sa.Column[Any]]:
-    """Return the columns that a record's fields are named after, in their order."""
+    """Return the columns named like the fields of a dataclass, in the order of its fields."""
     return [table.c[field.name] for field in fields(record)]
 
 
@@ -77,7 +77,7 @@ invitations = _table(
 mails = _table(
     "mails",
     sa.Column("invitation_id", sa.ForeignKey("invitations.id", ondelete="CASCADE"), primary_key=True),
-    # In clear until the mail is sent, which cannot be written without it; then removed.
+    # In clear text, because the mail contains it; removed once the mail is sent.
     _text("code", nullable=True),
     _text("state"),
     sa.Column("attempts", sa.Integer, nullable=False),
@@ -233,12 +233,12 @@ deliveries = _table(
     _text("id", key=True),
     _owner(),
     *_texts("platform", "path_key", "delivery", "event", "result"),
-    # Which rule it is about, counted from 0; -1: none.
+    # The rule that was decided on, counted from 0; -1: none.
     sa.Column("rule", sa.Integer, nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
     *_texts("head_sha", "sender", "detail"),
     *_texts("agent", "run_id", nullable=True),
-    # What starts when the operator approves it.
+    # The run to start when the operator approves it.
     sa.Column("request", sa.JSON(none_as_null=True)),
     # When the pull request was changed, as the code host says: deliveries may arrive in another order.
     _instant("changed_at"),
@@ -277,7 +277,7 @@ postings = _table(
     sa.Column("memory", sa.JSON(none_as_null=True)),
     sa.Index("postings_due", "state", "due_at"),
 )
-"""What a code host is to show of a run, and how far that is; done after the push, again and again until it is."""
+"""What a code host is to show of a run, and whether it does; posted after the push, and retried until it succeeds."""
 
 workers = _table(
     "workers",
@@ -325,4 +325,4 @@ deletions = _table(
     _instant("requested_at"),
     _instant("completed_at", nullable=True),
 )
-"""What was deleted and may still be in a data folder or in the queue; its own rows are deleted already."""
+"""What was deleted, and may have left files in a data folder or entries in the queue."""

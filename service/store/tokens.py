@@ -15,7 +15,7 @@ DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A token without its value, which only its owner has."""
+    """A token without its value, of which only a digest is stored."""
 
     id: str
     organization_id: str
@@ -26,7 +26,7 @@ class TokenRecord:
     revoked_at: int | None
     first_used_at: int | None = None
 
-    def valid(self, now: int) -> bool:
+    def is_valid(self, now: int) -> bool:
         """Whether the token is accepted at this instant."""
         return self.revoked_at is None and now < self.expires_at
 
@@ -49,7 +49,7 @@ def create(
 
 
 def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
-    """Return the token that a caller presents, valid or not."""
+    """Return the token with a value, even if it has expired or was revoked."""
     row = connection.execute(
         sa.select(*columns_of(tokens, TokenRecord)).where(tokens.c.digest == ids.digest(value))
     ).first()
@@ -73,7 +73,7 @@ def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:
 
 
 def note_first_use(connection: sa.Connection, token_id: str, now: int) -> bool:
-    """Note that a token was used; False when it had been before."""
+    """Note the first use of a token; False when it was used before."""
     fresh = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.first_used_at.is_(None))
     return connection.execute(fresh.values(first_used_at=now)).rowcount > 0
 

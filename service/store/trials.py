@@ -1,4 +1,4 @@
-"""Offers and trials: what an organization signs up for, and the trial its first code host starts (spec 2.1, 3)."""
+"""Offers that organizations sign up with, and trials, which start with the first code host (spec 2.1, 3)."""
 
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -13,13 +13,13 @@ KINDS: Final = ("partner", "public")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An offer; a retired one is still accepted, and falls back to the standard trial later (spec 3)."""
+    """An offer; a retired one is still accepted at signup, but gives only the standard trial (spec 3)."""
 
     code: str
     kind: str
     retired: bool = False
     price: str | None = None
-    """In the operator's words; an offer whose price changed after signup no longer holds (spec 3)."""
+    """The operator's own text; an offer whose price changed after signup no longer holds (spec 3)."""
 
 
 def put_offer(connection: sa.Connection, offer: Offer) -> None:
@@ -70,7 +70,7 @@ def sign_up(connection: sa.Connection, organization_id: str, code: str | None) -
 
 
 def of(connection: sa.Connection, organization_id: str) -> Trial | None:
-    """Return an organization's trial; None for an organization that an operator made."""
+    """Return an organization's trial; None for an organization that an operator created."""
     row = connection.execute(
         sa.select(*columns_of(trials, Trial)).where(trials.c.organization_id == organization_id)
     ).first()

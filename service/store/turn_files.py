@@ -1,4 +1,4 @@
-"""Files of turns in the database: findings, and on PostgreSQL logs and diffs too, which every machine can read."""
+"""Files of turns in the database: findings, and on PostgreSQL also logs and diffs, so that every machine has them."""
 
 import zlib
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from service.store.runs import OPEN
 from service.store.schema import log_pieces, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
-"""The kind of the findings, which are kept in the database on SQLite, too."""
+"""The kind of the findings, which are in the database on SQLite, too."""
 LARGEST_FILE: Final = 16 << 20
-"""How much of a log or diff is kept; a larger diff can be read from the repository, by its commit."""
+"""How many bytes of a log or diff are kept; a larger diff can be read from the repository, by its commit."""
+_TABLES: Final = (turn_files, log_pieces)
 
 Key = tuple[str, int]
 """A run's id and a turn's number."""
@@ -36,14 +37,15 @@ def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
 
 
 def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -> dict[int, bytes]:
-    """Return what is kept of one kind, by the number of the turn: of the newest turns, as many as fit."""
+    """Return a run's files of one kind by the number of the turn, newest first, as many as fit in `most_bytes`."""
     columns = (turn_files.c.number, turn_files.c.content)
     query = sa.select(*columns).where(turn_files.c.run_id == run_id, turn_files.c.kind == kind)
     found: dict[int, bytes] = {}
+    left = most_bytes
     for number, packed in connection.execute(query.order_by(turn_files.c.number.desc())):
         content = zlib.decompress(packed)
-        most_bytes -= len(content)
-        if most_bytes < 0:
+        left -= len(content)
+        if left < 0:
             break
         found[number] = content
     return found
@@ -60,7 +62,7 @@ def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) 
 
 
 def pack_log(connection: sa.Connection, key: Key) -> None:
-    """Join the pieces of a log into one; for a log that nothing is added to at present."""
+    """Join the pieces of a log into one, while nothing is appended to it."""
     whole = read_log(connection, key, 0, LARGEST_FILE)
     if whole:
         connection.execute(sa.delete(log_pieces).where(*_of(log_pieces, key), log_pieces.c.ends_at <= len(whole)))
@@ -73,7 +75,7 @@ def _piece(key: Key, starts_at: int, piece: bytes) -> dict[str, object]:
 
 
 def log_sizes(connection: sa.Connection, keys: Sequence[Key]) -> dict[Key, int]:
-    """Return how long some logs are, in bytes; those without one are left out."""
+    """Return the size in bytes of each of these turns' logs; turns without a log are left out."""
     columns = (log_pieces.c.run_id, log_pieces.c.number)
     query = sa.select(*columns, sa.func.max(log_pieces.c.ends_at)).where(sa.tuple_(*columns).in_(keys))
     rows = connection.execute(query.group_by(*columns))
@@ -89,21 +91,18 @@ def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> by
 
 
 def count_ended(connection: sa.Connection, before: int) -> int:
-    """Return how many files and pieces are kept of turns that ended before an instant, open runs left out."""
+    """Return how many files and log pieces belong to turns that ended before an instant, in runs that are not open."""
     counts = (sa.select(sa.func.count()).select_from(_ended(table, before).subquery()) for table in _TABLES)
     return sum(connection.execute(query).scalar_one() for query in counts)
 
 
 def remove_ended(connection: sa.Connection, before: int, limit: int) -> int:
-    """Remove up to `limit` files, and as many pieces, of turns that ended before an instant; return how many."""
+    """Remove up to `limit` of these files and up to `limit` of these pieces; return how many were removed."""
     deletions = (
         sa.delete(table).where(sa.tuple_(*table.primary_key).in_(_ended(table, before).limit(limit)))
         for table in _TABLES
     )
     return sum(connection.execute(deletion).rowcount for deletion in deletions)
-
-
-_TABLES: Final = (turn_files, log_pieces)
 
 
 def _ended(table: sa.Table, before: int) -> sa.Select[tuple[object, ...]]:
@@ -116,9 +115,9 @@ def _ended(table: sa.Table, before: int) -> sa.Select[tuple[object, ...]]:
 
 
 def _is_latest(connection: sa.Connection, key: Key, attempt: int) -> bool:
-    """Whether the run is there still, and no later attempt has its turn; it stays until this transaction ends."""
-    there = sa.select(runs.c.id).where(runs.c.id == key[0]).with_for_update(read=True, key_share=True)
-    if connection.execute(there).first() is None:
+    """Whether the run exists and no later attempt has the turn; it cannot be deleted in this transaction."""
+    run = sa.select(runs.c.id).where(runs.c.id == key[0]).with_for_update(read=True, key_share=True)
+    if connection.execute(run).first() is None:
         return False
     return connection.execute(sa.select(turns.c.attempt).where(*_of(turns, key))).scalar() == attempt
 

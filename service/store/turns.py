@@ -1,4 +1,4 @@
-"""Turns: a run's instructions one by one, each executed to exactly one end."""
+"""Turns: each is one instruction of a run, and ends exactly once, however often it is attempted."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -28,7 +28,7 @@ class Turn:
     instructions: str
     inputs: dict[str, object]
     attempt: int
-    """How often a worker took it up. It keeps out a worker that goes on after another took over."""
+    """How often a worker claimed it; a worker with an older number can no longer write its results."""
     finished_at: int | None
     commit_sha: str | None
     summary: str | None
@@ -39,9 +39,9 @@ class Turn:
     caller: str | None
     """The alias of the token that asked for it; None: it has none, or the turn is from before aliases were stored."""
     base_sha: str | None
-    """Where the branch was before it; None: it did not exist, or nothing was committed, as in the next four."""
+    """The branch's commit before the turn; None: the branch did not exist, or nothing was committed."""
     merge_base: str | None
-    """Where the branch left the default branch."""
+    """The commit where the branch left the default branch; None, as the three below, if nothing was committed."""
     files: int | None
     additions: int | None
     deletions: int | None
@@ -55,7 +55,7 @@ class Turn:
 
     @property
     def reason(self) -> str | None:
-        """Why it failed, or that nothing was changed, in plain words."""
+        """Why it failed, or that the agent changed nothing; None: it changed something, or has not ended."""
         is_idle = self.status == "completed" and self.commit_sha is None
         return self.failure or (NOTHING_CHANGED if is_idle else None)
 
@@ -78,7 +78,7 @@ class TurnOutcome:
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
-    """Record that the queue has the turns, each a run's id with the turn's number."""
+    """Record that the turns, each a run's id and a number, are in the queue."""
     statement = sa.update(turns).where(turns.c.run_id == sa.bindparam("of"), turns.c.number == sa.bindparam("nth"))
     rows = [{"of": run_id, "nth": number} for run_id, number in dispatched]
     connection.execute(statement.values(dispatched_at=now), rows)
@@ -141,7 +141,7 @@ def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: Tu
 
 
 def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> bool:
-    """End a run's open turn as failed, wherever it is; False when it had none. What works on it is interrupted."""
+    """End a run's open turn as failed, which interrupts the worker that has it; False when there was none."""
     query = sa.select(turns.c.number).where(turns.c.run_id == run_id, turns.c.status.notin_(run_store.FINAL))
     number = connection.execute(query).scalar()
     return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
@@ -155,14 +155,14 @@ def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now
 
 
 def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-    """Return those of some turns, each a run's id with the turn's number, that have ended or were deleted."""
+    """Return those of the turns, each a run's id and a number, that have ended or were deleted."""
     key = sa.tuple_(turns.c.run_id, turns.c.number)
     query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.notin_(run_store.FINAL))
     return frozenset(keys) - {(run_id, number) for run_id, number in connection.execute(query)}
 
 
 def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
-    """Return the turns that the queue has and that have not ended."""
+    """Return the turns that are in the queue and have not ended."""
     query = sa.select(turns.c.run_id, turns.c.number).where(
         turns.c.status.in_(run_store.OPEN), turns.c.dispatched_at.is_not(None)
     )
@@ -176,7 +176,7 @@ def open_runs(connection: sa.Connection) -> frozenset[str]:
 
 
 def open_among(connection: sa.Connection, run_ids: Sequence[str]) -> frozenset[str]:
-    """Return those of some runs that have a turn which has not ended."""
+    """Return those of the runs that have a turn which has not ended."""
     query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(run_ids), turns.c.status.in_(run_store.OPEN))
     return frozenset(connection.execute(query).scalars())
 
@@ -209,7 +209,7 @@ class EndedTurn:
     """`completed`, `failed`, or `cancelled`."""
     accepted_at: int
     started_at: int | None
-    """None: it was cancelled before any worker took it up."""
+    """None: it was cancelled before any worker claimed it."""
     finished_at: int
 
 

@@ -1,4 +1,4 @@
-"""Usage: what each turn used of a model, and what turns, runs, days and organizations have cost so far."""
+"""Usage of models: recorded for each turn, and summed over turns, runs, days and organizations."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -27,13 +27,13 @@ class UsageFigures:
     requests: int
     input_tokens: int
     cached_tokens: int
-    """Read from the provider's cache; not among `input_tokens`."""
+    """Input tokens that the provider read from its cache; `input_tokens` does not include them."""
     output_tokens: int
     micro_usd: int
 
     @property
     def tokens(self) -> int:
-        """All tokens: fresh and cached input, and output."""
+        """The sum of input, cached input and output tokens."""
         return self.input_tokens + self.cached_tokens + self.output_tokens
 
     def document(self) -> dict[str, object]:
@@ -45,7 +45,7 @@ class UsageFigures:
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """What one request of an agent used of a model."""
+    """The usage of one request from an agent to a model."""
 
     agent_key: str
     provider: str
@@ -55,7 +55,7 @@ class ModelUse:
 
 
 class TurnMeter:
-    """Keeps what one turn uses, request by request: a worker that dies loses none of it."""
+    """Stores what a turn uses after each request, so that nothing is lost if the worker dies."""
 
     def __init__(self, database: Database, turn: Turn, agent: Agent, clock: Clock) -> None:
         self._database = database
@@ -64,12 +64,12 @@ class TurnMeter:
         self._clock = clock
 
     def spent(self) -> Spending:
-        """Return what the run and the agent's day have used."""
+        """Return what the run, the agent's day and the organization's day have used."""
         with self._database.read() as connection:
             return spent(connection, self._turn.run_id, self._agent.key, self._clock())
 
     def add(self, model: str, usage: Usage, micro_usd: int) -> None:
-        """Keep what one request used."""
+        """Store what one request used."""
         access = self._agent.options.model
         provider = "" if access is None else access.provider
         use = ModelUse(self._agent.key, provider, model, usage, micro_usd)
@@ -95,7 +95,7 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
 
 
 def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spending:
-    """Return what a run, and an agent today (UTC), have used."""
+    """Return what a run has used, and what its agent and its organization have used today (UTC)."""
     of_run = model_usage.c.run_id == run_id
     of_day = (model_usage.c.day == now // DAY_MICROS) & (model_usage.c.agent_key == agent_key)
     tokens = model_usage.c.input_tokens + model_usage.c.cached_tokens + model_usage.c.output_tokens
@@ -118,7 +118,7 @@ def _organization_day(connection: sa.Connection, run_id: str, now: int) -> Organ
 
 
 def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, float]]:
-    """Return organization (slug), kind and share of each budget a day that is used by now; the most used first."""
+    """Return organization (slug), kind (`usd`, `tokens`) and used share of each daily budget, most used first."""
     limits = (organizations.c.slug, organizations.c.day_usd, organizations.c.day_tokens)
     has_limit = sa.or_(organizations.c.day_usd.is_not(None), organizations.c.day_tokens.is_not(None))
     limited = connection.execute(sa.select(*limits).where(has_limit)).all()
@@ -131,13 +131,15 @@ def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, floa
     found = []
     for slug, usd, tokens in limited:
         of_day = used.get(slug, UsageFigures(0, 0, 0, 0, 0))
-        found += [] if usd is None else [(slug, "usd", of_day.micro_usd / MICROS_PER_USD / usd)]
-        found += [] if tokens is None else [(slug, "tokens", of_day.tokens / tokens)]
+        if usd is not None:
+            found.append((slug, "usd", of_day.micro_usd / MICROS_PER_USD / usd))
+        if tokens is not None:
+            found.append((slug, "tokens", of_day.tokens / tokens))
     return sorted(found, key=lambda one: (-one[2], one))
 
 
 def of_turns(connection: sa.Connection, run_id: str) -> dict[int, UsageFigures]:
-    """Return what the turns of a run used, by number; those that asked no model are left out."""
+    """Return what each turn of a run used, by number; turns without requests to a model are left out."""
     query = sa.select(model_usage.c.number, *_SUMS).where(model_usage.c.run_id == run_id)
     rows = connection.execute(query.group_by(model_usage.c.number))
     return {row.number: _figures(row) for row in rows}
@@ -153,10 +155,10 @@ def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, 
 
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
-    """What one organization, repository, agent or day used."""
+    """What one organization, repository, agent or day used, or all of them."""
 
     subject: dict[str, Any]
-    """The organization's slug, and the repository or agent in it; or the day since 1970; of everything, nothing."""
+    """By name: `organization` (slug) and `repository` or `agent`, or `day` (since 1970); empty for the grand total."""
     runs: int
     turns: int
     figures: UsageFigures

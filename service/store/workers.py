@@ -14,7 +14,7 @@ class Worker:
     """A process that executes turns."""
 
     executor: str
-    """A random name, new in each process: two processes of one name would execute everything twice."""
+    """A random name, new for each process: two processes with the same name would execute every turn twice."""
     host: str
     """The machine it runs on."""
     sandbox: str
@@ -40,13 +40,13 @@ def sign_off(connection: sa.Connection, executor: str) -> None:
 
 
 def silent_for(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
-    """Return the workers that were last heard of longer ago than so many microseconds."""
+    """Return the workers whose last heartbeat is older than so many microseconds."""
     latest = now_in(connection, clock) - micros
     return [Worker(*row) for row in connection.execute(sa.select(workers).where(workers.c.seen_at < latest))]
 
 
 def heard_within(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
-    """Return the workers alive, oldest first."""
+    """Return the workers with a heartbeat within so many microseconds, oldest first."""
     earliest = now_in(connection, clock) - micros
     query = sa.select(workers).where(workers.c.seen_at >= earliest).order_by(workers.c.started_at)
     return [Worker(*row) for row in connection.execute(query)]

@@ -55,14 +55,14 @@ def _misplaced(tree: Tree) -> Iterator[ReviewFinding]:
         size = f"{entry.size / _MIB:.1f} MiB." if entry.size >= _MIB else f"{entry.size / 1024:.1f} KiB."
         if _LEFTOVERS.search(entry.path):
             yield ReviewFinding(CheckRule.LEFTOVER_FILE, entry.path, 0, "Its name is that of a leftover.")
-        elif PurePosixPath(entry.path).suffix.lower() in _PRODUCTS and not SourceFile(entry.path, b"").fixture:
+        elif PurePosixPath(entry.path).suffix.lower() in _PRODUCTS and not SourceFile(entry.path, b"").is_fixture:
             yield ReviewFinding(CheckRule.BUILD_PRODUCT, entry.path, 0, size)
         if entry.size > _MIB:
             yield ReviewFinding(CheckRule.LARGE_FILE, entry.path, 0, size)
 
 
 def _links_outside(tree: Tree) -> Iterator[ReviewFinding]:
-    """Links are judged by the text git keeps of them; none is ever followed."""
+    """Report links that lead out of the tree, by the target that git stores; no link is followed."""
     for entry in tree.reviewed:
         source = tree.read(entry.path) if entry.mode == SYMLINK else None
         target = source.data.decode("utf-8", "surrogateescape") if source else ""
@@ -73,7 +73,7 @@ def _links_outside(tree: Tree) -> Iterator[ReviewFinding]:
 
 
 def _resolve(path: str, target: str) -> str | None:
-    """The target of a relative link, seen from the folder of a path; None: it is outside of the tree."""
+    """The path that a relative link in the file at `path` leads to, or None when it is outside of the tree."""
     parts = list(PurePosixPath(path).parts[:-1])
     for part in target.split("/"):
         if part == "..":
@@ -88,7 +88,7 @@ def _resolve(path: str, target: str) -> str | None:
 def _untested(tree: Tree) -> Iterator[ReviewFinding]:
     modules = [source for source in tree.sources.values() if _wants_test(source)]
     tests = [
-        path for path in tree.entries if PurePosixPath(path).suffix in _TEST_SUFFIXES and SourceFile(path, b"").test
+        path for path in tree.entries if PurePosixPath(path).suffix in _TEST_SUFFIXES and SourceFile(path, b"").is_test
     ]
     if modules and not tests:
         seen = f"Files with code under review: {len(modules)}. Test files in the tree: 0."
@@ -110,9 +110,9 @@ def _untested(tree: Tree) -> Iterator[ReviewFinding]:
 
 
 def _wants_test(source: SourceFile) -> bool:
-    if source.suffix not in _TEST_SUFFIXES or source.test or PurePosixPath(source.path).stem in _NEED_NO_TEST:
+    if source.suffix not in _TEST_SUFFIXES or source.is_test or PurePosixPath(source.path).stem in _NEED_NO_TEST:
         return False
-    return not source.folders & _FOLDERS_WITHOUT_TESTS and not source.foreign and bool(_CODE.search(source.text))
+    return not source.folders & _FOLDERS_WITHOUT_TESTS and not source.is_foreign and bool(_CODE.search(source.text))
 
 
 def folders_of(entries: Mapping[str, TreeEntry]) -> frozenset[str]:
@@ -128,7 +128,7 @@ def folders_of(entries: Mapping[str, TreeEntry]) -> frozenset[str]:
 
 def broken_links(source: SourceFile, known: frozenset[str]) -> Iterator[ReviewFinding]:
     """Relative links of a Markdown page without a known target."""
-    if source.suffix not in {".md", ".markdown"} or source.foreign or source.fixture:
+    if source.suffix not in {".md", ".markdown"} or source.is_foreign or source.is_fixture:
         return
     fenced = False
     for number, line in enumerate(source.lines, start=1):

@@ -41,7 +41,7 @@ def _syntax(source: SourceFile) -> Iterator[ReviewFinding]:
     line = source.line(module.line) if isinstance(module, Unreadable) else ""
     if not isinstance(module, Unreadable) or module.reason is None or _TEMPLATE.search(line):
         return
-    severity = Severity.NOTE if source.fixture else None
+    severity = Severity.NOTE if source.is_fixture else None
     message = f"{module.reason[:_MESSAGE]} (parsed as Python {_MINE})."
     if _NEWER.match(line) or module.reason.startswith("f-string"):
         message, severity = f"{message} A newer Python may parse it.", Severity.NOTE
@@ -52,12 +52,12 @@ def _calls(source: SourceFile) -> Iterator[ReviewFinding]:
     for call in source.nodes(ast.Call):
         name = _name_of(call.func)
         rule, severity = _call_rule(name, call) if name else (None, None)
-        if rule and (not source.test or rule in {CheckRule.DEBUGGER, CheckRule.SHELL_TRUE}):
+        if rule and (not source.is_test or rule in {CheckRule.DEBUGGER, CheckRule.SHELL_TRUE}):
             yield ReviewFinding(rule, source.path, call.lineno, f"{name}(…)", source.line(call.lineno), severity)
 
 
 def _name_of(node: ast.AST) -> str:
-    """The dotted name an expression spells, such as `subprocess.run`, or nothing."""
+    """The dotted name that the expression is, such as `subprocess.run`; empty for any other expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -73,9 +73,9 @@ def _call_rule(name: str, call: ast.Call) -> tuple[CheckRule | None, Severity | 
     fixed = bool(call.args) and isinstance(call.args[0], ast.Constant)
     if name in _EVALS and call.args and not fixed:
         return CheckRule.EVAL, None
-    if name in _SHELLS or (name.rpartition(".")[2] in _PROCESSES and _says(call, "shell", value=True)):
+    if name in _SHELLS or (name.rpartition(".")[2] in _PROCESSES and _passes(call, "shell", value=True)):
         return CheckRule.SHELL_TRUE, Severity.MINOR if fixed else None
-    if name.lower().startswith(_CLIENTS) and _says(call, "verify", value=False):
+    if name.lower().startswith(_CLIENTS) and _passes(call, "verify", value=False):
         return CheckRule.TLS_UNVERIFIED, None
     if name == "yaml.load":
         loaders = [keyword.value for keyword in call.keywords if keyword.arg == "Loader"] + list(call.args[1:2])
@@ -83,9 +83,9 @@ def _call_rule(name: str, call: ast.Call) -> tuple[CheckRule | None, Severity | 
     return None, None
 
 
-def _says(call: ast.Call, argument: str, *, value: bool) -> bool:
-    found = [keyword.value for keyword in call.keywords if keyword.arg == argument]
-    return any(isinstance(given, ast.Constant) and given.value is value for given in found)
+def _passes(call: ast.Call, argument: str, *, value: bool) -> bool:
+    passed = [keyword.value for keyword in call.keywords if keyword.arg == argument]
+    return any(isinstance(node, ast.Constant) and node.value is value for node in passed)
 
 
 def _handlers(source: SourceFile) -> Iterator[ReviewFinding]:
@@ -122,7 +122,7 @@ def _imports(source: SourceFile) -> Iterator[ReviewFinding]:
 
 
 def _used(source: SourceFile) -> set[str]:
-    """Every name that is read, and, to be on the safe side, every word of a short string: it may be an annotation."""
+    """Every name that is read, and every word of a short string, because it may be an annotation."""
     used = {node.id for node in source.nodes(ast.Name)}
     used.update(node.arg for node in source.nodes(ast.arg))  # a test asks for an imported fixture by name
     for node in source.nodes(ast.Constant):

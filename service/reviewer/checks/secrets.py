@@ -34,6 +34,7 @@ _TOKEN_HINTS: Final = (
 _KEY_BLOCK: Final = re.compile(r"-----BEGIN (?:[A-Z]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY: Final = re.compile(r"[A-Za-z0-9+/=]{32,}|^(?:Proc-Type|DEK-Info|Version):", re.MULTILINE)
 _KEY_BODY_WITHIN: Final = 400
+"""Characters after the first line of a key block in which its body begins; a mention in prose has none."""
 _URL: Final = re.compile(r"://([^\s/:@'\"<>]{0,80}):([^\s/:@'\"<>]{4,200})@([A-Za-z0-9.\-]+)")
 _NAMED: Final = re.compile(
     r"""(?i)(?:secret|passw(?:or)?d|pwd|token|api_?key|access_?key|private_?key|auth_?key)[\w.\-]{0,20}
@@ -41,14 +42,17 @@ _NAMED: Final = re.compile(
     re.VERBOSE,
 )
 _HIDDEN_RUN: Final = re.compile(r"[A-Za-z0-9+/=]{40,}")
+"""A long run that is redacted when it looks random, whatever stands before it."""
 _PLACEHOLDER: Final = re.compile(
     r"(?i)example|sample|placeholder|change.?me|replace|your[-_]|dummy|fake|redacted|xxx|\.\.\.|\*\*\*|[${<%]|123456|abcdef"
 )
 _ASSIGNED_BITS: Final = 3.5
 _HIDDEN_BITS: Final = 4.5
+"""The entropy, in bits for each character, from which a text counts as random."""
 _LOCAL_HOST: Final = re.compile(r"[^.]*\Z|(?:127|10|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.[\d.]*\Z")
 _ENV_NAME: Final = re.compile(r"\.env(?:\.(?!example|sample|template|dist|test|ci)[\w-]+)?\Z")
 _SHOWN: Final = 4
+"""Characters of a token that a finding shows."""
 _READ: Final = 10_000
 
 
@@ -61,7 +65,7 @@ def redacted(text: str) -> str:
 
 
 def excerpt(what: object, limit: int) -> str:
-    """The beginning of a text, redacted before it is cut: half a secret has no shape."""
+    """The beginning of a text, redacted before it is cut: half a secret would not be recognized."""
     return redacted(str(what)[:_READ].strip())[:limit]
 
 
@@ -97,7 +101,7 @@ def _tokens(source: SourceFile) -> Iterator[tuple[int, str, str]]:
 
 def _passwords(source: SourceFile) -> Iterator[tuple[int, str, str]]:
     for number, line, url in source.search(_URL, "://"):
-        # A plain word as the password, or a local host, is an example as documentation has many.
+        # Documentation is full of examples, with a plain word as the password or with a local host.
         if not (url[2].isalpha() or _PLACEHOLDER.search(url[0]) or _LOCAL_HOST.match(url[3])):
             yield number, line, f"A password for {url[3]}, redacted."
 
@@ -111,8 +115,8 @@ def _values(source: SourceFile) -> Iterator[tuple[int, str, str]]:
 
 
 def _files(source: SourceFile) -> Iterator[ReviewFinding]:
-    """Environment files and private keys."""
-    if _ENV_NAME.match(source.name) and "=" in source.text and not source.fixture:
+    """Report environment files and private keys."""
+    if _ENV_NAME.match(source.name) and "=" in source.text and not source.is_fixture:
         yield ReviewFinding(CheckRule.ENV_FILE, source.path, 0, "An environment file is committed.")
     for block in _KEY_BLOCK.finditer(source.text):
         if _KEY_BODY.search(source.text, block.end(), block.end() + _KEY_BODY_WITHIN):
@@ -121,8 +125,8 @@ def _files(source: SourceFile) -> Iterator[ReviewFinding]:
 
 
 def _finding(rule: CheckRule, source: SourceFile, line: int, message: str, anchor: str) -> ReviewFinding:
-    """A secret among the material of tests is most likely made up, and so only noted."""
-    made_up = source.fixture or (source.test and rule is not CheckRule.SECRET_TOKEN)
+    """A finding; only a note in tests and their data, where a secret is most likely made up."""
+    made_up = source.is_fixture or (source.is_test and rule is not CheckRule.SECRET_TOKEN)
     return ReviewFinding(rule, source.path, line, message, anchor, Severity.NOTE if made_up else None)
 
 

@@ -19,7 +19,7 @@ class DatabaseError(Exception):
 
 
 def version(connection: sa.Connection) -> int | None:
-    """Return the version of a database's schema; None when it has none of our tables.
+    """Return the version of a database's schema; None when it has no tables of this program.
 
     Raises:
         DatabaseError: Another program than this one versions it.
@@ -58,7 +58,7 @@ def migrate(connection: sa.Connection) -> None:
 
 
 def stamp(connection: sa.Connection, number: int) -> None:
-    """Note the version of tables that were just made, as Alembic would: it is imported only to migrate."""
+    """Note the version of tables that were just created, as Alembic would; its import is left to real migrations."""
     connection.execute(
         sa.text(
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "

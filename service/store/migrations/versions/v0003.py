@@ -1,4 +1,4 @@
-"""At most one agent of a name for all organizations: the old constraint took their NULLs for different values."""
+"""At most one agent of a name serves all organizations: to the old constraint, two NULLs were different values."""
 
 import sqlalchemy as sa
 from alembic import op
