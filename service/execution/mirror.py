@@ -61,7 +61,7 @@ class RepositoryMirror:
             raise GitCommandError(f"{head} is no longer at {run.head_sha}, which the run was started for")
         return snapshot
 
-    def _fetched(self, branch: str, wanted: str) -> RepositorySnapshot:
+    def _fetch_or_retry(self, branch: str, wanted: str) -> RepositorySnapshot:
         try:
             return self._fetch(branch, wanted)
         except GitCommandError as error:
