@@ -32,7 +32,7 @@ from app.sync.reread import Rereader
 from app.sync.retention import Retention
 from app.sync.runs import RunSync
 from storage.cache import Cache
-from storage.cache.service_traits import SharedBudget
+from storage.cache.budget import SharedBudget
 from storage.errors import StorageError
 from storage.lazy_dataclass import dataclass
 from storage.lease import Lease

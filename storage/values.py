@@ -4,6 +4,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+Clock = Callable[[], datetime]
+"""Returns the current time, aware, in UTC."""
+NO_TIME_US: Final = -(2**62)
+"""Stands for a time that cannot be read; it sorts before every real instant."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
 
 def sqlite_text(text: str) -> str:
     """The text, with `?` in place of lone surrogates, which have no UTF-8 and which SQLite refuses."""
@@ -15,16 +22,6 @@ def sqlite_text(text: str) -> str:
 def sqlite_text_or_none(text: str | None) -> str | None:
     """As `sqlite_text`; None stays None."""
     return None if text is None else sqlite_text(text)
-
-
-Clock = Callable[[], datetime]
-"""Returns the current time, aware, in UTC."""
-
-NO_TIME_US: Final = -(2**62)
-"""Stands for a time that cannot be read; it sorts before every real instant."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def utc_now() -> datetime:

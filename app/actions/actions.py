@@ -91,7 +91,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Sends each write at most once, and keeps the ledger's account of it true."""
+    """Sends each write at most once, and records its outcome in the ledger."""
 
     client: Client
     ledger: Ledger

@@ -102,7 +102,7 @@ class Settlement:
     command_line: str
     """The beginning of a command on the same ledger."""
     settled: Action = field(init=False)
-    """The action's current state; what `record` returned, afterwards."""
+    """The action as recorded last; before `record`, as it was committed."""
 
     def __post_init__(self) -> None:
         """Begin with the action as it is."""

@@ -16,8 +16,8 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
+from app.api.timestamps import rfc3339
 from app.api.transport import Call, CommitHook, Reply, Transport
-from app.api.wire import rfc3339
 from app.config.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
 from storage.records.results import Change, LogChunk, RunTurns
@@ -79,7 +79,7 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections; other processes are told what the last answers taught."""
+        """Close all connections, and share with other processes what the last answers showed."""
         await self._transport.aclose()
         await self.budget.settle()
 

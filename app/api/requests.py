@@ -10,6 +10,8 @@ from storage.lazy_dataclass import dataclass
 from storage.records import Action, ActionKind, Execution, Organization, Project, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+MARK: Final = "{action}"
+"""In a branch name or in metadata: replaced by the action's id, which is unique."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,6 @@ def agent_segment(name: str) -> str:
         return quote(name, safe="")
     except UnicodeEncodeError as error:
         raise ValueError(f"{name!r} cannot be a name in a path.") from error
-
-
-MARK: Final = "{action}"
-"""In a branch name or in metadata: replaced by the action's id, which is unique."""
 
 
 def as_json(request: WriteRequest, action_id: str = MARK) -> str:

@@ -6,8 +6,9 @@ from typing import Final
 
 from app.api.errors import NotFoundError, NotOfferedError, RefusedError, UnusableAnswerError
 from app.api.requests import run_path
+from app.api.timestamps import timestamp
 from app.api.transport import Call, Reply
-from app.api.wire import WireModel, read_body, timestamp
+from app.api.wire import WireModel, read_body
 from storage.records.results import (
     SEVERITIES,
     Change,

@@ -5,8 +5,6 @@ an integer beyond 64 bits where one is stored, makes the whole answer unusable.
 """
 
 import json
-import re
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Final, TypeVar
 
@@ -15,6 +13,7 @@ from typing_extensions import TypeAliasType
 
 from app.api.errors import UnusableAnswerError
 from app.api.requests import Answer, CancelRun, ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
+from app.api.timestamps import timestamp
 from storage.records import (
     Execution,
     HealthReport,
@@ -26,58 +25,6 @@ from storage.records import (
     RunPage,
 )
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBER: Final = re.compile(r"-?\d{9,16}(\.\d+)?")
-_DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)?)?")
-_FIRST_MILLISECONDS: Final = 1e11
-"""As seconds this would be the year 5138; as milliseconds it is 1973."""
-
-
-def timestamp(received: object) -> datetime | None:
-    """A time from RFC 3339, the same without an offset (taken as UTC), or epoch seconds or milliseconds.
-
-    None: it cannot be read as any of these, or lies outside the years 1 to 9999.
-    """
-    if isinstance(received, str):
-        text = received.strip()
-        if _DATE_TIME.fullmatch(text):
-            return _from_text(text)
-        return _from_epoch(float(text)) if _NUMBER.fullmatch(text) else None
-    if isinstance(received, bool) or not isinstance(received, int | float):
-        return None
-    return _from_epoch(received)
-
-
-def names_offset(received: object) -> bool:
-    """Whether a time that was received says for itself where it lies: a local time without an offset does not."""
-    found = _DATE_TIME.fullmatch(received.strip()) if isinstance(received, str) else None
-    return timestamp(received) is not None and (found is None or found[4] is not None)
-
-
-def rfc3339(moment: datetime) -> str:
-    """An aware time as the request filters take it: UTC, with microseconds and `Z` (spec 4.2)."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
-
-
-def _from_epoch(count: float) -> datetime | None:
-    try:
-        if abs(count) < _FIRST_MILLISECONDS:
-            return _EPOCH + timedelta(seconds=count)
-        return _EPOCH + timedelta(milliseconds=count)
-    except (OverflowError, ValueError):
-        return None
-
-
-def _from_text(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text.upper())
-        if moment.tzinfo is UTC:
-            return moment
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (OverflowError, ValueError):
-        return None
-
-
 _COUNTS: Final = range(2**63)
 _Plain = TypeAliasType(
     "_Plain", "bool | int | FiniteFloat | str | list[_Plain] | dict[str, _Plain] | None"
@@ -85,6 +32,7 @@ _Plain = TypeAliasType(
 _Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Id = Annotated[str, Field(min_length=1, max_length=1_000)]
 _Body = TypeVar("_Body", bound="WireModel")
+_STR: Final = frozenset({str})
 
 
 class WireModel(BaseModel):
@@ -98,9 +46,6 @@ class WireModel(BaseModel):
         """The object as JSON: every field that came, no field that did not."""
         # What `model_dump_json` calls: by far the most of it is spent on finding out its defaults.
         return self.__pydantic_serializer__.to_json(self, exclude_unset=True).decode()
-
-
-_STR: Final = frozenset({str})
 
 
 class _RepositoryBody(WireModel):

@@ -22,6 +22,10 @@ MARK: Final = "runwarden_automation"
 
 Tell = Callable[[DoNotify, Decision, Mapping[str, str]], Awaitable[str | None]]
 """Notifies people; returns what went wrong, or None."""
+_OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
+"""By the action's state; every other state is a failure."""
+_PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "database_busy"})
+"""Kinds of errors that pass by themselves."""
 
 
 class CannotActError(RunwardenError):
@@ -38,12 +42,6 @@ class ActingResult:
     result_id: str | None = None
     may_repeat: bool = False
     """True: certainly nothing was done, and the action may be tried again."""
-
-
-_OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
-"""By the action's state; every other state is a failure."""
-_PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "database_busy"})
-"""Kinds of errors that pass by themselves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ class Bot:
     say: Say
     journal: Callable[[Decision], None] = lambda _: None
     """Called with each decision, and again when it is settled."""
+    counts: RunCounts = field(default_factory=RunCounts)
+    """The changes of runs since the bot was opened."""
     _engine: Engine | None = None
     _runner: Runner | None = None
     _dispatcher: Dispatcher | None = None
@@ -65,7 +67,6 @@ class Bot:
     """Whether this process holds the lease."""
     _failure: str = ""
     """The error of the file that failed at the last look at the rules; empty: none failed."""
-    counts: RunCounts = field(default_factory=RunCounts)
 
     async def open(self) -> None:
         """Open the profile's files and begin to listen.
@@ -127,7 +128,7 @@ class Bot:
         return await snapshot(engine, self.state, self.counts, is_working=self._is_working)
 
     async def is_well(self) -> bool:
-        """Whether rules can be looked at, no poll fails, and the runs were shown lately, by whichever process asked.
+        """Whether the last look at the rules succeeded, no poll fails, and some process polled the runs lately.
 
         Raises:
             StorageError: The cache cannot be read.
@@ -135,8 +136,8 @@ class Bot:
         poll, now = self.profile.poll, self.engine.clock()
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
-        shown = any(each.subject == "runs" and each.last_ok_at and each.last_ok_at > latest for each in links)
-        return shown and not self._failure and not any(each.is_failing for each in links)
+        is_fresh = any(each.subject == "runs" and each.last_ok_at and each.last_ok_at > latest for each in links)
+        return is_fresh and not self._failure and not any(each.is_failing for each in links)
 
     async def run(self) -> None:
         """Work until cancelled; a file that fails is reported, and tried again."""
@@ -146,6 +147,13 @@ class Bot:
             tasks.create_task(self._look())
             tasks.create_task(self._deliver())
             tasks.create_task(self._keep_lease())
+
+    def reload(self, settings: Settings) -> None:
+        """Use other rules and routes from now on; decisions made so far stay."""
+        self.settings = settings
+        if self._engine is not None:
+            self._make(self._engine, self.state)
+        self._rang.set()
 
     async def _look(self) -> None:
         engine, *_ = self._opened()
@@ -201,13 +209,6 @@ class Bot:
 
     def _storage_failed(self, error: Exception) -> None:
         self.say("storage_failed", profile=self.profile.name, message=str(error))
-
-    def reload(self, settings: Settings) -> None:
-        """Use other rules and routes from now on; decisions made so far stay."""
-        self.settings = settings
-        if self._engine is not None:
-            self._make(self._engine, self.state)
-        self._rang.set()
 
     @property
     def state(self) -> State:

@@ -44,7 +44,7 @@ class Cause:
     key: str
     kind: InboxKind
     title: Titled
-    """The title of the items that are not done, newest first."""
+    """Makes the title from the entries that are not done, newest first."""
     entries: list[InboxEntry]
     cure: str = ""
     """The cure, as a command without its program."""
@@ -55,7 +55,7 @@ class Cause:
 
 @dataclass(slots=True)
 class Causes:
-    """Reads one profile's files."""
+    """Reads the causes from one profile's files."""
 
     engine: Engine
     state: State | None
@@ -138,37 +138,9 @@ class Causes:
         return found
 
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
-        found, states = [], await state.rule_states()
-        for each in await state.open_decisions():
-            if each.outcome == "waiting":
-                title, number = f"{each.rule} waits for approval", str(each.decision_id)
-                cure = f"automations approve {number}"
-                found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
-        rules = rules_of(self.automations(), self.engine.profile.name)
-        for rule in rules:
-            held = states.get(rule.name)
-            if held is not None and held.paused and rule.is_on:
-                # The last line does not count: every time that is skipped while the rule is paused writes one.
-                last = next(iter(await state.journal(rule.name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
-                at = held.since if last is None else last.decided_at
-                title, cure = f"{rule.name} is paused: {held.paused}", f"automations resume {shlex.quote(rule.name)}"
-                found.append(_single("paused", f"paused:{rule.name}", title, at, rule.name, cure))
-        names = {rule.name for rule in rules if rule.is_on}
-        for newest, count in await state.limited(now - LOOK_BACK):
-            if newest.rule in names:
-                title, number = (
-                    f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}",
-                    f"limited:{newest.rule}",
-                )
-                cure = f"automations log {shlex.quote(newest.rule)}"
-                entries = [InboxEntry(number, newest.decided_at)]
-                found.append(Cause(number, "limited", _always(title), entries, cure, newest.rule))
-        if names:
-            until = await state.lease_until(LEASE)
-            if until is None or until < now - SILENT_AFTER:
-                title = "Automations are configured, and no bot is at work"
-                found.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
-        return found
+        rules = [rule for rule in rules_of(self.automations(), self.engine.profile.name) if rule.is_on]
+        found = [*await _approvals(state), *await _paused(rules, state), *await _limited(rules, now, state)]
+        return [*found, *await _silence(now, state)] if rules else found
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
         """The messages that a route did not take."""
@@ -177,11 +149,55 @@ class Causes:
         ]
         found = []
         for route, group in groupby(sorted(lost, key=lambda each: each.message.route), lambda each: each.message.route):
-            each, key = list(group), f"undelivered:{route}"
-            entries = [InboxEntry(key, one.made_at) for one in each]
-            title = _undelivered(route, max(each, key=lambda one: one.made_at).message.title)
+            deliveries, key = list(group), f"undelivered:{route}"
+            entries = [InboxEntry(key, one.made_at) for one in deliveries]
+            title = _undelivered(route, max(deliveries, key=lambda one: one.made_at).message.title)
             found.append(Cause(key, "undelivered", title, entries, f"notify test {shlex.quote(route)}", route))
         return found
+
+
+async def _approvals(state: State) -> list[Cause]:
+    """The decisions that wait for a person."""
+    found = []
+    for each in await state.open_decisions(outcome="waiting"):
+        title, number = f"{each.rule} waits for approval", str(each.decision_id)
+        cure = f"automations approve {number}"
+        found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
+    return found
+
+
+async def _paused(rules: Iterable[Rule], state: State) -> list[Cause]:
+    """The rules that are paused."""
+    found, states = [], await state.rule_states()
+    for rule in rules:
+        held = states.get(rule.name)
+        if held is not None and held.paused:
+            # The last line does not count: every time that is skipped while the rule is paused writes one.
+            last = next(iter(await state.journal(rule.name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
+            at = held.since if last is None else last.decided_at
+            title, cure = f"{rule.name} is paused: {held.paused}", f"automations resume {shlex.quote(rule.name)}"
+            found.append(_single("paused", f"paused:{rule.name}", title, at, rule.name, cure))
+    return found
+
+
+async def _limited(rules: Iterable[Rule], now: datetime, state: State) -> list[Cause]:
+    """The rules that a limit held back."""
+    found, names = [], {rule.name for rule in rules}
+    for newest, count in await state.limited(now - LOOK_BACK):
+        if newest.rule in names:
+            title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
+            key, cure = f"limited:{newest.rule}", f"automations log {shlex.quote(newest.rule)}"
+            found.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
+    return found
+
+
+async def _silence(now: datetime, state: State) -> list[Cause]:
+    """The missing bot, if none was at work lately."""
+    until = await state.lease_until(LEASE)
+    if until is not None and until >= now - SILENT_AFTER:
+        return []
+    title = "Automations are configured, and no bot is at work"
+    return [_single("bot", "bot", title, until or NO_TIME, "", "watch")]
 
 
 def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:

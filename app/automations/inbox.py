@@ -80,7 +80,7 @@ class Inbox:
         await self._mark(dict.fromkeys(keys, Mark(is_muted=True)))
 
     async def undo(self) -> tuple[str, ...]:
-        """Undo the last change, of whichever console, and return its keys. Several levels.
+        """Undo the last change of any console and return its keys; called again, undo the one before it.
 
         Raises:
             StorageError: The state cannot be written.
@@ -102,7 +102,7 @@ class Inbox:
         return {} if self.causes.state is None else await self.causes.state.marks()
 
     async def _whole(self, items: Sequence[InboxItem]) -> Iterable[InboxEntry]:
-        """The newest entry of each key; a repository's notifications have one key where all its items are chosen."""
+        """The entries to mark: the newest of each key, and of each repository whose items are all chosen."""
         found = {entry.key: entry for item in items for entry in item.newest}
         others = {item.group for item in await self.items() if item.key not in {each.key for each in items}}
         for item in sorted(items, key=lambda item: item.at):

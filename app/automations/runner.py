@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 RETRY_AFTER: Final = timedelta(seconds=30)
 """How long to wait before an action that certainly was not sent is tried again."""
 SKEW: Final = timedelta(minutes=5)
-"""The service's clock may be behind ours by as much before something new looks old."""
+"""How far the service's clock may be behind ours before a new event is taken for an old one."""
 RESOLVED_WITHIN: Final = timedelta(days=31)
 """How long a decision of unknown outcome is looked up in the ledger."""
 LONGEST_WAIT: Final = timedelta(seconds=10)
@@ -70,7 +70,7 @@ class Runner:
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
     _mine: dict[int, datetime] = field(default_factory=dict)
-    """Decisions that this process acts on, or will again: since when each might be."""
+    """By decision that this process carries out, or will try again: the time from which `catch_up` counts."""
     _tried_at: dict[int, datetime] = field(default_factory=dict)
     _unentered: dict[int, ActingResult] = field(default_factory=dict)
     """Results that could not be stored yet."""
@@ -108,7 +108,7 @@ class Runner:
         await self._decide(rule, occurrence)
 
     async def next_look(self) -> datetime:
-        """When to look again at the latest, though nothing rings."""
+        """The time by which to look again, even if no event comes."""
         now = self.clock()
         latest = now + LONGEST_WAIT
         times = (next(upcoming(rule, self._states[rule.name].since, now), latest) for rule in self._enabled())

@@ -35,7 +35,7 @@ async def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool)
 
 
 def _copy(settings: Settings, profiles: tuple[Profile, ...], folder: Path) -> list[Path]:
-    from storage.database import copy_database
+    from storage.copying import copy_database
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):

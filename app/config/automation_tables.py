@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from app.rules.rule import Rule
 
 _KEY: Final = "automations"
+_ONE_TABLE: Final = "Write one [[automations]] table, and nothing else."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class AutomationTables:
         Raises:
             ConfigError: There is none.
         """
-        start, end = self.spans[self._place(name)]
+        start, end = self.spans[self._index(name)]
         return self.text[start:end].replace("\r\n", "\n")
 
     def with_table(self, name: str | None, written: str) -> str:
@@ -46,29 +47,26 @@ class AutomationTables:
         ending = "\r\n" if "\r\n" in self.text else "\n"
         table = ending.join([*written.strip().splitlines(), ""])
         if name is not None:
-            start, end = self.spans[self._place(name)]
-            return self._checked(f"{self.text[:start]}{table}{self.text[end:]}", self._place(name))
+            start, end = self.spans[self._index(name)]
+            return self._checked(f"{self.text[:start]}{table}{self.text[end:]}", self._index(name))
         at = self.spans[-1][1] if self.spans else len(self.text)
         before, rest = self.text[:at].rstrip(), self.text[at:]
         gap = ending * 2 if before else ""
         return self._checked(f"{before}{gap}{table}{ending if rest.strip() else ''}{rest.lstrip()}", len(self.spans))
 
-    def _checked(self, after: str, place: int) -> str:
+    def _checked(self, after: str, index: int) -> str:
         """The text, if it differs from the file in that one table only."""
         old, new = toml_values(self.file, self.text), toml_values(self.file, after)
         were, are = (_array(values.pop(_KEY, [])) for values in (old, new))
-        others = (*were[:place], *were[place + 1 :])
-        if old != new or (*are[:place], *are[place + 1 :]) != others or len(are) != len(others) + 1:
+        others = (*were[:index], *were[index + 1 :])
+        if old != new or (*are[:index], *are[index + 1 :]) != others or len(are) != len(others) + 1:
             raise ConfigError("this is not one automation.", cure=_ONE_TABLE, file=self.file)
         return after
 
-    def _place(self, name: str) -> int:
+    def _index(self, name: str) -> int:
         if name not in self.names:
             raise ConfigError(f"there is no automation {name!r} any more.", cure="Read it again.", file=self.file)
         return self.names.index(name)
-
-
-_ONE_TABLE: Final = "Write one [[automations]] table, and nothing else."
 
 
 def read_tables(file: Path) -> AutomationTables:
@@ -168,9 +166,9 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     tables = parse(text).get(_KEY)
     for table in tables if isinstance(tables, AoT) else ():
         _strip_end(table)
-        alone = document()
-        alone.append(_KEY, AoT([table]))
-        body = "\n" + alone.as_string().partition("\n")[2]
+        only_table = document()
+        only_table.append(_KEY, AoT([table]))
+        body = "\n" + only_table.as_string().partition("\n")[2]
         found = text.find(body, end)
         if found < 0:
             return

@@ -15,6 +15,9 @@ from storage.records.query import RunSort
 if TYPE_CHECKING:
     from app.rules.rule import Rule
 
+ENVIRONMENT_PROFILE: Final = "environment"
+"""The profile defined by RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN."""
+
 
 class ConfigError(RunwardenError):
     """The configuration cannot be used; `str()` names file, line, key, what is wrong and the cure."""
@@ -34,10 +37,6 @@ class ConfigError(RunwardenError):
         self.cure = cure
         place = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
         super().__init__(f"{place}{f'{key}: ' if key else ''}{message} {cure}")
-
-
-ENVIRONMENT_PROFILE: Final = "environment"
-"""The profile defined by RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN."""
 
 
 @dataclass(frozen=True, slots=True)

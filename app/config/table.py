@@ -13,6 +13,9 @@ KeyPath = tuple[str | int, ...]
 
 _MOST_LINES: Final = 5_000
 """Longer files would take seconds to search."""
+Kind = TypeVar("Kind")
+Value = TypeVar("Value")
+Word = TypeVar("Word", bound=str)
 
 
 def line_of(text: str, path: KeyPath) -> int | None:
@@ -63,11 +66,6 @@ def dotted(path: KeyPath) -> str:
         else:
             written += f".{step}" if written else step
     return written
-
-
-Kind = TypeVar("Kind")
-Value = TypeVar("Value")
-Word = TypeVar("Word", bound=str)
 
 
 @dataclass(frozen=True, slots=True)

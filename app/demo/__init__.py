@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from app.config import Profile, Settings, load
 from app.demo.history import execute, seed_month
-from app.demo.world import GRACE_S, DemoError, World, build, resume
+from app.demo.service_process import GRACE_S, DemoError
+from app.demo.world import World, build, resume
 
 Show = Callable[[Settings, Profile], int]
 """Shows a profile until the user leaves; returns the exit code."""

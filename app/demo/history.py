@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.demo.repositories import REPOSITORIES
-from app.demo.world import AGENTS, ServiceProcess
+from app.demo.service_process import ServiceProcess
+from app.demo.world import AGENTS
 from storage.records import Repository
 
 if TYPE_CHECKING:

@@ -27,6 +27,18 @@ BETWEEN_OUTAGES_S: Final = (200.0, 400.0)
 FIRST_OUTAGE_S: Final = 75.0
 FRAGILE: Final = "platform/tools"
 """The repository that the health probe of the demo's GitLab reads: while it is hidden, the host is unreachable."""
+TASKS: Final = (
+    "Review what is on this branch.",
+    "Is this ready to merge?",
+    "Look for what could leak.",
+    "Which tests are missing?",
+    "Read it like a newcomer, and say what is unclear.",
+)
+BRANCHES: Final = {
+    "acme/api": (None, "fix/login-timeout"),
+    "acme/web": (None, "agent/dark-mode"),
+    "acme/pipeline": (None, "feature/retries"),
+}
 
 
 async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
@@ -96,20 +108,6 @@ async def _keep_starting(engine: "Engine") -> None:
         else:
             await engine.actions.submit(StartAgent(agent, name.removeprefix("gitlab:")))
         await asyncio.sleep(rng.uniform(*PAUSE_S))
-
-
-TASKS: Final = (
-    "Review what is on this branch.",
-    "Is this ready to merge?",
-    "Look for what could leak.",
-    "Which tests are missing?",
-    "Read it like a newcomer, and say what is unclear.",
-)
-BRANCHES: Final = {
-    "acme/api": (None, "fix/login-timeout"),
-    "acme/web": (None, "agent/dark-mode"),
-    "acme/pipeline": (None, "feature/retries"),
-}
 
 
 async def _break_host(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 SAMPLES: Final = Path(__file__).parent / "samples"
 AUTHOR: Final = "Ada Example"
+_PERSON: Final = {"NAME": AUTHOR, "EMAIL": "ada@acme.example"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,3 @@ def _environment() -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         **who,
     }
-
-
-_PERSON: Final = {"NAME": AUTHOR, "EMAIL": "ada@acme.example"}

@@ -19,6 +19,16 @@ _PLAIN: Final = ("xterm-kitty", "xterm-ghostty", "wezterm")
 """Beginnings of TERM of terminals that take one text (OSC 9)."""
 _PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
 """As TERM_PROGRAM names them."""
+DEADLINE_S: Final = 15.0
+"""A slower program is killed."""
+_URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
+_VALUE_LIMIT: Final = 300
+_DISARMED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
+"""Look-alikes of first characters that programs obey (`--option`, curl's `@file` and `<file`)."""
+NO_DESKTOP = (
+    "Desktop notifications are not available: this terminal has none, and notify-send is not installed."
+    " Install it (libnotify), use notify.command, or set notify.desktop = false."
+)
 
 
 def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -> str | None:
@@ -33,14 +43,6 @@ def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -
         # `9;4;` would be a progress bar: the text begins with a word of ours, never with a digit.
         return f"\x1b]9;Runwarden: {title} - {body}{_END}"
     return None
-
-
-DEADLINE_S: Final = 15.0
-"""A slower program is killed."""
-_URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
-_VALUE_LIMIT: Final = 300
-_DISARMED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
-"""Look-alikes of first characters that programs obey (`--option`, curl's `@file` and `<file`)."""
 
 
 def notify_send(news: Notification) -> tuple[str, ...]:
@@ -123,12 +125,6 @@ def _argument(value: str) -> str:
     """Foreign text as an argument: printable, and never mistaken for an option or a file name."""
     text = safe_text(value, limit=_VALUE_LIMIT)
     return f"{_DISARMED.get(text[:1], text[:1])}{text[1:]}"
-
-
-NO_DESKTOP = (
-    "Desktop notifications are not available: this terminal has none, and notify-send is not installed."
-    " Install it (libnotify), use notify.command, or set notify.desktop = false."
-)
 
 
 @dataclass(frozen=True, slots=True)

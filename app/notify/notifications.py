@@ -27,6 +27,12 @@ _MANY: Final[dict[NotificationKind, str]] = {
     "health": "hosts",
     "link": "links",
 }
+REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token", "no_token"})
+"""Errors of the token, while the link is up. A second look changes nothing, so they are told at once."""
+_TOKEN_WORDS: Final = {
+    "not_authorized": "The service refuses the token (401)",
+    "forbidden": "The token may not do this (403)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +49,11 @@ class Notification:
     about: tuple[tuple[str, str], ...] = ()
     """Facts by name, as received: run_id, repository, branch, status, platform."""
     after: tuple[str, ...] = ()
-    """Told only if one of these keys was told: the end of something. Empty: always told."""
+    """For the end of a state, the keys of its beginning: told only if one of them was. Empty: always told."""
     lasts: bool = False
-    """A lasting state, not an event: told late rather than never."""
+    """It tells of a lasting state, not of an event, and is told even if it is late."""
     mine: bool = False
-    """A followed run's: never swallowed by a summary."""
+    """It concerns a followed run, and is never condensed into a summary."""
 
 
 def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
@@ -146,14 +152,6 @@ def _stuck(run: StuckRun, profile: str) -> Notification:
 
 def _about(run_id: str, repository: str, status: str) -> tuple[tuple[str, str], ...]:
     return ("run_id", run_id), ("repository", repository), ("status", status)
-
-
-REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token", "no_token"})
-"""Errors of the token, while the link is up. A second look changes nothing, so they are told at once."""
-_TOKEN_WORDS: Final = {
-    "not_authorized": "The service refuses the token (401)",
-    "forbidden": "The token may not do this (403)",
-}
 
 
 def incident_notifications(

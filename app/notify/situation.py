@@ -9,7 +9,7 @@ from storage.records.alert import Alert, Silence, ToldProblem
 from storage.records.inbox import Mark
 
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
-"""Kinds of problems, which end; everything else only happens."""
+"""Kinds of alerts about problems, which end. All other alerts are about single events."""
 _GITHUB: Final = "github"
 
 
@@ -64,7 +64,7 @@ class Situation:
     """Keys of alerts that a console told over the same channels."""
 
     def is_silenced(self, one: Alert | ToldProblem) -> bool:
-        """Whether no news of it is told now: silenced, or snoozed in the inbox, which ends with news."""
+        """Whether it is not told now: it is silenced, or snoozed in the inbox since its last event."""
         at = one.newest_at if isinstance(one, ToldProblem) else one.at
         is_snoozed = any(mark.hides(at, self.now) for mark in self._marks(one))
         return is_snoozed or any(silence.covers(key) for silence in self.silences for key in one.keys)

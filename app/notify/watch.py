@@ -23,7 +23,7 @@ from storage.records.following import Watermark
 RECENT: Final = timedelta(days=2)
 """How long after an incident its end may still be told."""
 SKEW: Final = timedelta(minutes=5)
-"""The service's clock may be behind ours by as much before something new looks old."""
+"""How far the service's clock may be behind ours before a new event is taken for an old one."""
 
 
 @dataclass(frozen=True, slots=True)

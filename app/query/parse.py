@@ -14,6 +14,8 @@ from storage.records.query import SortColumn
 
 KNOWN_STATUSES: Final = frozenset({*ACTIVE_STATUSES, *FINAL_STATUSES})
 """Statuses that the spec names (2.4), case-insensitive; any other is taken literally."""
+LONGEST: Final = 4_000
+"""Characters of a line."""
 
 
 def read_value(token: QueryToken, wanted: KeyName) -> str:
@@ -72,10 +74,6 @@ def spans(term: Term, *, is_problem: bool = False) -> Iterator[TextSpan]:
     for token in term.tokens:
         if token.end > token.start:
             yield TextSpan(token.start, token.end, "problem" if is_problem else kind)
-
-
-LONGEST: Final = 4_000
-"""Characters of a line."""
 
 
 def parse(text: str, now: datetime) -> Query:

@@ -7,6 +7,9 @@ from typing import Final, Literal
 from storage.lazy_dataclass import dataclass
 
 KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
+QUOTE: Final = '"'
+ESCAPE: Final = "\\"
+_NAME: Final = re.compile(r"([A-Za-z_]+):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,6 @@ def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
 def key_of(name: KeyName) -> QueryKey:
     """A key by its meaning."""
     return next(key for key in KEYS if key.name == name)
-
-
-QUOTE: Final = '"'
-ESCAPE: Final = "\\"
-_NAME: Final = re.compile(r"([A-Za-z_]+):")
 
 
 @dataclass(frozen=True, slots=True)

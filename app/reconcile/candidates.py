@@ -22,7 +22,7 @@ EXACT: Final = timedelta(seconds=10)
 LONGEST: Final = timedelta(minutes=10)
 """How long after the send a service may still carry it out: a crash may be noticed days later."""
 ANSWER: Final = timedelta(minutes=2)
-"""A list requested shortly before the send may show its result."""
+"""How long before the send a list may have been requested that shows its result already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Send:
         return None if moment is None else moment - self.shown_at
 
     def is_place(self, run: Run, branch: str | None) -> bool:
-        """Whether the run is where the send was for; None: any branch."""
+        """Whether the run is of the repository that the action was sent for, and on this branch. None: on any."""
         wanted = self.request.repository
         same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
         return same and (branch is None or run.branch_name == branch)

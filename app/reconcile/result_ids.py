@@ -40,7 +40,7 @@ _RANDOM: Final = 16
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PREFIX: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,19}[_:-](?=[^_:-])")
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
-"""Without a known id: an id has a digit, or a prefix."""
+"""The form of an id while none is known: it has a digit, or a prefix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ def _parts(address: str) -> list[str]:
 
 
 def _place(address: str, top: Path) -> str:
-    """An address in a form that can be compared: a path as a whole one."""
+    """An address in a form that can be compared: a path is made absolute."""
     path = address.removeprefix("file://").rstrip("/")
     if "://" not in path and not re.match(r"[^/]+:", path):
         path = os.path.realpath(top / Path(path).expanduser())
@@ -200,7 +200,7 @@ def _place(address: str, top: Path) -> str:
 
 
 def _in_the_way(patch: Patch, top: Path) -> list[str]:
-    """The files that the patch adds and that are there: git would refuse them, too, as a patch that does not fit."""
+    """The files that the patch adds and that exist already; git would say only that the patch does not fit."""
     changed = [file.changed() for file in patch.files]
     gone = {each.path for each in changed if each.kind == "deleted"}
     gone |= {each.old_path for each in changed if each.kind == "renamed" and each.old_path}
@@ -209,7 +209,7 @@ def _in_the_way(patch: Patch, top: Path) -> list[str]:
 
 
 def _missing(patch: Patch, top: Path) -> list[str]:
-    """The files that are not as the patch leaves them: there, or not there."""
+    """The files that should exist after the patch and do not, or exist and should not."""
     there: dict[str, bool] = {}
     for file in patch.files:  # A file that becomes a link is two of them: deleted, and added.
         there[file.path] = there.get(file.path, False) or file.changed().kind != "deleted"

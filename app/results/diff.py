@@ -20,13 +20,6 @@ _ESCAPED: Final = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r"
 _LONGEST_HEADER: Final = 10_000
 """Bytes of a header's line that are read: paths are shorter."""
 _STEP: Final = 4_096
-_KINDS: Final[dict[bytes, ChangeKind]] = {
-    b"A": "added",
-    b"D": "deleted",
-    b"R": "renamed",
-    b"C": "copied",
-    b"T": "mode",
-}
 
 
 @dataclass(slots=True)
@@ -73,8 +66,8 @@ class FilePatch:
             additions=None if self.is_binary else self.additions,
             deletions=None if self.is_binary else self.deletions,
             is_binary=self.is_binary,
-            old_blob=_given(facts.get("old")),
-            new_blob=_given(facts.get("new")),
+            old_blob=unless_zeros(facts.get("old")),
+            new_blob=unless_zeros(facts.get("new")),
             old_mode=facts.get("old mode") or facts.get("deleted file mode") or mode,
             new_mode=facts.get("new mode") or facts.get("new file mode") or mode,
         )
@@ -252,7 +245,10 @@ def _name(file: FilePatch, key: str, written: bytes) -> None:
 
 
 def _both_names(written: bytes) -> dict[str, str]:
-    """The new name of a `diff --git` line, whose two names nothing divides: they are alike, or other lines tell."""
+    """The new name in a `diff --git` line, by its name in the old file.
+
+    Nothing separates the two names: if they differ, later lines of the header give both.
+    """
     if written.endswith(b'"'):
         quoted = written.rfind(b' "b/')
         name = unquoted(written[quoted + 1 :])
@@ -273,52 +269,6 @@ def as_name(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def files_of(raw: bytes, numstat: bytes) -> tuple[ChangedFile, ...]:
-    """The files that `git diff --raw -z --no-abbrev -M` and `git diff --numstat -z -M` list."""
-    counts = dict(_counts(numstat))
-    return tuple(_files(raw, counts))
-
-
-def _files(raw: bytes, counts: dict[bytes, tuple[int | None, int | None]]) -> Iterator[ChangedFile]:
-    fields = iter(raw.split(b"\0"))
-    for head in fields:
-        try:
-            old_mode, new_mode, old_blob, new_blob, status = head.lstrip(b":").split()
-        except ValueError:
-            return
-        first = next(fields, b"")
-        path = next(fields, b"") if status[:1] in b"RC" else first
-        added, removed = counts.get(path, (None, None))
-        kind = _KINDS.get(status[:1], "modified")
-        if kind == "modified" and old_blob == new_blob:
-            kind = "mode"
-        yield ChangedFile(
-            as_name(path),
-            "submodule" if SUBMODULE_MODE.encode() in {old_mode, new_mode} else kind,
-            as_name(first) if path is not first else None,
-            added,
-            removed,
-            is_binary=path in counts and added is None,
-            old_blob=_given(old_blob.decode()),
-            new_blob=_given(new_blob.decode()),
-            old_mode=_given(old_mode.decode()),
-            new_mode=_given(new_mode.decode()),
-        )
-
-
-def _counts(numstat: bytes) -> Iterator[tuple[bytes, tuple[int | None, int | None]]]:
-    fields = iter(numstat.split(b"\0"))
-    for each in fields:
-        added, _, rest = each.partition(b"\t")
-        removed, tab, path = rest.partition(b"\t")
-        if not tab:
-            return
-        if not path:  # A renamed file has both names.
-            next(fields, b"")
-            path = next(fields, b"")
-        yield path, (None if added == b"-" else int(added), None if removed == b"-" else int(removed))
-
-
-def _given(written: str | None) -> str | None:
+def unless_zeros(written: str | None) -> str | None:
     """A mode or an id, which git writes as zeros where there is none."""
     return written if written and written.strip("0") else None

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from app.results.diff import files_of
+from app.results.file_list import files_of
 from app.results.git import Git, GitError, TooLargeError
 from app.text import safe_text
 from storage.records.results import SUBMODULE_MODE, Change
@@ -299,7 +299,7 @@ def _commit_of(fields: Sequence[str]) -> Commit:
 
 
 def _default_of(listed: dict[str, str]) -> str | None:
-    """The ref of the default branch; in a checkout, whose HEAD is what is checked out, that of where it came from."""
+    """The ref of the default branch; of a checkout that of its origin, because its own HEAD is what is checked out."""
     for head in ("refs/remotes/origin/HEAD", "HEAD"):
         if listed.get(head, "").startswith("refs/"):
             return listed[head]
@@ -307,7 +307,7 @@ def _default_of(listed: dict[str, str]) -> str | None:
 
 
 def _there(listed: dict[str, str], branch: str, *, is_local: bool) -> str | None:
-    """The ref of a branch; in a checkout first as it was fetched last."""
+    """The ref of a branch; of a local checkout preferably the one that it fetched from its origin."""
     refs = [f"refs/heads/{branch}"]
     refs[:0] = [f"refs/remotes/origin/{branch}"] if is_local else []
     return next((ref for ref in refs if ref in listed), None)

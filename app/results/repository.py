@@ -52,6 +52,17 @@ class CommitHistory:
     """A remark on where the commits come from and how they were found."""
 
 
+@dataclass(frozen=True, slots=True)
+class _AskedHeads:
+    """The answer of a repository about a run."""
+
+    asked_s: float
+    """Monotonic seconds."""
+    updated_at: "datetime | None"
+    """The last change of the run when its repository was asked."""
+    heads: Heads
+
+
 class RunRepositories:
     """The repositories of the runs of one configuration."""
 
@@ -70,8 +81,8 @@ class RunRepositories:
         self._most_bytes = most_mb << 20
         self._git = git or Git()
         self._fresh_s = fresh_s
-        self._asked: dict[str, tuple[float, datetime | None, Heads]] = {}
-        """By run: when its repository was asked last, for which state of the run, and the result."""
+        self._asked: dict[str, _AskedHeads] = {}
+        """The last answer of the repository, by run."""
 
     def mirror(self, repository: Repository) -> Mirror:
         """The mirror of a repository.
@@ -95,7 +106,7 @@ class RunRepositories:
         return None
 
     def is_configured(self, repository: Repository) -> bool:
-        """Whether it is known where a repository is."""
+        """Whether an address is configured for a repository."""
         return self.address(repository) is not None
 
     async def history(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> CommitHistory:
@@ -123,12 +134,13 @@ class RunRepositories:
         return CommitHistory(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
 
     async def _heads(self, mirror: Mirror, run: Run) -> Heads:
-        asked_at, state, heads = self._asked.get(run.run_id, (0.0, None, None))
-        if heads and not heads.problem and state == run.updated_at and time.monotonic() - asked_at < self._fresh_s:
-            return heads
+        last = self._asked.get(run.run_id)
+        is_same = last is not None and not last.heads.problem and last.updated_at == run.updated_at
+        if last is not None and is_same and time.monotonic() - last.asked_s < self._fresh_s:
+            return last.heads
         heads = await mirror.update(run.branch_name)
         lately = dict(list(self._asked.items())[-_REMEMBERED:])
-        self._asked = {**lately, run.run_id: (time.monotonic(), run.updated_at, heads)}
+        self._asked = {**lately, run.run_id: _AskedHeads(time.monotonic(), run.updated_at, heads)}
         await asyncio.to_thread(trim, self._folder, self._most_bytes)
         return heads
 

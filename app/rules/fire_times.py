@@ -1,6 +1,7 @@
 """Fire times: when a schedule or an interval comes due.
 
-A fixed time fires once a local day: in the spring's gap moved to its end, in the autumn's fold the first of the two.
+A fixed time fires once a local day. A time that summer time skips fires at the end of the gap, and one that comes twice
+fires the first time.
 """
 
 import hashlib

@@ -38,7 +38,7 @@ _OVERLAPS: Final[Mapping[Overlap, str]] = {
     "allow": "also while its last run is active",
 }
 _LOOKED_AT: Final = 1_500
-"""The number of fire times, within a year, that are examined for warnings: more than a day has minutes."""
+"""How many fire times within a year are examined for warnings: more than the minutes of a day."""
 STATUSES: Final = ("queued", "working", "completed", "failed")
 """The statuses of a run that the API specifies."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)

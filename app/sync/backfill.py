@@ -3,8 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,21 +12,18 @@ from app.api.budget import Priority
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RateLimitedError
 from app.config import HistorySettings
-from app.events import Announce, BackfillMoved
-from app.sync.fill import PARALLEL, FilterDoubtError, ListFill, Missing, WindowFill
+from app.events import Announce
+from app.sync.backfill_report import BackfillReport
+from app.sync.fill import PARALLEL, FilterDoubtError, Missing, WindowFill
+from app.sync.list_fill import ListFill
 from app.sync.reader import RunReader
 from app.sync.runs import RunSync
 from app.sync.walk import TICK
 from app.sync.windows import LONGEST
-from storage.cache import Cache
 from storage.lazy_dataclass import dataclass
 from storage.records import Coverage, CoverageGap, RunFilter
-from storage.records.backfill import BackfillPhase, BackfillProgress
+from storage.records.backfill import BackfillProgress
 
-ANNOUNCED_S: Final = 0.25
-"""How often progress is announced while runs arrive."""
-SHARED_S: Final = 1.0
-"""Seconds between two exchanges with other processes: our progress is stored, their requests are read."""
 SLICE_S: Final = 20.0
 """A job fills for this long, then checks whether it should continue."""
 LOOK_S: Final = 2.0
@@ -39,73 +35,6 @@ LONGEST_WAIT_S: Final = 300.0
 """The wait after a failure doubles from the first to the longest."""
 OLDER_RUNS: Final = 1_000
 """Runs fetched for one request of a user."""
-
-
-class BackfillReport:
-    """Reports one process's backfill."""
-
-    def __init__(self, cache: Cache, announce: Announce, clock: Callable[[], datetime]) -> None:
-        self.progress = BackfillProgress()
-        self._cache = cache
-        self._announce = announce
-        self._clock = clock
-        self._began = (0.0, 0)
-        """Monotonic seconds, and the runs done by then: the speed is measured from there."""
-        self._announced_s = -math.inf
-
-    def begin(self) -> None:
-        """Start to measure the speed."""
-        self._began = (time.monotonic(), self.progress.done_runs)
-
-    def came(self, runs: int, left: float | None, coverage: Coverage | None, dropped: int) -> None:
-        """Report new runs, about how many are left, the coverage if it changed, and entries left out."""
-        began_s, before = self._began
-        done = self.progress.done_runs + runs
-        speed = (done - before) / max(time.monotonic() - began_s, 1e-3)
-        self.progress = replace(
-            self.progress,
-            phase="running",
-            done_runs=done,
-            dropped=self.progress.dropped + dropped,
-            estimated_runs=None if left is None else done + round(left),
-            seconds_left=None if left is None or not speed else left / speed,
-            oldest=coverage.complete_since if coverage else self.progress.oldest,
-            until=None,
-            why="",
-        )
-        if time.monotonic() >= self._announced_s + ANNOUNCED_S:
-            self._announced_s = time.monotonic()
-            self._announce(BackfillMoved(self.progress))
-
-    def enter(self, phase: BackfillPhase, *, until: datetime | None = None, why: str = "") -> bool:
-        """Announce a phase, its end and its reason; return whether the phase is a new one."""
-        before, entered = self.progress, replace(self.progress, phase=phase, until=until, why=why)
-        if entered != before:
-            self.progress = entered
-            self._announce(BackfillMoved(entered))
-        return entered.phase != before.phase
-
-    async def keep(self) -> None:
-        """Store the progress for other processes."""
-        await self._cache.keep_progress(self.progress, self._clock())
-
-    @asynccontextmanager
-    async def shared(self, hear: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[None]:
-        """Store the progress every second while the body runs, and hear other processes' requests."""
-
-        async def share() -> None:
-            while True:
-                await asyncio.sleep(SHARED_S)
-                await self.keep()
-                if hear is not None:
-                    await hear()
-
-        sharing = asyncio.create_task(share())
-        try:
-            yield
-        finally:
-            sharing.cancel()
-            await asyncio.gather(sharing, return_exceptions=True)
 
 
 @dataclass(slots=True)
@@ -217,7 +146,7 @@ class Backfill:
         await self._cache.pause_backfill(paused=False)
         self.report.enter("idle")
 
-    # A user asked.
+    # On demand.
 
     async def fetch_older(
         self, *, since: datetime | None = None, run_id: str | None = None, gap: CoverageGap | None = None
@@ -248,8 +177,6 @@ class Backfill:
         finally:
             self._asked_for -= 1
             self.report.enter("idle")
-
-    # how
 
     async def _hear_pause(self) -> None:
         self._is_paused = self._is_paused or await self._cache.backfill_paused()

@@ -15,6 +15,9 @@ from app.sync.walk import reach
 from storage.lazy_dataclass import dataclass
 from storage.records import Repository, Run, RunFilter, ServiceTraits
 
+WIDER: Final = timedelta(seconds=1)
+"""The service may show whole seconds and filter finer times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -97,10 +100,6 @@ class Listing:
             since=_shifted(since, -traits.display_offset - WIDER),
             until=_shifted(until, -traits.display_offset + WIDER),
         )
-
-
-WIDER: Final = timedelta(seconds=1)
-"""The service may show whole seconds and filter finer times."""
 
 
 async def _obeying(reader: RunReader, query: RunQuery) -> AsyncIterator[StoredPage]:

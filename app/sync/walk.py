@@ -11,7 +11,7 @@ from itertools import chain
 from statistics import median_high, median_low
 from typing import Final
 
-from app.api.wire import names_offset
+from app.api.timestamps import names_offset
 from app.sync.reader import StoredPage
 from storage.lazy_dataclass import dataclass
 from storage.records import CoverageRange, Run
@@ -101,7 +101,7 @@ class Walk:
     is_behind: bool = False
     """The service's clock was set back: new runs may be listed below what was claimed."""
     is_inside: bool = False
-    """It began in the middle of the list, and proves nothing about other runs of its first one's instant."""
+    """It began in the middle of the list: runs of the same instant as its first one may be above it."""
     _total: int | None = None
     _top: datetime | None = None
     _recent: deque[Run] = field(default_factory=lambda: deque(maxlen=RECENT))
@@ -142,7 +142,7 @@ class Walk:
         return False
 
     def refutes_known(self) -> bool:
-        """Whether most runs of the last page were not held where none was missing: the history is another one."""
+        """Whether a range that counted as complete lacked most runs of the last page: the history is another one."""
         stored, known = self.pages[-1], self.known
         if known is None:
             return False

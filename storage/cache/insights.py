@@ -59,6 +59,8 @@ _MOVED_STARTS: Final = "SELECT created_us, active_since_us FROM runs WHERE activ
 """The few runs whose work did not begin at their creation: continued ones, and those without a readable creation."""
 
 _ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE {ACTIVE_SQL}"
+_Counted = tuple[int, int]
+"""The number of events in a stretch, and the sum of their distances from its end, in microseconds."""
 
 
 def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Outcomes, ...]:
@@ -142,10 +144,6 @@ def _figures(connection: sqlite3.Connection, label: str, since_us: int) -> Repos
         p95_s=percentile(took, 0.95) / _SECOND_US if took else None,
         timed=len(took),
     )
-
-
-_Counted = tuple[int, int]
-"""The number of events in a stretch, and the sum of their distances from its end, in microseconds."""
 
 
 def _counted(connection: sqlite3.Connection, sql: str, stretch: tuple[int, int]) -> _Counted:

@@ -19,6 +19,20 @@ ACTIVE_SQL: Final = "is_final = 0"
 """Spelt as in the index `runs_active`: only then does SQLite see that the index answers it."""
 
 STUCK_SQL: Final = "id IN (SELECT run FROM stuck)"
+_ASCENDING: Final[dict[SortColumn, tuple[tuple[str, bool], ...]]] = {
+    "started": (("created_us", True), ("run_id", True)),
+    "updated": (("updated_us", True), ("id", True)),
+    "took": (("took_us", True), ("id", True)),
+    "status": (("severity", True), ("created_us", False), ("run_id", False)),
+    "repository": (("repository", True), ("created_us", False), ("run_id", False)),
+    "branch": (("branch", True), ("created_us", False), ("run_id", False)),
+    "run": (("run_id", True),),
+}
+"""The ascending order: columns, and whether each rises. By status is by severity. Runs that are equal are newest first.
+
+Equal durations and times of an update are told apart by `id`: `run_id` would make half of the index.
+
+Descending is its exact reverse, so that one index serves both."""
 
 
 def severity_sql(is_final: str = "is_final", is_stuck: str = STUCK_SQL) -> str:
@@ -122,22 +136,6 @@ def _joined(parts: list[Where], word: str) -> Where | None:
         return None
     sql = word.join(part.sql for part in parts)
     return Where(f"({sql})" if len(parts) > 1 else sql, tuple(p for part in parts for p in part.parameters))
-
-
-_ASCENDING: Final[dict[SortColumn, tuple[tuple[str, bool], ...]]] = {
-    "started": (("created_us", True), ("run_id", True)),
-    "updated": (("updated_us", True), ("id", True)),
-    "took": (("took_us", True), ("id", True)),
-    "status": (("severity", True), ("created_us", False), ("run_id", False)),
-    "repository": (("repository", True), ("created_us", False), ("run_id", False)),
-    "branch": (("branch", True), ("created_us", False), ("run_id", False)),
-    "run": (("run_id", True),),
-}
-"""The ascending order: columns, and whether each rises. By status is by severity. Runs that are equal are newest first.
-
-Equal durations and times of an update are told apart by `id`: `run_id` would make half of the index.
-
-Descending is its exact reverse, so that one index serves both."""
 
 
 def order_by(sort: RunSort, *, backwards: bool = False) -> str:

@@ -189,7 +189,7 @@ def _gaps(
 
 
 def _hole(connection: sqlite3.Connection, after_us: int, before_us: int) -> int:
-    """Where the longest time without a held run ends, among the few that a gap has: at its ends, or found active."""
+    """When the longest time without a held run ends; a gap has few such runs, at its ends or found because active."""
     (end_us,) = connection.execute(
         "SELECT at_us FROM (SELECT at_us, at_us - lag(at_us, 1, :after) OVER (ORDER BY at_us) AS empty_us FROM"
         " (SELECT created_us AS at_us FROM runs WHERE created_us > :after AND created_us < :before"

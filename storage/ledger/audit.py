@@ -11,6 +11,9 @@ from storage.records import AuditEntry, Author
 from storage.records.action import UnknownSpan
 from storage.values import from_us, sqlite_text, sqlite_text_or_none, to_us
 
+_UNKNOWN_FROM: Final = frozenset({"unknown", "resolution_undone", "reopened"})
+_UNKNOWN_UNTIL: Final = frozenset({"resolved_created", "resolved_not_created", "sent_again"})
+
 
 def add(
     connection: sqlite3.Connection, action_id: str, transition: str, detail: str | None, author: Author, at: datetime
@@ -32,10 +35,6 @@ def of_action(connection: sqlite3.Connection, action_id: str) -> tuple[AuditEntr
         AuditEntry(from_us(at_us), action_id, transition, detail, Author(*by))
         for at_us, action_id, transition, detail, *by in found.fetchall()
     )
-
-
-_UNKNOWN_FROM: Final = frozenset({"unknown", "resolution_undone", "reopened"})
-_UNKNOWN_UNTIL: Final = frozenset({"resolved_created", "resolved_not_created", "sent_again"})
 
 
 def unknown_spans(connection: sqlite3.Connection) -> tuple[UnknownSpan, ...]:

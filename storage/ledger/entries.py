@@ -71,7 +71,7 @@ def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: date
 
 
 def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: str | None, *, again: bool) -> None:
-    """Check that such an action may be entered; raises as `Ledger.prepare`. No `key`: one of its own."""
+    """Check that such an action may be entered; raises as `Ledger.prepare`. Without a `key` it gets its own."""
     if key is not None:
         refuse_taken_key(connection, key)
     refuse_blocked(connection, kind, subject)

@@ -15,6 +15,15 @@ COLUMNS: Final = (
     " error_kind, error_message, error_status, error_code, response_json, result_id, resolution, superseded_by,"
     " base_url, user, host, surface"
 )
+PREFIX: Final = "act_"
+"""How every id begins."""
+_TWO: Final = 2
+_TEXT = (
+    "folded(kind || ' ' || state || ' ' || subject || ' ' || path || ' ' || actor || ' ' || action_id || ' '"
+    " || coalesce(result_id, '') || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '') || ' '"
+    " || coalesce(error_status, '') || ' ' || coalesce(error_code, '') || ' ' || body_json)"
+)
+"""The searchable text, the sent body included."""
 
 
 def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | int, ...] = ()) -> tuple[Action, ...]:
@@ -62,12 +71,6 @@ def _error(row: dict[str, Any]) -> ActionError | None:
         http_status=row["error_status"],
         error_code=row["error_code"],
     )
-
-
-PREFIX: Final = "act_"
-"""How every id begins."""
-
-_TWO: Final = 2
 
 
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
@@ -175,14 +178,6 @@ def organizations(connection: sqlite3.Connection, subject: str | None = None) ->
     return select(
         connection, "WHERE subject = ? AND kind = 'organization.create' ORDER BY seq DESC", (sqlite_text(subject),)
     )
-
-
-_TEXT = (
-    "folded(kind || ' ' || state || ' ' || subject || ' ' || path || ' ' || actor || ' ' || action_id || ' '"
-    " || coalesce(result_id, '') || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '') || ' '"
-    " || coalesce(error_status, '') || ' ' || coalesce(error_code, '') || ' ' || body_json)"
-)
-"""The searchable text, the sent body included."""
 
 
 def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:

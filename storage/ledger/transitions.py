@@ -14,6 +14,10 @@ from storage.ledger.queries import select
 from storage.records import UNUSED_STATES, Action, ActionError, ActionState, Author, Resolution
 from storage.values import sqlite_text, sqlite_text_or_none, to_us
 
+HOPELESS_AFTER: Final = timedelta(hours=1)
+"""After this an action counts as abandoned even if its process cannot be seen: requests take seconds at most."""
+CRASHED: Final = "crashed"
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -169,11 +173,6 @@ def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) ->
         },
     )
 
-
-HOPELESS_AFTER: Final = timedelta(hours=1)
-"""After this an action counts as abandoned even if its process cannot be seen: requests take seconds at most."""
-
-CRASHED: Final = "crashed"
 
 _ENDED: Final = {
     "prepared": (NOT_SENT, "The process that was about to send it ended before it sent anything."),

@@ -8,6 +8,11 @@ from typing import Generic, Literal, TypeVar
 from storage.lazy_dataclass import dataclass
 
 Subject = Literal["runs", "health"]
+T = TypeVar("T")
+ANSWERED = "answered"
+"""A poll's outcome: the service gave what was asked for."""
+FAILED = "failed"
+"""A poll's outcome: it did not, for any reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +55,6 @@ class LinkState:
     def is_failing(self) -> bool:
         """Whether the last poll failed."""
         return self.failing_since is not None
-
-
-T = TypeVar("T")
-
-ANSWERED = "answered"
-"""A poll's outcome: the service gave what was asked for."""
-FAILED = "failed"
-"""A poll's outcome: it did not, for any reason."""
 
 
 @dataclass(frozen=True, slots=True)

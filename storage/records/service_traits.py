@@ -14,6 +14,7 @@ Habit = Literal["ignores_status", "endless", "no_results"]
 `ignores_status`: a list filtered by a status shows others. `endless`: the list without readable times never ends.
 `no_results`: it does not offer results (docs/results.md).
 """
+CLOCKS_DISAGREE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,6 @@ class RunClock:
     is_known: bool = False
     """Whether answers and runs are dated by the same clock. If not, the times of runs may be hours off."""
 
-
-CLOCKS_DISAGREE_S: Final = 60.0
 
 WaitReason = Literal["rate_limit", "own_pace", "service_down"]
 """`rate_limit`: the service asked us to wait. `own_pace`: we space our requests after a 429. `service_down`: it failed

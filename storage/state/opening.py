@@ -13,6 +13,9 @@ from storage.state import deliveries, inbox
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+"""An escaped character in a mount point, such as a blank."""
+
 
 def _first(db: "Database") -> None:
     db.table("rules", strict=True).create(
@@ -144,7 +147,3 @@ def file_system(folder: Path) -> str | None:
         if place.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), after.split(" ")[0]
     return kind
-
-
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
-"""An escaped character in a mount point, such as a blank."""

@@ -13,9 +13,9 @@ from storage.values import from_us, sqlite_text, to_us
 AHEAD: Final = timedelta(minutes=5)
 """How far in the future a rule may have begun, for clocks that differ a little."""
 OWN: Final = "[notify] on"
-"""Stands for a rule's name: since when Runwarden's own `[notify] on` tells of its subjects."""
+"""Stored like a rule's name: since when Runwarden's own `[notify] on` is as it is."""
 AT_WORK: Final = "[automations] at work"
-"""Stands for a rule's name: the fingerprint of all rules of the running bot."""
+"""Stored like a rule's name, with the fingerprint of all rules of the running bot."""
 _COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"
 
 

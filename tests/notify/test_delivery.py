@@ -13,7 +13,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from app.config import NotifyRoute, NotifySettings
-from app.notify.delivery import BACKOFF, rendered, send
+from app.notify.delivery import BACKOFF, send
+from app.notify.rendering import rendered
 from storage.errors import DiskFullError
 from storage.ledger.owner import Owner
 from storage.records.alert import Delivery, Message

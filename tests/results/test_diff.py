@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.results.diff import HEADER, HUNK, Patch, as_name, files_of, unquoted
+from app.results.diff import HEADER, HUNK, Patch, as_name, unquoted
+from app.results.file_list import files_of
 from storage.records.results import ChangedFile
 from tests.results.repository import git
 

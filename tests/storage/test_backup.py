@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.database import copy_database
+from storage.copying import copy_database
 from storage.errors import StorageError
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from storage.cache import Cache, service_traits
-from storage.cache.service_traits import SharedBudget
+from storage.cache.budget import SharedBudget
 from storage.records.service_traits import BudgetState
 
 COUNT = """
 from dataclasses import replace
-from storage.cache.service_traits import SharedBudget
+from storage.cache.budget import SharedBudget
 async with await Cache.open(Path(path)) as cache:
     await start()
     for _ in range(20):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from storage.cache import Cache
-from storage.cache.service_traits import SharedBudget
+from storage.cache.budget import SharedBudget
 from storage.records import Run, RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
 

@@ -95,10 +95,10 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
     for module in (
         "app.polling",
         "app.sync.backfill",
-        "app.sync.backfill",
+        "app.sync.backfill_report",
         "app.sync.fill",
         "app.sync.reread",
-        "storage.cache.service_traits",
+        "storage.cache.budget",
     ):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr(Transport, "_lane", lane)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.wire import names_offset, rfc3339, timestamp
+from app.api.timestamps import names_offset, rfc3339, timestamp
 
 MOMENT = datetime(2026, 5, 1, 10, 0, 0, tzinfo=UTC)
 

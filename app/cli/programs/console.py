@@ -181,7 +181,7 @@ def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Pat
     """Start a service with repositories, agents and runs, and open the console on it."""
     require_extra("service")
     from app.demo import run_demo
-    from app.demo.world import DemoError
+    from app.demo.service_process import DemoError
 
     try:
         return run_demo(None if no_console else partial(show, invocation), keep=keep, folder=folder)

@@ -78,7 +78,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
 
 async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunDocument:
     from app.cli.runs.listing import CACHED_HINT
-    from app.cli.runs.wait import RunLookup
+    from app.cli.runs.lookup import RunLookup
 
     lookup = RunLookup(engine)
     try:

@@ -11,8 +11,8 @@ from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Format, Output
+from app.cli.runs.lookup import RunLookup
 from app.cli.runs.results import require
-from app.cli.runs.wait import RunLookup
 from app.start.streams import printing
 from app.text import safe_log_line
 from storage.records.results import LogChunk, RunTurns, Unavailable

@@ -11,7 +11,7 @@ from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Format, Output
-from app.cli.runs.wait import RunLookup
+from app.cli.runs.lookup import RunLookup
 from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options
 from app.run_document import as_received, run_address
 from app.text import safe_block, safe_text

@@ -16,7 +16,8 @@ from app.cli.options import FactCommand, as_key
 from app.cli.output.documents import error_document
 from app.cli.output.progress import RowProgress
 from app.cli.output.table import Column
-from app.cli.runs.wait import RunLookup, RunWaiter, wait_failure, wait_options
+from app.cli.runs.lookup import RunLookup
+from app.cli.runs.wait import RunWaiter, wait_failure, wait_options
 from app.cli.writes import advice, carry_out, exit_of, rehearse
 from app.cli.writes.command import DRY_RUN_OPTION, WriteOptions, request_document, tell_batch, worst
 from app.run_document import as_received
@@ -32,6 +33,7 @@ RetryOutcome = Literal[
 ]
 OWN_FAULT: Final = frozenset({"rejected", "not_found"})
 """Kinds of errors that concern one run only, so that the next one may succeed."""
+OUTCOMES: Final[dict[str, RetryOutcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +232,6 @@ async def _waited(
     ended = await waiter.until_final(list(dict.fromkeys(made.values())), patience)
     runs = {run_id: ended[result_id].run for run_id, result_id in made.items()}
     return [replace(each, run=runs.get(each.run_id)) for each in results], wait_failure(ended)
-
-
-OUTCOMES: Final[dict[str, RetryOutcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
 
 
 def _reason(result: Retry) -> str:

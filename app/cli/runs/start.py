@@ -13,7 +13,8 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import failed
 from app.cli.options import mapping
-from app.cli.runs.wait import RunLookup, wait_options
+from app.cli.runs.lookup import RunLookup
+from app.cli.runs.wait import wait_options
 from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options
 from storage.records import Repository
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 1_000_000
 """The most bytes of instructions."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def gather(words: tuple[str, ...], file: Path | None) -> str:
@@ -74,8 +76,6 @@ def _from_editor() -> str:
         raise failed("usage", "The editor returned no instructions; nothing was sent.")
     return (written or "").strip()
 
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: Final = (
     click.option(

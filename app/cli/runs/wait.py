@@ -1,4 +1,4 @@
-"""`runs wait`, and the look-up of one run by its id, for which the API has no call (spec 4.2)."""
+"""`runwarden runs wait`, and waiting for the run that a write started."""
 
 import asyncio
 import time
@@ -12,117 +12,18 @@ import click
 
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli.context import Invocation
-from app.cli.exits import Exit, Failure, failed
+from app.cli.exits import Exit, Failure
 from app.cli.options import FactCommand, as_duration, async_command
 from app.cli.output.documents import write_document
-from app.cli.output.progress import progress_bar
 from app.cli.output.run_documents import COLUMNS, badge, views
+from app.cli.runs.lookup import RunLookup
 from app.cli.writes import tell
 from app.run_document import as_received
-from app.text import safe_text
 from app.times import rfc3339
-from storage.records import ACTIVE_STATUSES, Action, Coverage, Run, RunFilter, RunSort
+from storage.records import ACTIVE_STATUSES, Action, Run
 
 if TYPE_CHECKING:
     from app.engine import Engine
-
-WINDOW: Final = 200
-"""Cached rows searched for a part of an id at a time."""
-SHORTEST_PART: Final = 4
-"""Characters; a shorter part would match by accident."""
-MOST_CANDIDATES: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class RunLookup:
-    """Finds runs for a command: by the id, or by a beginning or an end of it that fits one cached run only."""
-
-    engine: "Engine"
-
-    async def cached(self, text: str) -> Run:
-        """The cached run with that id or unique part.
-
-        Raises:
-            CommandFailedError: There is none, or the part is ambiguous.
-        """
-        run = await self._held(text)
-        if run is None:
-            raise failed("not_found", f"No run {text} was seen. Leave out --cached to ask the service.", run_id=text)
-        return run
-
-    async def current(self, text: str) -> Run:
-        """The run with that id or unique part, as the service has it now.
-
-        Raises:
-            CommandFailedError: The service has no such run, or the part is ambiguous.
-            ApiError: The service could not be asked.
-        """
-        held = await self._held(text)
-        if held is None:
-            return await self._from_service(text)
-        await self.engine.runs.look_up(held)
-        return await self._held(held.run_id) or held
-
-    async def named(self, text: str) -> Run:
-        """The run with that id or unique part, from the cache or else the service.
-
-        Raises:
-            CommandFailedError: There is no such run, or the part is ambiguous.
-            ApiError: The service could not be asked.
-        """
-        return await self._held(text) or await self._from_service(text)
-
-    async def to_change(self, text: str, tell: Callable[[str], None]) -> Run:
-        """As `named`; reports which run a part of an id stands for."""
-        run = await self.named(text)
-        if run.run_id != text:
-            tell(f"{text} is the run {run.run_id}.")
-        return run
-
-    async def _held(self, text: str) -> Run | None:
-        if not text.strip():
-            raise failed("usage", "Name a run by its id or the beginning or the end of it. See: runwarden runs list")
-        detail = await self.engine.cache.detail(text)
-        if detail is not None:
-            return detail.run
-        if len(text) < SHORTEST_PART:
-            return None
-        found = await self._by_part(text)
-        return None if found is None else await self._held(found)
-
-    async def _by_part(self, part: str) -> str | None:
-        matching: list[str] = []
-        offset = 0
-        while rows := await self.engine.cache.rows(RunFilter(search=part), RunSort(), offset=offset, limit=WINDOW):
-            matching += [row.run_id for row in rows if row.run_id.startswith(part) or row.run_id.endswith(part)]
-            offset += len(rows)
-        return _only(part, matching)
-
-    async def _from_service(self, text: str) -> Run:
-        """Fetch the newest runs, then older ones that are not here, until the run is among them."""
-        async for _ in self.engine.listing.pages(RunFilter(), limit=self.engine.profile.poll.page_size):
-            pass
-        before: tuple[Coverage, int] | None = None
-        with progress_bar(self.engine, f"Looking for {safe_text(text, limit=60)}"):
-            while (found := await self._held(text)) is None and before != (before := await self._extent()):
-                await self.engine.backfill.fetch_older()
-        if found is not None:
-            return found
-        whole = (await self.engine.cache.coverage()).whole
-        message = f"The service has no run {text}." if whole else f"No run {text} was found in what the service shows."
-        raise failed("not_found", f"{message} See: runwarden runs list", run_id=text)
-
-    async def _extent(self) -> tuple[Coverage, int]:
-        return await self.engine.cache.coverage(), await self.engine.cache.count(RunFilter())
-
-
-def _only(part: str, matching: list[str]) -> str | None:
-    if len(matching) > 1:
-        candidates = matching[:MOST_CANDIDATES]
-        more = ", …" if len(matching) > len(candidates) else ""
-        message = f"{part} matches {len(matching)} runs, write more of the id: {', '.join(candidates)}{more}"
-        raise failed("ambiguous", message, candidates=list(candidates))
-    return matching[0] if matching else None
 
 
 DEFAULT_TIMEOUT: Final = "30m"
@@ -131,6 +32,7 @@ LONGEST_PAUSE_S: Final = 5.0
 GROWTH: Final = 1.3
 MOST_LOOK_UPS: Final = 3
 """Runs looked up one by one; for more, a sweep of all active runs is cheaper."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +42,6 @@ class WaitResult:
     outcome: Literal["ended", "waiting", "lost", "unlisted"]
     """`unlisted`: no run with that id has appeared in the service's list so far."""
     run: Run | None
-
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def wait_options(function: F) -> F:

@@ -29,6 +29,20 @@ HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Typ
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+DRY_RUN_OPTION: Final = click.option(
+    "--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing."
+)
+SEVERITY: Final = (
+    Exit.DONE,
+    Exit.NOT_FOUND,
+    Exit.USAGE,
+    Exit.INTERRUPTED,
+    Exit.UNREACHABLE,
+    Exit.RATE_LIMITED,
+    Exit.NOT_AUTHORIZED,
+    Exit.UNKNOWN_OUTCOME,
+)
+"""The exit codes that a row of a batch can have, least severe first."""
 
 
 class WriteCommand(FactCommand):
@@ -55,11 +69,6 @@ def write_options(function: F) -> F:
         help="Send the same request under the same KEY only once, however often it is asked for.",
     )
     return key(DRY_RUN_OPTION(function))
-
-
-DRY_RUN_OPTION: Final = click.option(
-    "--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,19 +151,6 @@ def tell_request(output: Output, base_url: str, request: "WriteRequest") -> Exit
     document = {**unsent_document(request.kind), "base_url": base_url, "dry_run": True, "request": sent}
     output.record(document, [("method", "POST"), ("url", str(sent["url"])), ("body", output.json(sent["body"]))])
     return Exit.DONE
-
-
-SEVERITY: Final = (
-    Exit.DONE,
-    Exit.NOT_FOUND,
-    Exit.USAGE,
-    Exit.INTERRUPTED,
-    Exit.UNREACHABLE,
-    Exit.RATE_LIMITED,
-    Exit.NOT_AUTHORIZED,
-    Exit.UNKNOWN_OUTCOME,
-)
-"""The exit codes that a row of a batch can have, least severe first."""
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

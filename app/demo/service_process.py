@@ -1,0 +1,93 @@
+"""The demo's service: set up by its own commands, and run as a process."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from app.text import safe_block
+from storage.base_error import RunwardenError
+
+GRACE_S: Final = 15.0
+"""Seconds before the service is killed."""
+LOG_LINES: Final = 10
+"""Lines of the service's log that an error shows."""
+
+
+class DemoError(RunwardenError):
+    """The demo could not be set up; the message says what to do."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = safe_block("\n".join(log.splitlines()[-LOG_LINES:]))
+        """The end of the service's log, which tells why it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceProcess:
+    """A running service."""
+
+    process: subprocess.Popen[str]
+    base_url: str
+    lab_token: str = ""
+    """The token for its lab. Empty: it has no lab."""
+
+    def stop(self) -> None:
+        """Stop it, by force if it takes too long."""
+        self.process.terminate()
+        try:
+            self.process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def administer(arguments: list[str]) -> dict[str, Any]:
+    """Run an administration command of the service and return its JSON document.
+
+    Raises:
+        DemoError: The command failed.
+    """
+    done = subprocess.run(
+        # -P: a folder called `service` in the current directory is not ours.
+        [sys.executable, "-P", "-m", "service", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode != 0:
+        raise DemoError("The demo's service could not be set up.", done.stderr or done.stdout)
+    document: dict[str, object] = json.loads(done.stdout)
+    return document
+
+
+def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
+    """Start the service on loopback and wait until it accepts connections.
+
+    Raises:
+        DemoError: It ended before it was ready.
+    """
+    arguments = ["serve", "--data-dir", str(data_dir), "--stop-with-stdin", *options]
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "service", *arguments],
+            # The service holds the other end of stdin: should the demo be killed, the service notices and ends.
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            # A Ctrl-C at the terminal is the console's to handle; the service is ended by the demo.
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        status = process.wait()
+        raise DemoError(
+            f"The demo's service ended with status {status} before it was ready.", log.read_text(errors="replace")
+        )
+    started = json.loads(line)
+    return ServiceProcess(process, str(started["base_url"]), str(started.get("lab_token", "")))
