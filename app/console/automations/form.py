@@ -23,10 +23,10 @@ from app.console.forms.drafts import Drafts, named
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.forms.instructions import EditorError, edit
-from app.console.inbox.sheets import ChoiceSheet
 from app.console.session import CURE_S, guarded_dispatch
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import OVER_CSS
+from app.console.sheets.choice import ChoiceSheet
 from app.engine import Engine
 from app.rules.rule import Rule
 from app.rules.sentence import sentence

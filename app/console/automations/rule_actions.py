@@ -18,8 +18,8 @@ from app.config import ConfigError
 from app.config.automation_tables import read_tables, save_table, with_enabled
 from app.console.automations.loaders import Automations, RulesFile
 from app.console.automations.sheets import ApprovalsSheet, PreviewSheet
-from app.console.inbox.sheets import ChoiceSheet
 from app.console.session import CURE_S, Session
+from app.console.sheets.choice import ChoiceSheet
 from app.rules.rule import OnRun, OnStuck, Rule, fingerprint
 from app.text import safe_text
 from app.times import started

@@ -13,11 +13,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base.screen import INBOX, BaseScreen
-from app.console.inbox.sheets import ChoiceSheet, snoozes
+from app.console.inbox.snoozes import snoozes
 from app.console.leads import runs_lead
 from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.troubles import UNREADABLE
+from app.console.sheets.choice import ChoiceSheet
 from app.text import safe_text
 from storage.records import RunFilter
 from storage.records.inbox import InboxEntry, InboxItem

@@ -1,4 +1,4 @@
-"""The process and its terminal: it follows the window's size, and ends in order on a signal or without a terminal."""
+"""The console's process: it follows the window's size, and ends in order on a signal or without its terminal."""
 
 import asyncio
 import os
@@ -14,27 +14,32 @@ if TYPE_CHECKING:
     from textual.app import App
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""The signals that end the app in order."""
+SIGNAL_STATUS: Final = 128
+"""Shells add a signal's number to this."""
+_PATIENCE_MS: Final = 5_000
+"""The time to end in order before the process is ended by force: an app without a terminal may hang."""
 
 
 def restore_on_signals(app: "App[Any]") -> None:
-    """End the app in order on a signal, with 128 + its number as return code; go on in order after a stop."""
+    """End the app on a signal, with 128 + its number as return code, and take the terminal up again after a stop."""
     # After a stop the terminal shows nothing of the frame, although nothing has changed.
     app.app_resume_signal.subscribe(app, lambda _: app.refresh())
     loop = asyncio.get_running_loop()
     try:
         for number in SIGNALS:
-            loop.add_signal_handler(number, _end, app, number)
+            loop.add_signal_handler(number, _exit, app, number)
         if app._driver is not None and app._driver.can_suspend:  # noqa: SLF001 — it has no other name
-            loop.add_signal_handler(signal.SIGCONT, _go_on, app._driver)  # noqa: SLF001 — as above
+            loop.add_signal_handler(signal.SIGCONT, _resume, app._driver)  # noqa: SLF001 — as above
     except (ValueError, RuntimeError):
         return  # Only the main thread can handle signals; a test runner may use another.
 
 
-def _end(app: "App[Any]", number: signal.Signals) -> None:
+def _exit(app: "App[Any]", number: signal.Signals) -> None:
     app.exit(return_code=SIGNAL_STATUS + number)
 
 
-def _go_on(driver: Any) -> None:
+def _resume(driver: Any) -> None:
     """Take the terminal up again after a stop.
 
     A process gets no notice of a SIGSTOP, so Textual would begin a second time: two threads would read the keys, and
@@ -59,37 +64,32 @@ def follow_window() -> None:
             os.environ.pop(name, None)
 
 
-SIGNAL_STATUS: Final = 128
-"""Shells add a signal's number to this."""
-_PATIENCE_MS: Final = 5_000
-"""The time to end in order before the process is ended by force: an app without a terminal may hang."""
-
-
 @contextmanager
 def ending_with_terminal() -> Iterator[None]:
-    """Inside, the process ends by SIGHUP when its terminal is gone, and by force after a while."""
+    """In this context the process ends by SIGHUP once its terminal is gone, and by force if SIGHUP does not end it."""
     if not sys.stdin.isatty():
         yield
         return
-    over, end = os.pipe()
-    watch = threading.Thread(target=_watch, args=(sys.stdin.fileno(), over), name="terminal watch", daemon=True)
+    ended, end = os.pipe()
+    watch = threading.Thread(target=_watch, args=(sys.stdin.fileno(), ended), name="terminal watch", daemon=True)
     watch.start()
     try:
         yield
     finally:
         os.close(end)
         watch.join()
-        os.close(over)
+        os.close(ended)
 
 
-def _watch(terminal: int, over: int) -> None:
+def _watch(terminal: int, ended: int) -> None:
+    """End the process if the terminal is gone before `ended`, the reading end of a pipe, is closed at its other end."""
     poll = select.poll()
     # Input is Textual's to read; a lost terminal is reported without asking for it.
     poll.register(terminal, 0)
-    poll.register(over, 0)
+    poll.register(ended, 0)
     if poll.poll(0):
         return  # This system reports nothing about terminals, or always the same.
-    if any(place == over for place, _ in poll.poll()):
+    if any(descriptor == ended for descriptor, _ in poll.poll()):
         return
     _let_go(terminal)
     os.kill(os.getpid(), signal.SIGHUP)
@@ -100,10 +100,10 @@ def _watch(terminal: int, over: int) -> None:
 
 def _let_go(terminal: int) -> None:
     """Redirect the streams that use the terminal to the null device, so that no later write fails."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    place = os.fstat(terminal).st_rdev
+    null = os.open(os.devnull, os.O_RDWR)
+    device = os.fstat(terminal).st_rdev
     for descriptor in (0, 1, 2):
         with suppress(OSError):
-            if os.fstat(descriptor).st_rdev == place:
-                os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+            if os.fstat(descriptor).st_rdev == device:
+                os.dup2(null, descriptor)
+    os.close(null)

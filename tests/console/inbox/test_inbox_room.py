@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from app.automations.inbox import Inbox
-from app.console.inbox.sheets import snoozes
+from app.console.inbox.snoozes import snoozes
 from app.console.run.screen import RunScreen
 from app.events import StateChangedElsewhere
 from storage.foreign_writes import ForeignWrites

@@ -1,8 +1,7 @@
-"""The sheets of the inbox: until when to snooze, and which of several runs to open."""
+"""The sheet that offers a few choices, one of which is taken with a key."""
 
 from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -15,12 +14,9 @@ from app.console.sheets import Options, PickerScreen
 
 T = TypeVar("T")
 
-MORNING: Final = time(8)
-_MONDAY: Final = 7
-
 
 class ChoiceSheet(PickerScreen[T], Generic[T]):
-    """Closes with one of a few choices."""
+    """Closes with the value of the choice."""
 
     HINT = "enter or a digit chooses"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,7 +30,9 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
 
     def compose_choice(self) -> ComposeResult:
         """Compose the choices."""
-        yield Options(*(Option(Content.assemble(f"{at}  ", text)) for at, (text, _) in enumerate(self._choices, 1)))
+        yield Options(
+            *(Option(Content.assemble(f"{number}  ", text)) for number, (text, _) in enumerate(self._choices, 1))
+        )
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:
@@ -44,20 +42,3 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
         """Close with the choice of this number, if there is one."""
         if number <= len(self._choices):
             self.dismiss(self._choices[number - 1][1])
-
-
-def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
-    """The ends of a snooze: an hour, tomorrow morning and Monday morning, by the local clock."""
-    today = now.astimezone().date()
-    hour, tomorrow = now + timedelta(hours=1), _morning(today + timedelta(days=1))
-    monday = _morning(today + timedelta(days=_MONDAY - today.weekday()))
-    return (
-        (f"an hour, until {hour.astimezone():%H:%M}", hour),
-        (f"until tomorrow morning, {tomorrow.astimezone():%a %H:%M}", tomorrow),
-        (f"until Monday, {monday.astimezone():%d %b %H:%M}", monday),
-    )
-
-
-def _morning(day: date) -> datetime:
-    # A naive time is local: it is eight by the wall clock also after the clocks changed.
-    return datetime.combine(day, MORNING).astimezone()
