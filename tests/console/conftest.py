@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from app.console.app import RunwardenApp
-from app.console.forms.action_form import SecondPress
+from app.console.forms.second_press import SecondPress
 from app.engine import Engine
 from app.events import CacheChangedElsewhere, Event, LinkChanged
 from storage.errors import DiskFailedError

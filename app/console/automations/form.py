@@ -18,11 +18,11 @@ from app.config import ConfigError, Settings, data_folder
 from app.config.automation_tables import AutomationTables, read_rule, save_table
 from app.console.automations.loaders import RulesFile, view_of
 from app.console.automations.replay_sheet import ReplaySheet
-from app.console.forms.action_form import SecondPress
 from app.console.forms.drafts import Drafts, named
 from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.forms.instructions import EditorError, edit
+from app.console.forms.second_press import SecondPress
 from app.console.session import CURE_S, guarded_dispatch
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import OVER_CSS

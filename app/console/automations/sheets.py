@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.automations.by_hand import Preview
-from app.console.forms.action_form import SecondPress
+from app.console.forms.second_press import SecondPress
 from app.console.session import Session
 from app.console.sheets import Sheet, clicked
 from app.text import SafeText, safe_block, safe_text

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from app.actions.import_file import ImportRow
 from app.actions.imports import Import, Imported, standing
-from app.console.forms.action_form import SecondPress
+from app.console.forms.second_press import SecondPress
 from app.text import plural, safe_text
 from storage.records import Action
 from widgets.badges import Tone

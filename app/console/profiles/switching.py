@@ -105,7 +105,7 @@ class ProfileSwitching:
 
     def ask(self, session: Session) -> None:
         """Ask which profile to show."""
-        from app.console.profiles.screen import ProfileSwitcher
+        from app.console.profiles.switcher import ProfileSwitcher
 
         if self.engines is None or not self.is_possible:
             session.notify("There is one profile. Another one is a [profiles.NAME] in the configuration.")

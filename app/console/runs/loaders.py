@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from textual.timer import Timer
 
+    from app.console.runs.figures_loader import FiguresLoader
     from app.console.runs.screen_context import ScreenContext
-    from app.console.runs.table_loader import FiguresLoader
     from app.engine import Engine
     from app.events import Event
     from storage.ledger import Ledger

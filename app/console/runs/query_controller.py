@@ -269,7 +269,7 @@ class QueryController:
             self.show(replace(self.now, sort=sort))
 
     def _ask_views(self) -> None:
-        from app.console.runs.table_sheets import ViewPicker
+        from app.console.runs.view_sheets import ViewPicker
 
         def picked(name: str | None) -> None:
             if name is not None:
@@ -293,7 +293,7 @@ class QueryController:
         return self.views
 
     def _ask_name(self) -> None:
-        from app.console.runs.table_sheets import ViewSaver
+        from app.console.runs.view_sheets import ViewSaver
 
         if problems := self.now.query(self._session.run_now()).problems:
             self._session.notify(f"Not saved: {problems[0]}", severity="warning")

@@ -216,7 +216,7 @@ class RunsScreen(BaseScreen):
 
     def action_columns(self) -> None:
         """Choose the columns."""
-        from app.console.runs.table_sheets import ColumnPicker
+        from app.console.runs.column_sheet import ColumnPicker
 
         def picked(choice: ColumnChoice | None) -> None:
             if choice is not None:

@@ -1,34 +1,27 @@
-"""Reading the runs table: the rows on show, again after each change, and the figures that only the service has."""
+"""Reading the runs table: the rows on show, again after each change."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from app.console.runs.figures_loader import FiguresLoader
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
 from app.console.session.coalesced_task import CoalescedTask
 from storage.errors import StorageError
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.filter.extent import Extent
-from widgets.runs.columns import FIGURES
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.events import Event, RunsChanged
-    from app.results.service_turns import ServiceTurns
     from storage.cache import Cache
     from storage.cache.first_paint import FirstPaint
-    from storage.records import RunDetail
     from storage.records.backfill import BackfillPhase
-    from storage.records.run import RunFigures
+    from storage.records.grouping import GroupBy
 
 LOOKS_S: Final = (0.015, 0.06)
 """How long each try to find the first page may take before what it found is shown; each starts at the beginning."""
-PAUSE: Final = timedelta(seconds=30)
-"""The pause after a failed request."""
 
 
 class TableLoader:
@@ -47,16 +40,16 @@ class TableLoader:
         self._query = query
         self._show_extent = show_extent
         self._is_new = False
-        """The query changed since the last reading began."""
+        """Whether the query changed since the last reading began."""
         self._is_stale = False
-        """Runs changed since the last reading began."""
+        """Whether runs changed since the last reading began."""
         self._is_behind = False
-        """Runs came in the background that are read with the next tick."""
+        """Whether runs came in the background, which are read with the next tick."""
         self._phase: BackfillPhase = "idle"
         self.figures = FiguresLoader(context, table)
         self._start = context.start
         self._is_asked = False
-        """The rows are to be read once more after the current reading."""
+        """Whether the rows are to be read once more after the current reading."""
         self._reading: asyncio.Task[None] | None = None
         self._is_busy = self._is_given_up = False
         self._latest_extent = CoalescedTask(self._read_extent, context.start)
@@ -115,8 +108,8 @@ class TableLoader:
     def query_changed(self, before: TableQuery) -> None:
         """Read other rows, if the query has others, and give up a search that is still going on."""
         after, now = self._query(), self._session.run_now()
-        by = [None if query.grouping is None else query.grouping.by for query in (before, after)]
-        is_other = (after.sort, after.condition(now), by[1]) != (before.sort, before.condition(now), by[0])
+        has_other_groups = _grouped_by(after) != _grouped_by(before)
+        is_other = after.sort != before.sort or after.condition(now) != before.condition(now) or has_other_groups
         if is_other and self._session.engine is not None:
             # After sorting the ends of the table matter, after filtering the same run among others.
             self._table.start_over(follow=after.sort == before.sort)
@@ -228,6 +221,10 @@ class TableLoader:
             await self._table.wait_for_refresh()
 
 
+def _grouped_by(query: TableQuery) -> "GroupBy | None":
+    return None if query.grouping is None else query.grouping.by
+
+
 def first_window(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:
     """The first rows, as many as are known so far; the cursor is on its run if that is among them."""
     cursor = next((index for index, row in enumerate(rows) if row.run_id == request.cursor_id), 0)
@@ -251,60 +248,3 @@ async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is
         is_paused=await cache.backfill_paused(),
         progress=await cache.backfill_progress(cache.clock()),
     )
-
-
-class FiguresLoader:
-    """Reads figures from the cache, then from the service, run by run and behind all other requests."""
-
-    def __init__(self, context: "ScreenContext", table: "RunTable") -> None:
-        self._session = context.session
-        self.table = table
-        self._task = CoalescedTask(self._read, context.start)
-        self._figures: dict[str, RunFigures] = {}
-        self._states: dict[str, object] = {}
-        """The state for which each run's figures are complete."""
-        self._not_before: datetime | None = None
-
-    @cached_property
-    def service_turns(self) -> "ServiceTurns":
-        """The service's turns of the runs that it was asked about."""
-        from app.results.service_turns import ServiceTurns  # keeps the first frame quick
-
-        return ServiceTurns()
-
-    def look(self) -> None:
-        """Read the missing figures of the runs in view."""
-        is_paused = self._not_before is not None and self._session.clock() < self._not_before
-        if not is_paused and FIGURES & set(self.table.choice.shown) and self._lacking():
-            self._task.ask()
-
-    def _lacking(self) -> list[str]:
-        rows = self.table.rows_on_show
-        return [row.run_id for row in rows if self._states.get(row.run_id) != (row.status, row.updated_at)]
-
-    async def _read(self) -> None:
-        from app.api.budget import Priority
-        from app.api.errors import ApiError
-
-        engine = self._session.engine
-        if engine is None:
-            return
-        details = list((await engine.cache.details(self._lacking())).values())
-        self._show(details)
-        extension = replace(engine.extension, client=engine.client.at(Priority.BACKFILL))
-        for detail in details:
-            if detail.run.run_id not in self._lacking():
-                continue  # It has left the view.
-            try:
-                await self.service_turns.ask(extension, detail.run)
-            except ApiError:
-                self._not_before = self._session.clock() + PAUSE
-                return
-            self._states[detail.run.run_id] = detail.run.status, detail.run.updated_at
-            self._show([detail])
-
-    def _show(self, details: "list[RunDetail]") -> None:
-        from app.results.service_turns import figures
-
-        self._figures |= {each.run.run_id: figures(each, self.service_turns.known(each.run)) for each in details}
-        self.table.show_figures(dict(self._figures))

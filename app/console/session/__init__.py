@@ -1,17 +1,17 @@
 """The session: the profile on show, its engine, its batches, and what all screens share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.signal import Signal
 
 from app.config import Profile, Settings
-from app.console.session.coalesced_task import CoalescedTask, Start
+from app.console.session.batches import Batches
 from app.console.session.feeds import InboxFeed, VitalsFeed, first_vitals
 from app.console.session.tour import Tour
 from app.console.session.troubles import READ_ONLY, own_failure_text
@@ -23,12 +23,11 @@ from widgets.frame.freshness import PollTiming
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
+    from app.console.session.coalesced_task import Start
     from app.engine import Engine
     from app.events import Event
     from storage.cache.first_paint import FirstPaint
-    from storage.records import Action, RunDetail
     from storage.records.following import PinnedRun
-    from widgets.batch import BatchView
     from widgets.frame.notice import Notice
 
 ResultT = TypeVar("ResultT")
@@ -206,82 +205,3 @@ async def guarded_dispatch(screen: ModalScreen[Any], message: Message) -> None:
     """Stand in for a sheet's `_dispatch_message`: the app reports failures."""
     work, report = ModalScreen._dispatch_message(screen, message), screen.app._handle_exception  # noqa: SLF001 — no public ones
     await guarded(work, report)
-
-
-class Batch(Protocol):
-    """The requests of one confirmation and their outcomes."""
-
-    @property
-    def batch_id(self) -> str:
-        """The batch's key, the same at every stage."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a request was sent or is about to be."""
-
-    @property
-    def unknown(self) -> "tuple[Action, ...]":
-        """Actions of unknown outcome."""
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Ids of the runs that were started or continued."""
-
-    def resolved(self, action: "Action") -> Self:
-        """The batch with the outcome of one action replaced."""
-
-    def view(self, details: "Mapping[str, RunDetail]") -> "BatchView":
-        """The batch as a line, with these details of its runs."""
-
-
-class Batches:
-    """Batches that have begun and were not dismissed."""
-
-    def __init__(
-        self, engine: "Callable[[], Engine | None]", start: Start, changed: "Signal[tuple[BatchView, ...]]"
-    ) -> None:
-        """Start empty; `changed` is published with the views of all batches."""
-        self._engine = engine
-        self.changed = changed
-        self.views: tuple[BatchView, ...] = ()
-        """Newest first."""
-        self._held: dict[str, Batch] = {}
-        self._reading = CoalescedTask(self._read, start)
-
-    def put(self, batch: Batch) -> None:
-        """Add a batch, or replace it by its next stage."""
-        if batch.has_begun:
-            self._held[batch.batch_id] = batch
-            self._reading.ask()
-
-    def let_go(self, keys: Iterable[str]) -> None:
-        """Dismiss these batches."""
-        for key in keys:
-            self._held.pop(key, None)
-        self._reading.ask()
-
-    def view(self, key: str) -> "BatchView | None":
-        """Return the batch with this key; None: it was dismissed."""
-        return next((view for view in self.views if view.key == key), None)
-
-    def engine_changed(self, event: "Event") -> None:
-        """Update runs and unknown outcomes after an event."""
-        from app.events import ActionChanged, CacheChangedElsewhere, RunsChanged
-
-        if self._held and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
-            self._reading.ask()
-
-    async def _read(self) -> None:
-        if (engine := self._engine()) is None:
-            return
-        for key, batch in tuple(self._held.items()):
-            for open_action in batch.unknown:
-                action = await engine.ledger.action(open_action.action_id)
-                if key in self._held and action is not None and action.state != open_action.state:
-                    self._held[key] = self._held[key].resolved(action)
-        made = [run_id for batch in self._held.values() for run_id in batch.made]
-        details = await engine.cache.details(made)
-        views = tuple(batch.view(details) for batch in reversed(self._held.values()))
-        if views != self.views:
-            self.views = views
-            self.changed.publish(views)

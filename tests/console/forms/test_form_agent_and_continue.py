@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
-from app.console.forms.action_form import SecondPress
+from app.console.forms.second_press import SecondPress
 from app.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write

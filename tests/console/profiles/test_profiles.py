@@ -15,7 +15,8 @@ from app.config import LEDGER_FILE, Settings, data_folder
 from app.config.token import EnvToken, StreamToken
 from app.console.messages import SwitchProfile
 from app.console.profiles.engines import ProfileEngines
-from app.console.profiles.screen import GENTLE_S, ProfileOverview, ProfileSwitcher
+from app.console.profiles.overview import GENTLE_S, ProfileOverview
+from app.console.profiles.switcher import ProfileSwitcher
 from app.console.profiles.switching import BETWEEN
 from storage.errors import DatabaseBusyError, StorageError
 from storage.lease import Lease

@@ -12,7 +12,7 @@ from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, limi
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QueryController
 from app.console.runs.query_line import problem_texts
-from app.console.runs.table_sheets import ViewPicker, ViewSaver
+from app.console.runs.view_sheets import ViewPicker, ViewSaver
 from app.console.runs.views import TableQuery
 from app.console.sheets.mark_picker import MarkPicker
 from app.query import parse
