@@ -30,6 +30,18 @@ FEW: Final = 3
 SPREAD: Final = 2.0
 """Failures are unusual from this many standard deviations above the expected number."""
 NEEDS_A_LOOK: Final[frozenset[Tone]] = frozenset({"bad", "warn"})
+Detail = Literal["line", "block"]
+"""One line for each profile, or all of its facts."""
+WIDE = 128
+"""From this width on a block has two lines and a blank one; below, three and a blank one."""
+NAME = 24
+STATE = 30
+LINK = 24
+"""Cells of the columns of a block."""
+_UNKNOWN: Final[tuple[StyledText, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
+ADDRESS = 24
+"""The fewest cells in which an address is readable."""
+INDENT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +153,6 @@ def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> Styled
     return (text if badge.tone == "good" else f"{text} {badge.word}"), STYLES["quiet"] if is_stale else badge.style
 
 
-Detail = Literal["line", "block"]
-"""One line for each profile, or all of its facts."""
-WIDE = 128
-"""From this width on a block has two lines and a blank one; below, three and a blank one."""
-NAME = 24
-STATE = 30
-LINK = 24
-_UNKNOWN: Final[tuple[StyledText, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
-ADDRESS = 24
-"""The fewest cells in which an address is readable."""
-INDENT = 4
-
-
 class ProfileList(Widget, can_focus=True):
     """The profiles, one below the other, with a cursor."""
 
@@ -215,7 +214,7 @@ class ProfileList(Widget, can_focus=True):
             self.refresh()
 
     def action_choose(self) -> None:
-        """Announce the profile under the cursor."""
+        """Post the profile under the cursor as chosen."""
         if self.name_at_cursor is not None:
             self.post_message(self.Chosen(self.name_at_cursor))
 

@@ -80,7 +80,7 @@ class NoPatch:
         raise IndexError(number, limit)
 
     def numbers(self, number: int) -> tuple[int | None, int | None]:
-        """Read nothing: there are no lines."""
+        """Raise IndexError: there are no lines."""
         raise IndexError(number)
 
 
@@ -89,8 +89,9 @@ class FileRows:
     """The rows of one file, in one of the two ways to show it."""
 
     left: "array[int]" = field(default_factory=lambda: array("i"))
-    """For each row, the number of its line in the patch. So is `right`."""
+    """For each row, the number of the old line in the patch, or `NONE`."""
     right: "array[int]" = field(default_factory=lambda: array("i"))
+    """The same of the new line; unified, both are the row's one line."""
     hunks: "array[int]" = field(default_factory=lambda: array("i"))
     """The rows on which hunks begin."""
 
@@ -101,11 +102,11 @@ class FileRows:
 
     def hunk_of(self, row: int) -> range:
         """The rows of the hunk that holds a row; empty where there is none."""
-        place = bisect_right(self.hunks, row) - 1
-        if place < 0:
+        index = bisect_right(self.hunks, row) - 1
+        if index < 0:
             return range(0)
-        following = self.hunks[place + 1] if place + 1 < len(self.hunks) else len(self.left)
-        return range(self.hunks[place], following)
+        end = self.hunks[index + 1] if index + 1 < len(self.hunks) else len(self.left)
+        return range(self.hunks[index], end)
 
     def row_of(self, line: int) -> int | None:
         """The row that shows a line of the patch."""
@@ -130,13 +131,13 @@ class DiffRows:
         patch = self.patch
         patch.read(self._next + lines)
         for line in range(self._next, len(patch.kinds)):
-            self._place(line, patch.kinds[line])
+            self._add(line, patch.kinds[line])
         self._next = len(patch.kinds)
         if patch.is_complete:
             self._flush()
             self.is_complete = True
 
-    def _place(self, line: int, kind: int) -> None:
+    def _add(self, line: int, kind: int) -> None:
         files = self.patch.files
         if len(self.unified) < len(files) and files[len(self.unified)].line == line:
             self._flush()
@@ -224,18 +225,19 @@ class DiffLines:
         text, kind = safe_line(raw), self.kind(line)
         wider = len(TAB) - 1
         if len(text) != len(raw) + wider * raw.count("\t"):
-            return [TextPiece(text)]  # Characters were left out: places in the line are not known.
+            return [TextPiece(text)]  # Characters were left out: the columns of the spans are not known.
 
-        def place(column: int) -> int:
+        def shifted(column: int) -> int:
             return column + wider * raw.count("\t", 0, column)
 
-        pieces, at = [], 0
+        pieces, done = [], 0
         for begin, end, tone in self._spans(file, line, kind):
-            pieces += [TextPiece(text[at : place(begin)]), TextPiece(text[place(begin) : place(end)], tone)]
-            at = place(end)
-        pieces.append(TextPiece(text[at:]))
+            pieces += [TextPiece(text[done : shifted(begin)]), TextPiece(text[shifted(begin) : shifted(end)], tone)]
+            done = shifted(end)
+        pieces.append(TextPiece(text[done:]))
         if words:
-            pieces = overlay(pieces, [(place(a), place(b)) for a, b in words], f"{GROUNDS[kind]}-word")
+            spans = [(shifted(begin), shifted(end)) for begin, end in words]
+            pieces = overlay(pieces, spans, f"{GROUNDS[kind]}-word")
         return pieces
 
     def _raw(self, line: int) -> str:

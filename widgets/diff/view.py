@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from re import Pattern
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -25,6 +25,10 @@ ACTS: Final = frozenset({"file", "hunk", "fold", "fold_all", "split"})
 """The actions that need at least one file."""
 HEADING: Final = -1
 """The row of a file's name."""
+Side = Literal[0, 1]
+OLD: Final = 0
+NEW: Final = 1
+"""The indexes of the two sides in a pair."""
 
 
 class DiffView(TextView):
@@ -78,7 +82,7 @@ class DiffView(TextView):
         self.cursor_moved()
 
     def grew(self) -> None:
-        """More rows were found."""
+        """Take further rows of the patch into the view."""
         starts, at = [], 0
         for number, file in enumerate(self._files):
             starts.append(at)
@@ -99,7 +103,7 @@ class DiffView(TextView):
             self.put_cursor(self._starts[file])
 
     def go_to_line(self, path: str, line: int | None) -> bool:
-        """Put the cursor on a line of the new file, or the nearest shown one; whether the file is there."""
+        """Put the cursor on a line of the new file, or on the nearest shown one; return whether the patch has the file."""
         file = next((number for number in range(len(self._starts)) if self._lines.path(number) == path), None)
         if file is None:
             return False
@@ -127,14 +131,14 @@ class DiffView(TextView):
     @property
     def file(self) -> int | None:
         """The file under the cursor."""
-        return self._place(self._cursor)[0] if self._starts else None
+        return self._file_and_row(self._cursor)[0] if self._starts else None
 
     @property
     def line(self) -> int | None:
         """The number of the line under the cursor in the new file, or None."""
         if not self._starts:
             return None
-        file, row = self._place(self._cursor)
+        file, row = self._file_and_row(self._cursor)
         return self._number(file, row) if row != HEADING else None
 
     def changed(self, file: int) -> ChangedFile:
@@ -145,7 +149,7 @@ class DiffView(TextView):
         """The hunk under the cursor, or its facts, as safe lines; "" without one."""
         if not self._starts:
             return ""
-        file, row = self._place(self._cursor)
+        file, row = self._file_and_row(self._cursor)
         rows = self._rows.unified[file]
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         hunk = rows.hunk_of(rows.row_of(line) or 0)
@@ -160,7 +164,7 @@ class DiffView(TextView):
     def action_file(self, step: int) -> None:
         """Go to the next or previous file."""
         if self._starts:
-            self.go_to_file(min(max(0, self._place(self._cursor)[0] + step), len(self._starts) - 1))
+            self.go_to_file(min(max(0, self._file_and_row(self._cursor)[0] + step), len(self._starts) - 1))
 
     def action_hunk(self, step: int) -> None:
         """Go to the next or previous hunk, of another file if need be."""
@@ -176,7 +180,7 @@ class DiffView(TextView):
     def action_fold(self) -> None:
         """Fold the file under the cursor, or unfold it."""
         if self._starts:
-            file = self._place(self._cursor)[0]
+            file = self._file_and_row(self._cursor)[0]
             self._folded ^= {file}
             self.grew()
             self.put_cursor(self._starts[file])
@@ -184,7 +188,7 @@ class DiffView(TextView):
     def action_fold_all(self) -> None:
         """Fold all files; unfold them where all are folded."""
         if self._starts:
-            file, every = self._place(self._cursor)[0], set(range(len(self._starts)))
+            file, every = self._file_and_row(self._cursor)[0], set(range(len(self._starts)))
             self._folded = set() if self._folded == every else every
             self.grew()
             self.put_cursor(self._starts[file])
@@ -193,7 +197,7 @@ class DiffView(TextView):
         """Show old and new side by side, or one below the other."""
         if not self._starts:
             return
-        file, row = self._place(self._cursor)
+        file, row = self._file_and_row(self._cursor)
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         self._split = not self.is_split
         self.grew()
@@ -202,7 +206,7 @@ class DiffView(TextView):
 
     def line_clicked(self, event: events.Click) -> None:
         """Fold a file after a click on its name."""
-        if self._place(self._cursor)[1] == HEADING and event.x < NUMBER:
+        if self._file_and_row(self._cursor)[1] == HEADING and event.x < NUMBER:
             self.action_fold()
 
     # Drawing
@@ -223,7 +227,9 @@ class DiffView(TextView):
         """Ask for the colours of the files in view."""
         if self._starts:
             shown = self.visible_rows
-            for file in range(self._place(shown.start)[0], self._place(max(shown.start, shown.stop - 1))[0] + 1):
+            for file in range(
+                self._file_and_row(shown.start)[0], self._file_and_row(max(shown.start, shown.stop - 1))[0] + 1
+            ):
                 if file not in self._asked and file not in self._folded:
                     self._asked.add(file)
                     self.post_message(self.ColoursRequested(file))
@@ -234,14 +240,14 @@ class DiffView(TextView):
         width = self.scrollable_content_region.width
         if not self._starts:
             return (TextPiece(f" {joined(self._about, width - 1)}", "quiet"),)
-        file = self._place(self.scroll_offset.y)[0]
-        place = f" {file + 1:,}/{max(self._lines.count, len(self._starts)):,}  "
-        path, about = beside(safe_line(self._lines.path(file)), self._about, width - len(place) - 3)
-        return (TextPiece(place, "quiet"), TextPiece(path, "accent"), TextPiece(f"   {about}", "quiet"))
+        file = self._file_and_row(self.scroll_offset.y)[0]
+        count = f" {file + 1:,}/{max(self._lines.count, len(self._starts)):,}  "
+        path, about = beside(safe_line(self._lines.path(file)), self._about, width - len(count) - 3)
+        return (TextPiece(count, "quiet"), TextPiece(path, "accent"), TextPiece(f"   {about}", "quiet"))
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A file's name, a line, or an old line beside its new one."""
-        file, row = self._place(index)
+        file, row = self._file_and_row(index)
         if row == HEADING:
             heading = self._lines.heading(file, width, is_folded=file in self._folded)
             return self.strip(heading, width, ground or "file")
@@ -256,7 +262,7 @@ class DiffView(TextView):
         if step > 0 and begin and self._is_folded(begin - 1):
             begin -= 1  # Its content follows its name.
         for index in range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1):
-            file, row = self._place(index)
+            file, row = self._file_and_row(index)
             if row != HEADING and self._matches(pattern, file, row):
                 return index
             if self._is_folded(index) and self._match_in(pattern, file, step) is not None:
@@ -266,13 +272,13 @@ class DiffView(TextView):
     def show_match(self, index: int, pattern: Pattern[bytes], step: int) -> None:
         """Unfold the file of a match first."""
         if self._is_folded(index):
-            file = self._place(index)[0]
+            file = self._file_and_row(index)[0]
             self._unfold(file)
             index = self._starts[file] + 1 + (self._match_in(pattern, file, step) or 0)
         self.put_cursor(index)
 
     def _is_folded(self, index: int) -> bool:
-        file, row = self._place(index)
+        file, row = self._file_and_row(index)
         return row == HEADING and file in self._folded
 
     def _match_in(self, pattern: Pattern[bytes], file: int, step: int) -> int | None:
@@ -287,8 +293,8 @@ class DiffView(TextView):
     def _files(self) -> list[FileRows]:
         return self._rows.split if self.is_split else self._rows.unified
 
-    def _place(self, index: int) -> tuple[int, int]:
-        """The file of a line of the view, and its row in there."""
+    def _file_and_row(self, index: int) -> tuple[int, int]:
+        """The file that a line of the view belongs to, and the row of that file."""
         file = max(0, bisect_right(self._starts, index) - 1)
         return file, index - self._starts[file] - 1
 
@@ -317,14 +323,13 @@ class DiffView(TextView):
         half = (width - 1) // 2
         return Strip.join(
             [
-                self._side(file, (lines[0], 0), words[0], half, ground),
+                self._half(file, lines[0], OLD, words[0], half, ground),
                 self.strip([TextPiece("│", "quiet")], 1, ground),
-                self._side(file, (lines[1], 1), words[1], width - half - 1, ground),
+                self._half(file, lines[1], NEW, words[1], width - half - 1, ground),
             ]
         )
 
-    def _side(self, file: int, place: tuple[int, int], words: Spans, width: int, ground: str) -> Strip:
-        line, side = place
+    def _half(self, file: int, line: int, side: Side, words: Spans, width: int, ground: str) -> Strip:
         if line == NONE:
             return self.strip((), width, ground or "code")
         kind, room = self._lines.kind(line), NUMBER + 2

@@ -208,7 +208,8 @@ class HeaderBar(Widget):
             if count:
                 text = f"{glyph} {count:,} {word}" if brevity < Brevity.GLYPHS else f"{glyph}{count:,}"
                 start += gap
-                self._waiting.append((range(start, start := start + len(text)), clicked))
+                self._waiting.append((range(start, start + len(text)), clicked))
+                start += len(text)
                 parts += [(" " * gap, ""), (text, f"{STYLES['warn']} bold")]
         return parts
 

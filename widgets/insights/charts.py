@@ -19,12 +19,19 @@ LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
 """Smaller charts would be unreadable."""
 _LABEL_GAP: Final = 2
+_STACK: Final = (FAILED, COMPLETED, OTHERWISE, UNFINISHED)
+"""From the bottom up: failures share a base line, so that they can be compared."""
+CURSOR: Final = Badge("┊", "cursor", "wait")
+_FOOT: Final = 1
+"""Rows below a chart, for its labels."""
+_LABELLED_FROM: Final = 5
+"""From this width on, a bar has its number of failures above it."""
 Colour = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A label below a place."""
+    """A label below a bar or a point."""
 
     at: int
     """Index of the bar or point, from 0."""
@@ -78,7 +85,7 @@ class Chart(PlotextPlot):
         return colour.r, colour.g, colour.b
 
     def label(self, text: str, x: int, y: int, tone: Tone) -> None:
-        """Write a text at a place."""
+        """Write a text on the plot."""
         _, ground = self.background_colors
         self.plt.text(text, x, y, color=self.colour(tone), background=ground.rgb, alignment="center")
 
@@ -93,7 +100,7 @@ class Chart(PlotextPlot):
         return wide
 
     def below(self, ticks: Sequence[Tick], places: Sequence[int]) -> None:
-        """Label places at the bottom, as many as do not run into each other."""
+        """Write labels at the bottom, as many as do not run into each other; `places` has the cell of each bar or point."""
         some = (ticks[::step] for step in range(1, len(ticks)))
         kept = next((each for each in some if _stand_apart(each, places)), ticks[:1])
         # Plotext shifts a label that would cross the left edge to the right, towards its neighbour.
@@ -214,15 +221,6 @@ def columns(count: int, width: int) -> tuple[list[int], int]:
     step = width / count
     gap = 0 if step < 2 else 1 if step < 6 else 2
     return [int(index * step) for index in range(count)], max(1, int(step) - gap)
-
-
-_STACK: Final = (FAILED, COMPLETED, OTHERWISE, UNFINISHED)
-"""From the bottom up: failures share a base line, so that they can be compared."""
-CURSOR: Final = Badge("┊", "cursor", "wait")
-_FOOT: Final = 1
-"""Rows below a chart, for its labels."""
-_LABELLED_FROM: Final = 5
-"""From this width on, a bar has its number of failures above it."""
 
 
 def draw_outcomes(chart: Chart, view: InsightsView, width: int, height: int) -> None:

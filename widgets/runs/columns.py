@@ -18,6 +18,8 @@ _DRAG_CELLS: Final = 2
 """Cells that a title has to be dragged before it moves, so that an unsteady click moves nothing."""
 AIR: Final = 1
 """Cells that stay empty at the right edge."""
+LEAST_WIDTH: Final = 4
+MOST_WIDTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,9 @@ COLUMNS: Final = (
     RunColumn("pull", 12, title="pull request"),
 )
 """All columns."""
+COLUMN_KEYS: Final = tuple(column.key for column in COLUMNS)
+_BY_KEY: Final = {column.key: column for column in COLUMNS}
+DEFAULT_COLUMNS: Final[tuple[ColumnKey, ...]] = ("status", "repository", "branch", "started", "took", "run")
 FIGURES: Final[frozenset[ColumnKey]] = frozenset({"turns", "lines", "pull"})
 """Columns whose values are read only while they are shown."""
 
@@ -95,7 +100,7 @@ class Layout:
 
     @property
     def stops(self) -> tuple[int, ...]:
-        """Where scrolling sideways stops: with a column right behind the frozen ones."""
+        """The cells at which scrolling sideways stops: a column is then right behind the frozen ones."""
         return tuple(p.x - self.frozen_width for p in self.placed if not p.column.frozen)
 
 
@@ -154,13 +159,6 @@ def _grown(columns: Sequence[RunColumn], spare: int) -> list[int]:
     return widths
 
 
-LEAST_WIDTH: Final = 4
-MOST_WIDTH: Final = 200
-DEFAULT_COLUMNS: Final[tuple[ColumnKey, ...]] = ("status", "repository", "branch", "started", "took", "run")
-COLUMN_KEYS: Final = tuple(column.key for column in COLUMNS)
-_BY_KEY: Final = {column.key: column for column in COLUMNS}
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
     """Which columns are shown, in which order and how wide; at least one is always shown."""
@@ -193,9 +191,9 @@ class ColumnChoice:
         order = [column.key for column in self.columns]
         if key not in order or to not in order or _BY_KEY[key].frozen != _BY_KEY[to].frozen:
             return self
-        place = order.index(to)
+        index = order.index(to)
         order.remove(key)
-        order.insert(place, key)
+        order.insert(index, key)
         return replace(self, shown=tuple(order))
 
     def sized(self, key: ColumnKey, width: int | None) -> "ColumnChoice":
@@ -241,7 +239,7 @@ class ColumnArrangement:
         return next((width for column, width in shown if column == key), _BY_KEY[key].width)
 
     def stop_beyond(self, x: int, direction: int) -> int | None:
-        """Where scrolling sideways from this cell stops next; None: nowhere."""
+        """The cell at which scrolling sideways from this cell stops next; None: there is no further stop."""
         later = [stop for stop in self.layout.stops if (stop > x if direction > 0 else stop < x)]
         return (later[0] if direction > 0 else later[-1]) if later else None
 
@@ -254,7 +252,7 @@ class ColumnArrangement:
 class TitleDrag:
     """A drag of a title or of its edge, and the columns when it began."""
 
-    place: PlacedColumn
+    placed: PlacedColumn
     x: int
     """The cell where the drag began."""
     is_edge: bool
@@ -264,9 +262,9 @@ class TitleDrag:
 
     def dragged_to(self, x: int) -> ColumnChoice:
         """The columns with the pointer at this cell."""
-        key = self.place.column.key
+        key = self.placed.column.key
         if self.is_edge:
-            return self.choice if x == self.x else self.choice.sized(key, self.place.width + x - self.x)
+            return self.choice if x == self.x else self.choice.sized(key, self.placed.width + x - self.x)
         over = self.layout.at(x)
         if over is None or abs(x - self.x) < _DRAG_CELLS:
             return self.choice
@@ -282,12 +280,12 @@ class TitlePointer:
         """Whether it has moved or resized a column since it was pressed."""
 
     def press(self, title: TitleDrag | None) -> bool:
-        """Begin at a title or its edge; whether there is one."""
+        """Begin a drag of this title or its edge; return whether there is one."""
         self._drag, self.has_dragged = title, False
         return title is not None
 
     def drag(self, x: int) -> ColumnChoice | None:
-        """The columns with the pointer at this cell; None: nothing is dragged."""
+        """Return the columns as they are with the pointer at this cell; None: nothing is dragged."""
         if self._drag is None:
             return None
         choice = self._drag.dragged_to(x)
@@ -295,15 +293,15 @@ class TitlePointer:
         return choice
 
     def release(self) -> ColumnChoice | None:
-        """End; the columns as they were when it was pressed. None: nothing was dragged."""
+        """End the drag and return the columns from before it; None: nothing was dragged."""
         drag, self._drag = self._drag, None
         return drag.choice if drag is not None else None
 
 
 def title_at(layout: Layout, choice: ColumnChoice, x: int) -> TitleDrag | None:
     """The title or edge at this cell; None: there is neither."""
-    place = layout.at(x)
-    if place is None:
+    placed = layout.at(x)
+    if placed is None:
         return None
     # The edge is the gap: a title may fill its column to the last cell.
-    return TitleDrag(place, x, place.end <= x < place.end + GAP, layout, choice)
+    return TitleDrag(placed, x, placed.end <= x < placed.end + GAP, layout, choice)

@@ -276,7 +276,7 @@ class RunTable(RunRows):
         found = self._title(event)
         if found is None or self._pointer.has_dragged:
             return
-        column = found.place.column
+        column = found.placed.column
         if not found.is_edge and column.sort is not None:
             self.post_message(self.SortRequested(column.sort))
         elif found.is_edge and event.chain > 1 and self._columns.choice.width(column.key) is not None:

@@ -1,25 +1,23 @@
 """The rows of the Health tab: code hosts now and over time, our link and the token."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from itertools import groupby, pairwise
+from dataclasses import replace
+from datetime import datetime
 from math import floor
 from typing import Final
 
+from app.console.health.history import FLAPPING, REFUSALS, WINDOWS, PlatformHistory, goes_on
 from app.console.session.feeds import link_of
-from app.health import HealthLevel, Incident, Uptime, flips, incidents, slices, uptime
+from app.health import Incident, Uptime
 from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span
-from storage.records import HealthSpan, LinkState, PlatformHealth
-from storage.records.activity import PollSpan
+from storage.records import LinkState, PlatformHealth
 from storage.records.service_traits import Wait
 from widgets.badges import Badge, health_badge, run_badge
 from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.health import HealthShare, HostFacts, IncidentFacts
 
-REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
-"""Errors of the token, not of the link."""
+OUR_LINK: Final = "our link"
 PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
 WAIT: Final = "Polls go on by themselves; r asks now."
 _LINK_ADVICE: Final = {
@@ -31,13 +29,24 @@ _LINK_ADVICE: Final = {
 }
 _CONNECTING: Final = Badge("◌", "connecting…", "wait")
 RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
+_HOST_ADVICE: Final = {
+    "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
+    "unreachable": "The service cannot reach this host: look at the host, its address and its firewall.",
+}
+_ELSE: Final = "The service has trouble with this host: look at the host's own status; until then, runs on it may fail."
+FLAPS: Final = 4
+"""This many changes within `FLAPPING` are called flapping."""
+CLEARLY_MORE: Final = 1.25
+"""A longer window is shown only if this many times more of it was seen than of the shorter one."""
+NAMED_FROM: Final = 0.5
+"""The share of a window that must have been seen before its uptime is called that of the window."""
 
-
-OUR_LINK: Final = "our link"
+FailedRuns = Mapping[tuple[str, datetime], tuple[int, datetime | None]]
+"""Failed runs of each incident, by its platform and start: their number, and the oldest one's creation."""
 
 
 def link_row(
-    links: tuple[LinkState, ...], past: "PlatformHistory", timing: PollTiming, now: datetime, wait: Wait | None = None
+    links: tuple[LinkState, ...], past: PlatformHistory, timing: PollTiming, now: datetime, wait: Wait | None = None
 ) -> HostFacts:
     """The row of our link and its next poll; a service that refuses the token counts as answering."""
     runs = link_of(links, "runs")
@@ -105,103 +114,6 @@ def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
     return replace(row, badge=Badge("○", "none connected", "quiet"), note=note)
 
 
-def _poll(link: LinkState, now: datetime) -> str:
-    if link.failing_since is not None:
-        polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
-        return f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
-    return f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
-
-
-LONGEST_WINDOW: Final = timedelta(days=30)
-WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", LONGEST_WINDOW))
-SLICES: Final = 288
-"""More than most screens have columns; several share a cell."""
-SLICE: Final = timedelta(days=1) / SLICES
-CLEARLY_MORE: Final = 1.25
-"""A longer window is shown only if this many times more of it was seen than of the shorter one."""
-NAMED_FROM: Final = 0.5
-"""The share of a window that must have been seen before its uptime is called that of the window."""
-FLAPS: Final = 4
-"""This many changes within `FLAPPING` are called flapping."""
-FLAPPING: Final = timedelta(minutes=15)
-LONGEST_GAP: Final = timedelta(minutes=10)
-"""Samples further apart do not cover the time between them, unless they are meant to be that far apart."""
-
-_HOST_ADVICE: Final = {
-    "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
-    "unreachable": "The service cannot reach this host: look at the host, its address and its firewall.",
-}
-_ELSE: Final = "The service has trouble with this host: look at the host's own status; until then, runs on it may fail."
-
-
-@dataclass(frozen=True, slots=True)
-class PlatformHistory:
-    """The past of one platform, as read at one time."""
-
-    history: tuple[HealthLevel | None, ...]
-    uptimes: tuple[Uptime, ...]
-    """One for each of `WINDOWS`."""
-    flips: int = 0
-    """Changes between well and unwell within `FLAPPING`."""
-    incidents: tuple[Incident, ...] = ()
-    """The incidents, newest first."""
-
-
-NOTHING_SEEN: Final = PlatformHistory((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))
-
-
-@dataclass(frozen=True, slots=True)
-class SampleReader:
-    """Makes histories of samples."""
-
-    healthy_words: frozenset[str]
-    hold: timedelta
-    """A shorter recovery ends no incident."""
-    longest_gap: timedelta
-
-    def pasts(
-        self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
-    ) -> dict[str, PlatformHistory]:
-        """Return each platform's past by name; without samples it is empty."""
-        own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
-        return {host.platform: self._past(host, own.get(host.platform, ()), now) for host in hosts}
-
-    def link_past(self, polls: Sequence[PollSpan], now: datetime) -> PlatformHistory:
-        """Our link's past, from the polls of runs, newest first."""
-        return self._uptime(_link_spans(polls, self.longest_gap), now, frozenset({_ANSWERED}))
-
-    def _uptime(self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str]) -> PlatformHistory:
-        uptimes = tuple(uptime(spans, window, now, words) for _, window in WINDOWS)
-        return PlatformHistory(slices(spans, now, SLICES, SLICE, words), uptimes)
-
-    def _past(self, host: PlatformHealth, spans: tuple[HealthSpan, ...], now: datetime) -> PlatformHistory:
-        words = self.healthy_words
-        return replace(
-            self._uptime(spans, now, words),
-            flips=flips(spans, words, now - FLAPPING),
-            incidents=incidents(spans, words, self.hold, connected=host.connected),
-        )
-
-
-_ANSWERED: Final = "ok"
-
-
-def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
-    """Spans, oldest first; each lasts until the next one, unless that is too far away."""
-    found = [HealthSpan("", _link_word(poll.error_kind), poll.first_at, poll.last_at) for poll in reversed(polls)]
-    joined = [
-        replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
-        for one, after in pairwise(found)
-    ]
-    return (*joined, *found[-1:])
-
-
-def _link_word(error_kind: str | None) -> str:
-    if error_kind is None or error_kind in REFUSALS:
-        return _ANSWERED
-    return "slow" if error_kind == "rate_limited" else "unreachable"
-
-
 def host_row(
     host: PlatformHealth,
     past: PlatformHistory,
@@ -234,21 +146,6 @@ def host_row(
     )
 
 
-FailedRuns = Mapping[tuple[str, datetime], tuple[int, datetime | None]]
-"""Failed runs of each incident, by its platform and start: their number, and the oldest one's creation."""
-
-
-def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
-    """Incidents of all platforms that last or ended after `since`: lasting ones first, then the newest."""
-    found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
-    return tuple(sorted(found, key=lambda one: (goes_on(one), one.start), reverse=True))
-
-
-def goes_on(incident: Incident) -> bool:
-    """Whether the incident still lasts."""
-    return not incident.is_over and incident.recovered_at is None
-
-
 def incident_facts(incident: Incident, failed: FailedRuns, healthy_words: frozenset[str]) -> IncidentFacts:
     """Describe an incident in a line, with the number of runs that failed in it."""
     return IncidentFacts(
@@ -276,17 +173,6 @@ def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
     return f"None in the last 30 days, of which {span(seen_s)} were seen."
 
 
-def _remarks(incident: Incident) -> Iterator[str]:
-    if len(incident.words) > 1:
-        yield "also " + ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
-    if incident.recoveries:
-        yield f"flapped {incident.recoveries}x"
-    if incident.recovered_at is None and incident.is_over:
-        yield "then no longer connected"
-    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
-        yield "its end was not seen"
-
-
 def figures(uptimes: Sequence[Uptime]) -> tuple[HealthShare, ...]:
     """The uptimes of `WINDOWS` that were seen; a window that was hardly seen more than a shorter one is left out."""
     found: list[HealthShare] = []
@@ -298,6 +184,13 @@ def figures(uptimes: Sequence[Uptime]) -> tuple[HealthShare, ...]:
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
             found.append(HealthShare(name if up.known_share >= NAMED_FROM else "", share, span(up.known_s)))
     return tuple(found)
+
+
+def _poll(link: LinkState, now: datetime) -> str:
+    if link.failing_since is not None:
+        polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
+        return f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
+    return f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
 
 
 def _note(host: PlatformHealth, badge: Badge, *, is_stale: bool) -> str:
@@ -314,3 +207,14 @@ def _since(host: PlatformHealth, now: datetime, *, is_stale: bool) -> str:
         return f"when last asked, {checked}"
     lasts = age(host.since, now)
     return f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
+
+
+def _remarks(incident: Incident) -> Iterator[str]:
+    if len(incident.words) > 1:
+        yield "also " + ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
+    if incident.recoveries:
+        yield f"flapped {incident.recoveries}x"
+    if incident.recovered_at is None and incident.is_over:
+        yield "then no longer connected"
+    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
+        yield "its end was not seen"

@@ -11,21 +11,23 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from app.console.base.screen import BaseScreen
-from app.console.health.rows import (
+from app.console.health.history import (
     LONGEST_GAP,
     LONGEST_WINDOW,
     NOTHING_SEEN,
-    FailedRuns,
     PlatformHistory,
     SampleReader,
     goes_on,
+    recent_incidents,
+)
+from app.console.health.rows import (
+    FailedRuns,
     host_row,
     incident_facts,
     incident_key,
     link_row,
     no_hosts,
     no_incidents,
-    recent_incidents,
     summary,
     token_row,
 )

@@ -125,11 +125,11 @@ def run_in_terminal(argv: Sequence[str]) -> int:
 
 
 def _argument(template: str, known: Mapping[str, str]) -> str:
-    def fill(place: re.Match[str]) -> str:
-        name = place[1]
+    def fill(placeholder: re.Match[str]) -> str:
+        name = placeholder[1]
         if name not in known:
             raise CommandUnusableError("It needs a run, and there is none in focus.")
-        return _refuse_unsafe(name, known[name], at_start=place.start() == 0)
+        return _refuse_unsafe(name, known[name], at_start=placeholder.start() == 0)
 
     return _PLACEHOLDER.sub(fill, template)
 

@@ -62,7 +62,7 @@ class ConsolePalette(CommandPalette):
     CSS_PATH = OVER_CSS
 
     def validate__show_busy(self, show_busy: bool) -> bool:
-        """Show the search as busy only while it is: its countdown may run out as it ends, and be heard after it."""
+        """Stay idle once the search has ended: the countdown to the busy sign may still fire afterwards."""
         return show_busy and self._busy_timer is not None
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
@@ -156,9 +156,8 @@ class ConsoleCommands(Provider):
                 yield PaletteCommand(name, f"{keys} · {key_action.more}" if key_action.more else keys, run)
 
     def _own(self) -> Iterator[PaletteCommand]:
-        for index, own in enumerate(
-            self.screen.session.settings.commands if isinstance(self.screen, BaseScreen) else ()
-        ):
+        commands = self.screen.session.settings.commands if isinstance(self.screen, BaseScreen) else ()
+        for index, own in enumerate(commands):
             line = safe_text(shlex.join(own.argv), limit=200)
             run = partial(self.app.run_action, f"app.{OWN_COMMAND}({index})")
             yield PaletteCommand(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
@@ -254,8 +253,10 @@ def _other_tabs(screen: BaseScreen) -> Iterator[PaletteCommand]:
 
     kinds = screen_types()
     for tab in TABS:
+        if tab.name == screen.TAB:
+            continue
         named = {each.action: each for each in bindings_of(kinds[tab.name]) if each.id and each.description}
-        for action, binding in named.items() if tab.name != screen.TAB else ():
+        for action, binding in named.items():
             if action.partition("(")[0].rpartition(".")[2] not in MOVES:
                 name = f"{binding.description[0].upper()}{binding.description[1:]} ({tab.title})"
                 yield PaletteCommand(name, written(binding.key), partial(_go_and_do, screen.app, tab.name, action))

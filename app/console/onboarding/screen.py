@@ -256,7 +256,7 @@ class OnboardingApp(BaseApp[str]):
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
 
     def __init__(self, file: Path, variables: frozenset[str]) -> None:
-        """See `OnboardingScreen`."""
+        """Prepare; `file` is the configuration to write, `variables` the names of the set environment variables."""
         super().__init__()
         self._file = file
         self._variables = variables

@@ -328,7 +328,7 @@ async def _turns(ledger: Ledger, runs: Sequence[Run]) -> dict[str, Action]:
         turn = await ledger.last_turn(run.run_id)
         with suppress(KeyError, TypeError, ValueError, IndexError):
             if turn is not None:
-                asked_of(turn)  # Written by another version.
+                asked_of(turn)  # Raises if another version wrote it in another form.
                 turns[run.run_id] = turn
     return turns
 

@@ -69,8 +69,8 @@ class OlderRuns:
         """The query for which the service has no more runs."""
         self._actions: dict[str, Callable[[], object]] = {
             "fetch": self.fetch,
-            "pause": lambda: context.with_engine(lambda engine: self._set_paused(engine, paused=True), "pause"),
-            "resume": lambda: context.with_engine(lambda engine: self._set_paused(engine, paused=False), "pause"),
+            "pause": lambda: context.with_engine(self._pause, "pause"),
+            "resume": lambda: context.with_engine(self._resume, "pause"),
         }
 
     @property
@@ -191,11 +191,12 @@ class OlderRuns:
         cache, condition = engine.cache, self._query().condition(self._session.run_now())
         found, before = await cache.count(condition), None
         # The service has no more once a round brings no run and makes no gap smaller.
-        while before != (before := (await cache.coverage(), await cache.count(RunFilter()))):
+        while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
+            before = held
             try:
                 await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
             except RateLimitedError as error:
-                before = None
+                before = None  # A round that was cut short does not count.
                 await self._wait(error.retry_after_s or WAIT_S)
             self._changed()
             if await cache.count(condition) > found:
@@ -207,8 +208,12 @@ class OlderRuns:
         await asyncio.sleep(wait_s)
         self._waits_until = None
 
-    async def _set_paused(self, engine: "Engine", *, paused: bool) -> None:
-        await (engine.backfill.pause() if paused else engine.backfill.resume())
+    async def _pause(self, engine: "Engine") -> None:
+        await engine.backfill.pause()
+        self._changed()
+
+    async def _resume(self, engine: "Engine") -> None:
+        await engine.backfill.resume()
         self._changed()
 
     # Texts

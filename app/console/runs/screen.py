@@ -89,8 +89,10 @@ class RunsScreen(BaseScreen):
         self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         explanation = partial(self.filter_display.explanation, self.older_runs.explanation)
         self.pane_loader = PaneLoader(context, self.pane, explanation, self.table_loader.figures)
-        self._offered: tuple[frozenset[str], bool] = frozenset(), False
-        """The possible actions on older runs, and whether there is a run to act on."""
+        self._older_possible: frozenset[str] = frozenset()
+        """The actions on older runs that were possible when the keys were offered last."""
+        self._had_runs = False
+        """Whether there was a run to act on then."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filters, the table, and the run beside or below it."""
@@ -153,7 +155,7 @@ class RunsScreen(BaseScreen):
     @on(RunTable.Highlighted)
     def _on_highlighted(self) -> None:
         self.pane_loader.look()
-        self._offer(self._offered[0])
+        self._offer_keys(self._older_possible)
 
     @on(RunTable.Chosen)
     def _on_chosen(self, message: RunTable.Chosen) -> None:
@@ -190,7 +192,7 @@ class RunsScreen(BaseScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""
         if action == "run":
-            return self.run_actions.is_possible(str(parameters[0]), has_runs=self._offered[1])
+            return self.run_actions.is_possible(str(parameters[0]), has_runs=self._had_runs)
         if action == "older":
             return self.older_runs.is_possible(str(parameters[0]))
         if action == "query":
@@ -250,18 +252,19 @@ class RunsScreen(BaseScreen):
     @on(RunTable.Marked)
     def _show_remark(self) -> None:
         self.filter_display.show_remark()
-        self._offer(self._offered[0])
+        self._offer_keys(self._older_possible)
 
-    def _offer(self, older: frozenset[str]) -> None:
+    def _offer_keys(self, older_possible: frozenset[str]) -> None:
         # Only after a change: a refresh looks every key up.
-        if (offered := (older, bool(self.table.count or self.table.marks))) != self._offered:
-            self._offered = offered
+        has_runs = bool(self.table.count or self.table.marks)
+        if older_possible != self._older_possible or has_runs != self._had_runs:
+            self._older_possible, self._had_runs = older_possible, has_runs
             self.refresh_bindings()
 
     def _extent_shown(self) -> None:
         if self.table.is_at_gap:
             self.pane_loader.look()
-        self._offer(self.older_runs.possible)
+        self._offer_keys(self.older_runs.possible)
 
     def _older_runs_changed(self) -> None:
         self.extent_display.show()
