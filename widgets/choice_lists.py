@@ -22,6 +22,9 @@ _BOXES: Final[dict[ChoiceMark | None, tuple[str, str]]] = {
     "not": ("⊘", STYLES["bad"]),
 }
 NEXT_MARK: Final[dict[ChoiceMark | None, ChoiceMark | None]] = {None: "only", "only": "not", "not": None}
+WORD: Final = 20
+COUNT: Final = 12
+"""Cells of a status and of its count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class PickList(Widget):
         return Content("\n").join(self._line(index) for index in shown)
 
     def on_click(self, event: events.Click) -> None:
-        """Announce the clicked value."""
+        """Post the clicked value."""
         index = self._top + event.y
         if index < len(self._picks):
             self._cursor = index
@@ -120,10 +123,6 @@ class PickList(Widget):
                 if position < len(name):
                     content = content.stylize(f"{STYLES['warn']} bold underline", position + 4, position + 5)
         return content
-
-
-WORD = 20
-COUNT = 12
 
 
 class StatusList(Widget, can_focus=True):
@@ -188,7 +187,7 @@ class StatusList(Widget, can_focus=True):
             self.refresh()
 
     def action_choose(self) -> None:
-        """Announce the choice."""
+        """Post the choice."""
         chosen = self._marked if self._marked or self._excluded else {self._statuses[self._cursor]}
         self.post_message(
             self.Chosen(

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from storage.records.following import PinnedRun, RunDurations
 
 
-@dataclass(frozen=True, slots=True)
-class LineLayout:
-    """The widths of a line's columns."""
-
-    word: int
-    """Cells of the status in words; 0: glyph only."""
-    bar: int
-    figures: int
-    """Cells of the repository's usual durations; 0: not shown."""
-
-
 WORDY: Final = 110
 """From this width on, words stand beside the glyphs."""
 FIGURES: Final = 64
@@ -42,6 +31,21 @@ LEAST: Final = 8
 SCALE: Final = 1.25
 """The end of the bar, as a multiple of the 95th percentile."""
 _QUIET: Final = STYLES["quiet"]
+TALL: Final = 32
+"""From this screen height on, more than one line is shown."""
+LINES: Final = 3
+MARGIN: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LineLayout:
+    """The widths of a line's columns."""
+
+    word: int
+    """Cells of the status in words; 0: glyph only."""
+    bar: int
+    figures: int
+    """Cells of the repository's usual durations; 0: not shown."""
 
 
 def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int) -> Content:
@@ -124,12 +128,6 @@ def _usual(durations: "RunDurations | None", layout: LineLayout) -> str:
     return fit(f"  usually {median}, 95% within {p95}" if layout.word else f"  ~{median} ≤{p95}", layout.figures)
 
 
-TALL: Final = 32
-"""From this screen height on, more than one line is shown."""
-LINES: Final = 3
-MARGIN: Final = 1
-
-
 class FollowStrip(Widget):
     """The followed runs and batches, a line each as far as there is room; hidden while there are none."""
 
@@ -185,7 +183,7 @@ class FollowStrip(Widget):
         return Content("\n").join(self._lines)
 
     def on_click(self, event: events.Click) -> None:
-        """Requests the clicked run, or the list."""
+        """Post the clicked run or batch, or a request for the list."""
         shown = self._shown
         if event.y >= len(shown):
             return

@@ -22,6 +22,13 @@ Slice = Literal["well", "impaired", "bad"] | None
 
 _GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "█", None: "·"}
 _TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}
+WIDE: Final = 100
+TITLE: Final = 12
+STATE: Final = 22
+NARROW_STATE: Final = 16
+"""Cells of a row's name and state."""
+LABEL: Final = 9
+GAP: Final = 2
 
 
 def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
@@ -45,15 +52,6 @@ def _worst(group: Sequence[Slice]) -> Slice:
     if "impaired" in group:
         return "impaired"
     return "well" if 2 * group.count("well") >= len(group) else None
-
-
-WIDE: Final = 100
-TITLE: Final = 12
-STATE: Final = 22
-NARROW_STATE: Final = 16
-"""Cells of a row's name and state."""
-LABEL: Final = 9
-GAP: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class LineTable(CursorView, Generic[T]):
         """Show the items in this order; the cursor and the visible lines stay on their items."""
         before, held = self._items, self.item
         self._items, self.total = items, len(items)
-        here = self._place_of(held)
+        here = self._index_of(held)
         moved = here - self._cursor if before else 0
         self._cursor = here
         self.virtual_size = Size(0, len(items) + HEADER)
@@ -191,7 +191,7 @@ class LineTable(CursorView, Generic[T]):
         line = self._painted[index] = self._items[index].cells(self._now)
         return self._row(line, width, is_cursor=index == self._cursor)
 
-    def _place_of(self, held: T | None) -> int:
+    def _index_of(self, held: T | None) -> int:
         if held is None:
             return 0
         found = (index for index, item in enumerate(self._items) if item.key == held.key)

@@ -103,7 +103,7 @@ class DiffView(TextView):
             self.put_cursor(self._starts[file])
 
     def go_to_line(self, path: str, line: int | None) -> bool:
-        """Put the cursor on a line of the new file, or on the nearest shown one; return whether the patch has the file."""
+        """Put the cursor on this line of the new file, or on the nearest one; return whether the file is there."""
         file = next((number for number in range(len(self._starts)) if self._lines.path(number) == path), None)
         if file is None:
             return False
@@ -227,9 +227,8 @@ class DiffView(TextView):
         """Ask for the colours of the files in view."""
         if self._starts:
             shown = self.visible_rows
-            for file in range(
-                self._file_and_row(shown.start)[0], self._file_and_row(max(shown.start, shown.stop - 1))[0] + 1
-            ):
+            first, last = (self._file_and_row(row)[0] for row in (shown.start, max(shown.start, shown.stop - 1)))
+            for file in range(first, last + 1):
                 if file not in self._asked and file not in self._folded:
                     self._asked.add(file)
                     self.post_message(self.ColoursRequested(file))

@@ -18,8 +18,15 @@ from app.text import SafeText, safe_text
 from storage.lazy_dataclass import dataclass
 from widgets.cells import fit
 
-MOST = 8
+MOST: Final = 8
 """Suggestions shown."""
+LONGEST: Final = 1_000
+"""The most characters in a query."""
+KINDS: Final = ("sign", "key", "value", "word", "problem")
+
+StyledSpan = tuple[int, int, str]
+"""A part of the query: its first character, the one behind its last, and its kind, one of `KINDS`."""
+FindSpans = Callable[[str], Sequence[StyledSpan]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +95,6 @@ class SuggestionList(Widget):
             (fit(offer.insert, width), f"$foreground{here}"),
             (f"  {offer.about} " if offer.about else " ", f"$foreground 70%{here}"),
         )
-
-
-LONGEST: Final = 1_000
-"""The most characters in a query."""
-KINDS: Final = ("sign", "key", "value", "word", "problem")
-
-StyledSpan = tuple[int, int, str]
-"""A part of the query: its first character, the one behind its last, and its kind, one of `KINDS`."""
-FindSpans = Callable[[str], Sequence[StyledSpan]]
 
 
 class SearchInput(Input):

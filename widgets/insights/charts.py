@@ -100,7 +100,7 @@ class Chart(PlotextPlot):
         return wide
 
     def below(self, ticks: Sequence[Tick], places: Sequence[int]) -> None:
-        """Write labels at the bottom, as many as do not run into each other; `places` has the cell of each bar or point."""
+        """Write labels below the cells of `places`, as many as do not run into each other."""
         some = (ticks[::step] for step in range(1, len(ticks)))
         kept = next((each for each in some if _stand_apart(each, places)), ticks[:1])
         # Plotext shifts a label that would cross the left edge to the right, towards its neighbour.

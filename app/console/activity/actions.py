@@ -133,7 +133,7 @@ class EntryActions:
         return item if isinstance(item, ActivityEntry) else None
 
     def is_possible(self, name: str) -> bool | None:
-        """Whether the action has something to act on; None: the cursor is on no write."""
+        """Whether the action has something to act on; None: its key is dimmed, as the cursor is on no write."""
         entry = self._entry
         if name == "resolve":
             return self._loader.first_unknown is not None

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 PAGE: Final = 300
 """Entries read at first, and again whenever the last one is reached."""
+SEARCHED: Final = 20
+"""Unknown writes for which candidates are searched."""
+CANDIDATES: Final = 3
+"""Candidates shown for each unknown write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +145,6 @@ async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, b
     return Activity(entries, writes.matching, kinds, outcomes)
 
 
-SEARCHED: Final = 20
-"""Unknown writes for which candidates are searched."""
-CANDIDATES: Final = 3
-"""Candidates shown for each unknown write."""
-
-
 async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Activity:
     """Add the runs that the newest unknown writes may have made, as far as the cache knows.
 
@@ -154,12 +152,11 @@ async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Ac
         StorageError: The cache or the ledger cannot be read.
     """
     entries = list(found.entries)
-    unknown = [(at, entry.unknown) for at, entry in enumerate(entries)]
-    for at, action in [(at, action) for at, action in unknown if action is not None][:SEARCHED]:
+    unknown = [(index, entry.unknown) for index, entry in enumerate(entries) if entry.unknown is not None]
+    for index, action in unknown[:SEARCHED]:
         likely = (await reconciliation.cached(action)).candidates[:CANDIDATES]
-        entries[at] = replace(
-            entries[at], candidates=tuple(safe_text(candidate.line, limit=200) for candidate in likely)
-        )
+        lines = tuple(safe_text(candidate.line, limit=200) for candidate in likely)
+        entries[index] = replace(entries[index], candidates=lines)
     return replace(found, entries=tuple(entries))
 
 

@@ -33,7 +33,9 @@ _HOST_ADVICE: Final = {
     "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
     "unreachable": "The service cannot reach this host: look at the host, its address and its firewall.",
 }
-_ELSE: Final = "The service has trouble with this host: look at the host's own status; until then, runs on it may fail."
+_OTHER_ADVICE: Final = (
+    "The service has trouble with this host: look at the host's own status; until then, runs on it may fail."
+)
 FLAPS: Final = 4
 """This many changes within `FLAPPING` are called flapping."""
 CLEARLY_MORE: Final = 1.25
@@ -198,7 +200,7 @@ def _note(host: PlatformHealth, badge: Badge, *, is_stale: bool) -> str:
         return "No newer answer; the reason stands below. This is what was true then."
     if not host.connected:
         return "Connect it in the organization's settings; it comes back by itself."
-    return "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _ELSE)
+    return "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
 
 
 def _since(host: PlatformHealth, now: datetime, *, is_stale: bool) -> str:

@@ -141,16 +141,16 @@ def _is_key(key: str) -> bool:
 
 
 def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]:
-    """Two actions with the same key in the same place: only one of them would run."""
+    """Report two actions that have the same key on the same screen: only one of them would run."""
     by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
     reported: set[tuple[str, str]] = set()
     # A sheet over a screen has its keys to itself.
     sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
-    places = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
+    owners = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
     # The user's own entry first, so that the sentence names it.
     for fact in sorted(facts, key=lambda fact: fact.id not in keys):
-        for where in places if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
+        for where in owners if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
             for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):
                 other = taken.setdefault((where, key), fact.id)
                 pair = (other, fact.id)

@@ -143,7 +143,7 @@ class ChangesPart(RunPart):
         """The change on show."""
         return self._change
 
-    def can(self, act: str) -> bool:
+    def is_possible(self, act: str) -> bool:
         """Whether the key has something to act on."""
         detail, change = self.subject.detail, self._change
         if act == "check_out":

@@ -73,7 +73,7 @@ class LogPart(RunPart):
         """Compose the lines below a search."""
         yield self._search
 
-    def can(self, act: str) -> bool:
+    def is_possible(self, act: str) -> bool:
         """Whether there are lines to search."""
         return act in self.acts and bool(self._spool.count)
 
@@ -123,7 +123,7 @@ class LogPart(RunPart):
             if self._view.has_focus:
                 self.start(partial(self._more, -1 if message.where == "earlier" else 1), group="log more")
         elif spool.begin if message.where == "first" else spool.end < size:
-            self.start(partial(self._jump, message.where == "first"), exclusive=True, group="log more")
+            self.start(partial(self._jump, to_first=message.where == "first"), exclusive=True, group="log more")
 
     @on(TextSearch.Missed)
     def _missed(self, message: TextSearch.Missed) -> None:
@@ -207,15 +207,14 @@ class LogPart(RunPart):
                 self.start(self._follow, exclusive=True, group="log")
             return before if step < 0 else spool.count - held
 
-    async def _jump(self, is_first: bool) -> None:
+    async def _jump(self, *, to_first: bool) -> None:
         async with self._is_reading:
             self._spool.clear()
             self._whole = 0
-            await self._take(0 if is_first else -PIECE)
-            self._view.put_cursor(0 if is_first else self._view.total - 1)
+            await self._take(0 if to_first else -PIECE)
+            self._view.put_cursor(0 if to_first else self._view.total - 1)
         self.start(self._follow, exclusive=True, group="log")
 
 
 def _bytes(size: int) -> str:
-    """Format a size."""
     return f"{size / 1e6:.1f} MB" if size // 1_000_000 else f"{size / 1e3:.0f} KB"

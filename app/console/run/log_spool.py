@@ -164,16 +164,16 @@ class LogSpool:
         """The offset of a line: after the end of the one before it."""
         if row <= 0:
             return self.begin
-        place = bisect_left(self._before, row) - 1
-        block = self._blocks[place]
-        return block.offset + self._ends_of(block)[row - self._before[place] - 1] + 1
+        index = bisect_left(self._before, row) - 1
+        block = self._blocks[index]
+        return block.offset + self._ends_of(block)[row - self._before[index] - 1] + 1
 
     def _row(self, offset: int) -> int:
         if not self._blocks:  # Cleared during the search.
             return 0
-        place = bisect_right(self._blocks, offset, key=lambda block: block.offset) - 1
-        block = self._blocks[place]
-        return self._before[place] + bisect_left(self._ends_of(block), offset - block.offset)
+        index = bisect_right(self._blocks, offset, key=lambda block: block.offset) - 1
+        block = self._blocks[index]
+        return self._before[index] + bisect_left(self._ends_of(block), offset - block.offset)
 
     def _ends_of(self, block: LogBlock) -> list[int]:
         with self._lock:
@@ -191,8 +191,8 @@ class LogSpool:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 — closed with the screen
             os.pwrite(self._file.fileno(), data, offset)
         except OSError as error:
-            place = Path(tempfile.gettempdir())
-            raise DiskFailedError(f"The log cannot be kept in {place}: {error.strerror}.", path=place) from error
+            folder = Path(tempfile.gettempdir())
+            raise DiskFailedError(f"The log cannot be kept in {folder}: {error.strerror}.", path=folder) from error
 
     def _read(self, offset: int, size: int) -> bytes:
         return os.pread(self._file.fileno(), max(0, size), offset) if self._file is not None else b""

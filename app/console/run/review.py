@@ -91,7 +91,7 @@ class ReviewPart(RunPart):
         """Put the findings beside the text, or above it."""
         self.set_class(self.size.width >= WIDE, "-wide")
 
-    def can(self, act: str) -> bool:
+    def is_possible(self, act: str) -> bool:
         """Whether there is text to search, or another review."""
         return act in self.acts and len(self._reviews) > ("file" in act)
 

@@ -170,7 +170,7 @@ class RunScreen(BaseScreen):
         if action == "run":
             return self._run_actions.is_possible(name) if name not in ACTIVE_ONLY or self._is_active else False
         if action == "part":
-            return self._part.can(name)
+            return self._part.is_possible(name)
         if action == "turn":
             return self._subject.last_turn > 1
         if action == "beside":

@@ -75,7 +75,7 @@ class RunPart(Container):
         self.acts: dict[str, Callable[[], object]] = {}
         """The part's actions, by name."""
 
-    def can(self, act: str) -> bool:
+    def is_possible(self, act: str) -> bool:
         """Whether the action is possible now."""
         return act in self.acts
 

@@ -44,10 +44,10 @@ class Preferences:
     detail: bool = True
     """Whether the run under the cursor is shown beside or below the table."""
 
-    def with_view(self, view: ViewSettings, place: int = MOST_VIEWS) -> "Preferences":
-        """Add a saved view at a place or the end, instead of one with the same name."""
+    def with_view(self, view: ViewSettings, index: int = MOST_VIEWS) -> "Preferences":
+        """Insert a saved view at this index or at the end, instead of one with the same name."""
         others = self.without_view(view.name).views
-        return replace(self, views=(*others[:place], view, *others[place:])[-MOST_VIEWS:])
+        return replace(self, views=(*others[:index], view, *others[index:])[-MOST_VIEWS:])
 
     def without_view(self, name: str) -> "Preferences":
         """Remove the saved view of that name."""

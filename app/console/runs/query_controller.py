@@ -237,7 +237,7 @@ class QueryController:
 
     @property
     def view_index(self) -> int:
-        """The place of the current view among all; 0 if it is gone."""
+        """The index of the current view among all; 0 if it is gone."""
         return next((index for index, view in enumerate(self.views) if view.name == self.now.view.name), 0)
 
     def _step_view(self, step: int) -> None:
@@ -279,8 +279,9 @@ class QueryController:
         self._context.push_screen(sheet, picked)
 
     def _forget_view(self, view: View) -> None:
-        place, saved = next(at for at in enumerate(self._preferences.now.views) if at[1].name == view.name)
-        self._undo = lambda known: known.with_view(saved, place)
+        saved = self._preferences.now.views
+        index = next(index for index, other in enumerate(saved) if other.name == view.name)
+        self._undo = lambda known: known.with_view(saved[index], index)
         self._preferences.change(lambda known: known.without_view(view.name))
         self._session.notify(f"Forgot the view {safe_text(view.name)}; u brings it back.")
         self._changed(self.now)
