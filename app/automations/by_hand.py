@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from app.automations.acting import CannotActError, facts_of
-from app.automations.bot import Bot, dispatcher_of, occurrence_asked_for, runner_of
+from app.automations.assembly import dispatcher_of, occurrence_asked_for, runner_of
+from app.automations.bot import Bot
 from app.config import ConfigError, Settings
 from app.engine import Engine
 from app.notify.delivery import Say

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
 
-from app.automations.bot import LEASE, rules_of
+from app.automations.assembly import rules_of
+from app.automations.bot import LEASE
 from app.automations.observing import reason_of
 from app.engine import Engine
 from app.health import Incident

@@ -199,7 +199,7 @@ async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> in
 
 
 def _rules(invocation: Invocation) -> tuple["Rule", ...]:
-    from app.automations.bot import rules_of
+    from app.automations.assembly import rules_of
 
     settings = invocation.settings()
     return rules_of(settings.automations, invocation.profile(settings).name)

@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from app.automations.bot import LEASE, rules_of
+from app.automations.assembly import rules_of
+from app.automations.bot import LEASE
 from app.automations.by_hand import process_of
 from app.automations.occurrences import upcoming
 from app.config import ConfigError, Settings
