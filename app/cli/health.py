@@ -18,6 +18,9 @@ from app.run_document import as_received
 from app.times import clocks_apart, exact_ago, rfc3339
 from storage.records import LinkState, PlatformHealth
 
+WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
+"""Statuses that mean impaired (the spec names none). Every other unhealthy status is critical."""
+
 
 class ExitLevel(IntEnum):
     """A monitoring plugin's result, which is its exit code."""
@@ -26,10 +29,6 @@ class ExitLevel(IntEnum):
     WARNING = 1
     CRITICAL = 2
     UNKNOWN = 3
-
-
-WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
-"""Statuses that mean impaired (the spec names none). Every other unhealthy status is critical."""
 
 
 @click.command(cls=FactCommand, short_help="Ask how the code hosts are, as a monitoring plugin.")

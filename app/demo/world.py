@@ -27,6 +27,28 @@ nothing), and with what inputs it calls the reviewer that ships."""
 LIVE: Final = ("--lab", "--workers", "4")
 """The service's options under a console."""
 OFFER: Final = "PARTNER-DEMO"
+RULES: Final = """\
+[[automations]]
+name = "second chance"
+on = { run = "failed", repository = "acme/*" }
+do = { continue = "The run failed. Find out why, fix it, and finish the job." }
+limit = { per_conversation = 1 }
+approval = true
+
+[[automations]]
+name = "nightly housekeeping"
+on = { schedule = "0 3 * * mon-fri" }
+do = { agent = "housekeeping", repository = "acme/web" }
+
+[[automations]]
+name = "tell of a bad host"
+on = { health = "not ok", for = "15s" }
+do = { notify = "team" }
+
+[notify.routes.team]
+command = ["sh", "-c", 'printf "%s\\n" "$1" >> "$2"', "sh", "{title}", MESSAGES]
+"""
+"""Three automations: one that asks first, one at a time, and one that tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,27 +184,3 @@ def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], 
             f"[profiles.{alias}]\nbase_url = {json.dumps(base_url)}\ntoken_file = {json.dumps(str(secret))}\n\n{extra}",
             encoding="utf-8",
         )
-
-
-RULES: Final = """\
-[[automations]]
-name = "second chance"
-on = { run = "failed", repository = "acme/*" }
-do = { continue = "The run failed. Find out why, fix it, and finish the job." }
-limit = { per_conversation = 1 }
-approval = true
-
-[[automations]]
-name = "nightly housekeeping"
-on = { schedule = "0 3 * * mon-fri" }
-do = { agent = "housekeeping", repository = "acme/web" }
-
-[[automations]]
-name = "tell of a bad host"
-on = { health = "not ok", for = "15s" }
-do = { notify = "team" }
-
-[notify.routes.team]
-command = ["sh", "-c", 'printf "%s\\n" "$1" >> "$2"', "sh", "{title}", MESSAGES]
-"""
-"""Three automations: one that asks first, one at a time, and one that tells."""

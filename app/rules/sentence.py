@@ -43,6 +43,7 @@ STATUSES: Final = ("queued", "working", "completed", "failed")
 """The statuses of a run that the API specifies."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
 HEALTH_KEPT: Final = timedelta(days=35)
+_BECOMES: Final = {"failed": "fails", "completed": "completes", "working": "starts working"}
 _YEAR, _DAY, _HOUR = timedelta(days=400), timedelta(days=1), timedelta(hours=1)
 _SHOWN: Final = 60
 """Characters of a text that a sentence quotes."""
@@ -167,7 +168,6 @@ def _health(on: OnHealth, _: datetime) -> str:
     return f"When {host} is well again" if on.is_over else f"When {host} is not well{lasting}"
 
 
-_BECOMES: Final = {"failed": "fails", "completed": "completes", "working": "starts working"}
 _WHEN: Final[Mapping[type, Callable[[Any, datetime], str]]] = {
     OnSchedule: _schedule,
     OnInterval: lambda on, _: f"Every {_duration(on.every)}",

@@ -38,6 +38,8 @@ RECOVERY: Final = 2.0
 
 SPREAD: Final = 0.2
 """The random part by which a stretched interval is shortened or lengthened."""
+OthersPoll = Callable[[], Awaitable[bool]]
+"""Whether another process polls now."""
 
 
 @dataclass(slots=True)
@@ -72,10 +74,6 @@ class Cadence:
     def wait_s(self, now_s: float) -> float:
         """Seconds until it is due; 0 when it is."""
         return max(0.0, self.due_at_s - now_s)
-
-
-OthersPoll = Callable[[], Awaitable[bool]]
-"""Whether another process polls now."""
 
 
 async def alone() -> bool:

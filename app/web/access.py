@@ -12,6 +12,22 @@ from app.web.pages import NOT_FOR_YOU, page
 
 COOKIE: Final = "runwarden_pass"
 _SECRET_BYTES: Final = 32
+OPEN: Final = "/open/"
+"""The path of links; the only one that can be entered without a pass."""
+DOWNLOAD: Final = "/download/"
+"""The path where textual-serve's script looks for a file; a request that knows the key is redirected."""
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # xterm.js sets styles as it draws. Nothing is loaded from anywhere but here.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+}
 
 
 def _secret() -> str:
@@ -49,24 +65,6 @@ class Access:
 
 def _same(one: str, other: str) -> bool:
     return compare_digest(one.encode("utf-8", "replace"), other.encode())
-
-
-OPEN: Final = "/open/"
-"""The path of links; the only one that can be entered without a pass."""
-DOWNLOAD: Final = "/download/"
-"""The path where textual-serve's script looks for a file; a request that knows the key is redirected."""
-HEADERS: Final = {
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    # xterm.js sets styles as it draws. Nothing is loaded from anywhere but here.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-}
 
 
 def guard(access: Access, hosts: frozenset[str]) -> Middleware:

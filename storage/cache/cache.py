@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from storage.cache import backfill as backfill_queries
+from storage.cache import clock_steps, read_runs, retention, service_traits, statuses
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
 from storage.cache import polls as poll_queries
-from storage.cache import read_runs, retention, service_traits, statuses
 from storage.cache import store_runs as run_writes
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
 from storage.cache.window import WindowReader
@@ -120,7 +120,7 @@ class Cache:
     record_poll = writes(poll_queries.record)
     extend_coverage = writes(coverage_queries.extend)
     touch_coverage = writes(coverage_queries.touch)
-    note_clock = writes(coverage_queries.note_clock)
+    note_clock = writes(clock_steps.note_clock)
     forget_coverage = writes(coverage_queries.forget)
     mark_unread = writes(coverage_queries.mark_unread)
     keep_pass = writes(coverage_queries.keep_pass)

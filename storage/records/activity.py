@@ -13,6 +13,8 @@ ANSWERED = "answered"
 """A poll's outcome: the service gave what was asked for."""
 FAILED = "failed"
 """A poll's outcome: it did not, for any reason."""
+Tally = Mapping[tuple[str, str], int]
+"""How many there are of each kind and outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,6 @@ class ActivityFilter:
     def words(self) -> tuple[str, ...]:
         """The words that must all occur, folded."""
         return tuple(self.search.casefold().split())
-
-
-Tally = Mapping[tuple[str, str], int]
-"""How many there are of each kind and outcome."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ ACTED_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"acting", "done", "failed
 """Outcomes that count towards a limit."""
 
 FINISHED_OUTCOMES: Final[tuple[Outcome, ...]] = ("done", "failed", "unknown")
+BY_HAND: Final = "by "
+"""The beginning of a manual pause's reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,6 @@ class Decision:
     """The run that it made or continued."""
     request_json: str | None = None
     """The request as shown for approval."""
-
-
-BY_HAND: Final = "by "
-"""The beginning of a manual pause's reason."""
 
 
 @dataclass(frozen=True, slots=True)

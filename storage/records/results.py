@@ -11,6 +11,9 @@ ChangeKind = Literal["added", "modified", "deleted", "renamed", "copied", "mode"
 """`mode`: only the permissions, or the type, differ."""
 SUBMODULE_MODE: Final = "160000"
 LINK_MODE: Final = "120000"
+Severity = Literal["blocker", "major", "minor", "note"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
+"""The heaviest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,6 @@ class ModelUsage:
         """Return it in a few words: `1,203 tokens  $0.35`."""
         cost = "" if self.cost_usd is None else f"  ${self.cost_usd:.{2 if self.cost_usd >= 1 else 4}f}"
         return f"{self.input_tokens + self.cached_tokens + self.output_tokens:,} tokens{cost}"
-
-
-Severity = Literal["blocker", "major", "minor", "note"]
-SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
-"""The heaviest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ Habit = Literal["ignores_status", "endless", "no_results"]
 `no_results`: it does not offer results (docs/results.md).
 """
 CLOCKS_DISAGREE_S: Final = 60.0
+WaitReason = Literal["rate_limit", "own_pace", "service_down"]
+"""`rate_limit`: the service asked us to wait. `own_pace`: we space our requests after a 429. `service_down`: it failed
+several times in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,6 @@ class RunClock:
     ahead: timedelta = timedelta(0)
     is_known: bool = False
     """Whether answers and runs are dated by the same clock. If not, the times of runs may be hours off."""
-
-
-WaitReason = Literal["rate_limit", "own_pace", "service_down"]
-"""`rate_limit`: the service asked us to wait. `own_pace`: we space our requests after a 429. `service_down`: it failed
-several times in a row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,38 @@ if TYPE_CHECKING:
 
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 """An escaped character in a mount point, such as a blank."""
+MOUNTS: Final = Path("/proc/self/mountinfo")
+"""The mounts, as Linux lists them."""
+NETWORK: Final = frozenset(
+    {
+        *(
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "ncpfs",
+            "afs",
+            "9p",
+            "ceph",
+            "glusterfs",
+            "lustre",
+            "gpfs",
+            "beegfs",
+        ),
+        *(
+            "davfs",
+            "fuse.sshfs",
+            "fuse.glusterfs",
+            "fuse.ceph",
+            "fuse.rclone",
+            "fuse.s3fs",
+            "fuse.davfs2",
+            "fuse.gcsfuse",
+        ),
+    }
+)
+"""File systems whose locks may not hold between machines, or at all."""
 
 
 def _first(db: "Database") -> None:
@@ -82,40 +114,6 @@ DAMAGE_CURE: Final = (
     "It says what the automations have done already, and is never rebuilt by itself: restore it from a backup. To go on"
     " without it, move it away yourself: every automation then begins as if it were new, and looks forward only."
 )
-
-
-MOUNTS: Final = Path("/proc/self/mountinfo")
-"""The mounts, as Linux lists them."""
-NETWORK: Final = frozenset(
-    {
-        *(
-            "nfs",
-            "nfs4",
-            "cifs",
-            "smb3",
-            "smbfs",
-            "ncpfs",
-            "afs",
-            "9p",
-            "ceph",
-            "glusterfs",
-            "lustre",
-            "gpfs",
-            "beegfs",
-        ),
-        *(
-            "davfs",
-            "fuse.sshfs",
-            "fuse.glusterfs",
-            "fuse.ceph",
-            "fuse.rclone",
-            "fuse.s3fs",
-            "fuse.davfs2",
-            "fuse.gcsfuse",
-        ),
-    }
-)
-"""File systems whose locks may not hold between machines, or at all."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
