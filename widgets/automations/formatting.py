@@ -103,9 +103,9 @@ class RuleView:
         for line in self.warnings:
             yield "warning", (safe_text(f"▲ {line}", limit=600), "warn")
         times = [at for at in self.upcoming if at > now] if self.mode == "on" else []
-        for place, at in enumerate(times):
-            text = f"{stamp(at)}{f', {until(at, now)}' if place == 0 else ''}"
-            yield "" if place else "next", (safe_text(text), "plain")
+        for index, at in enumerate(times):
+            text = f"{stamp(at)}{f', {until(at, now)}' if index == 0 else ''}"
+            yield "" if index else "next", (safe_text(text), "plain")
 
 
 def until(at: datetime, now: datetime) -> str:

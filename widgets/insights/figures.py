@@ -10,6 +10,14 @@ from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.badges import Badge
 
 ChartStep = Literal["hour", "day"]
+COMPLETED: Final = Badge("█", "completed", "good")
+FAILED: Final = Badge("x", "failed", "bad")
+UNFINISHED: Final = Badge("░", "not finished", "busy")
+OTHERWISE: Final = Badge("▒", "ended otherwise", "plain")
+UNKNOWN: Final = Badge("·", "not known", "quiet")
+"""Each of these has a glyph of its own, so that colour only repeats it."""
+NOTHING: Final = "-"
+NOT_FETCHED: Final = "not fetched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +88,6 @@ class InsightsView:
             and (one is ranges[0] or (one.end is not None and one.end >= each.end))
             for one in ranges
         )
-
-
-COMPLETED: Final = Badge("█", "completed", "good")
-FAILED: Final = Badge("x", "failed", "bad")
-UNFINISHED: Final = Badge("░", "not finished", "busy")
-OTHERWISE: Final = Badge("▒", "ended otherwise", "plain")
-UNKNOWN: Final = Badge("·", "not known", "quiet")
-"""Each of these has a glyph of its own, so that colour only repeats it."""
-NOTHING: Final = "-"
-NOT_FETCHED: Final = "not fetched"
 
 
 def share(part: float | None) -> str:

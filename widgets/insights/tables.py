@@ -50,8 +50,8 @@ class _Scale:
         shortest = max(shortest, _SHORTEST_S)
         return cls(shortest, max(longest, 2 * shortest))
 
-    def place(self, value_s: float, cells: int) -> int:
-        """The cell of a duration."""
+    def cell_of(self, value_s: float, cells: int) -> int:
+        """The cell at which a duration stands, on a scale of so many cells."""
         part = log(max(value_s, self.shortest_s) / self.shortest_s) / log(self.longest_s / self.shortest_s)
         return round(part * (cells - 1))
 
@@ -100,7 +100,7 @@ def _line(each: RepositoryFigures, scale: _Scale, width: int) -> Pieces:
 def _durations(each: RepositoryFigures, scale: _Scale, cells: int) -> Pieces:
     if each.p50_s is None or each.p95_s is None:
         return ()
-    low, high = scale.place(each.p50_s, cells), scale.place(each.p95_s, cells)
+    low, high = scale.cell_of(each.p50_s, cells), scale.cell_of(each.p95_s, cells)
     between = "─" * max(0, high - low - 1)
     head: Pieces = (" " * low, "quiet"), (P50, "busy"), (between, "quiet")
     return (*head, (P95, "warn")) if high > low else head

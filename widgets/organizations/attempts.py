@@ -17,6 +17,11 @@ SOON: Final = timedelta(days=3)
 """An invitation that ends within this time is highlighted."""
 _CREATED: Final = Badge("✓", "created", "good")
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
+_STATE: Final = LineColumn("state", 0, 13)
+_INVITATION: Final = LineColumn("invitation", 3, 17)
+_WHEN: Final = LineColumn("asked", 4, 10)
+_ORGANIZATION_FROM: Final = 72
+"""Narrower tables leave the organization to the facts beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +147,6 @@ def _facts(attempt: CreationAttempt, now: datetime) -> Iterator[tuple[str, Toned
         yield "sent again", (safe_text(action.superseded_by), "plain")
     yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "quiet")
     yield "action", (safe_text(action.action_id), "quiet")
-
-
-_STATE: Final = LineColumn("state", 0, 13)
-_INVITATION: Final = LineColumn("invitation", 3, 17)
-_WHEN: Final = LineColumn("asked", 4, 10)
-_ORGANIZATION_FROM: Final = 72
-"""Narrower tables leave the organization to the facts beside them."""
 
 
 def _columns_for(width: int) -> tuple[LineColumn, ...]:

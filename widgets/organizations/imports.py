@@ -36,6 +36,13 @@ BADGES: Final[Mapping[ImportRowState, Badge]] = {
     "twice": Badge("=", "twice", "quiet"),
 }
 """In the order of their counts."""
+_LINE: Final = LineColumn(" line", 0, 5)
+_STATE: Final = LineColumn("state", 1, 13)
+_OFFER: Final = LineColumn("offer", 3, 15)
+_OFFER_FROM: Final = 100
+"""Narrower tables leave out the offer: a row's detail matters more."""
+BAR: Final = 24
+"""Cells of the bar of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +110,6 @@ def _detail(row: ImportLine, now: datetime) -> SafeText:
     return SafeText()
 
 
-_LINE: Final = LineColumn(" line", 0, 5)
-_STATE: Final = LineColumn("state", 1, 13)
-_OFFER: Final = LineColumn("offer", 3, 15)
-_OFFER_FROM: Final = 100
-"""Narrower tables leave out the offer: a row's detail matters more."""
-
-
 def _columns_for(width: int) -> tuple[LineColumn, ...]:
     """Line, state, email and detail; the offer if there is room."""
     fixed = (_LINE, _STATE, _OFFER) if width >= _OFFER_FROM else (_LINE, _STATE)
@@ -124,9 +124,6 @@ class ImportTable(LineTable[ImportLine]):
 
     def __init__(self, now: datetime) -> None:
         super().__init__(now, _columns_for)
-
-
-BAR = 24
 
 
 class ImportBar(Vertical):

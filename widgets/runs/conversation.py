@@ -29,6 +29,10 @@ SHORT_ID: Final = 10
 ENDED: Final = ("completed", "failed", "cancelled")
 IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
+ELSEWHERE: Final = "Sent from this machine; what was said from elsewhere is not known."
+NONE_FROM_HERE: Final = "Nothing was sent to it from this machine; what was said elsewhere is not known."
+UNWRAPPED: Final = 10_000
+"""Cells: the view wraps the lines by itself."""
 
 
 def with_sent_instructions(turns: Sequence[Turn], sent: Sequence[SentMessage]) -> tuple[Turn, ...]:
@@ -117,12 +121,6 @@ def _took_s(turn: Turn, as_of: datetime) -> float | None:
     if turn.ended_at is None and turn.state in ENDED:
         return None
     return max(0.0, ((turn.ended_at or as_of) - turn.started_at).total_seconds())
-
-
-ELSEWHERE: Final = "Sent from this machine; what was said from elsewhere is not known."
-NONE_FROM_HERE: Final = "Nothing was sent to it from this machine; what was said elsewhere is not known."
-UNWRAPPED: Final = 10_000
-"""Cells: the view wraps the lines by itself."""
 
 
 class Conversation(VerticalScroll):

@@ -87,13 +87,13 @@ class TableRenderer:
         """The titles, the sort arrow, and how many new runs are above the view."""
         segments: list[Segment] = []
         x = 0
-        for place in layout.placed:
-            column = place.column
+        for placed in layout.placed:
+            column = placed.column
             is_sorted = column.sort == sort.column
             title = f"{column.name} {'↓' if sort.descending else '↑'}" if is_sorted else column.name
-            segments.append(Segment(" " * (place.x - x), self.header_style))
-            segments.append(Segment(fit(title, place.width), self.sorted_style if is_sorted else self.header_style))
-            x = place.end
+            segments.append(Segment(" " * (placed.x - x), self.header_style))
+            segments.append(Segment(fit(title, placed.width), self.sorted_style if is_sorted else self.header_style))
+            x = placed.end
         strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
         note = unseen_note(unseen)
         more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
@@ -112,11 +112,11 @@ class TableRenderer:
         ]
         x = 2
         for cell in line:
-            segments.append(Segment(" " * (cell.place.x - x), background))
+            segments.append(Segment(" " * (cell.placed.x - x), background))
             segments.extend(
-                self._cell(cell, background, bold=state.at_cursor and cell.place.column.key == "repository")
+                self._cell(cell, background, bold=state.at_cursor and cell.placed.column.key == "repository")
             )
-            x = cell.place.end
+            x = cell.placed.end
         return _scrolled(segments, layout, width, scroll_x, background)
 
     def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:

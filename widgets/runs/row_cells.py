@@ -15,6 +15,10 @@ from widgets.runs.columns import ColumnKey, Layout, PlacedColumn
 
 MatchRange = tuple[int, int]
 """A range of characters, without its end."""
+FIELD_LIMIT: Final = 200
+"""The most characters of a foreign field that a table looks at."""
+RESTS: Final = timedelta(seconds=5)
+"""How long the shown ages of an ended run may stay out of date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +80,6 @@ def _everywhere(text: str, piece: str) -> Iterator[MatchRange]:
         start = text.find(piece, start + len(piece))
 
 
-FIELD_LIMIT: Final = 200
-"""The most characters of a foreign field that a table looks at."""
-
-
-RESTS: Final = timedelta(seconds=5)
-"""How long the shown ages of an ended run may stay out of date."""
-
-
 @dataclass(frozen=True, slots=True)
 class RowTimes:
     """The cells of a line that change with time."""
@@ -99,7 +95,7 @@ class RowTimes:
 class Cell:
     """One column's text, as wide as the column."""
 
-    place: PlacedColumn
+    placed: PlacedColumn
     text: str
     tone: Tone
     matches: tuple[tuple[int, int], ...] = ()

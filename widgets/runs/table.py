@@ -135,10 +135,10 @@ class RunTable(RunRows):
             self.resize_to(self.total)
             self.refresh()
 
-    def squeeze(self, squeezed: bool) -> None:
+    def squeeze(self, *, is_squeezed: bool) -> None:
         """Make the columns as narrow as they may be beside a pane, or not."""
-        if squeezed != self._columns.is_squeezed:
-            self._columns.is_squeezed = squeezed
+        if is_squeezed != self._columns.is_squeezed:
+            self._columns.is_squeezed = is_squeezed
             self.resize_to(self.total)
             self.refresh()
 

@@ -61,6 +61,15 @@ class Activity:
         return self.matching > len(self.entries)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingRequest:
+    """What the next reading is for."""
+
+    query: ActivityQuery = field(default_factory=ActivityQuery)
+    key: str = ""
+    """The write to move the cursor to; empty: the cursor stays."""
+
+
 class ActivityLoader:
     """Reads the entries that match the query whenever it is asked."""
 
@@ -70,8 +79,7 @@ class ActivityLoader:
         """The entries as read last; None: they were not read yet."""
         self._engine = engine
         self._announce = read
-        self._asked = ActivityQuery(), ""
-        """The query, and the key to move the cursor to; with an empty key the cursor stays."""
+        self._request = ReadingRequest()
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, start)
         self.ask = self._reader.ask
@@ -79,7 +87,7 @@ class ActivityLoader:
     @property
     def query(self) -> ActivityQuery:
         """The current query."""
-        return self._asked[0]
+        return self._request.query
 
     @property
     def total(self) -> int:
@@ -95,12 +103,12 @@ class ActivityLoader:
     def show(self, query: ActivityQuery) -> None:
         """Read with another query."""
         if query != self.query:
-            self._asked, self._limit = (query, self._asked[1]), PAGE
+            self._request, self._limit = replace(self._request, query=query), PAGE
             self.ask()
 
     def go(self, query: ActivityQuery, key: str) -> None:
         """Read with this query and move the cursor to a write."""
-        self._asked = query, key
+        self._request = ReadingRequest(query, key)
         self.ask()
 
     def read_more(self) -> None:
@@ -110,15 +118,15 @@ class ActivityLoader:
             self.ask()
 
     async def _read(self) -> None:
-        asked, engine = self._asked, self._engine
-        condition = asked[0].condition(engine.clock())
+        request, engine = self._request, self._engine
+        condition = request.query.condition(engine.clock())
         found = await read_activity(engine.ledger, condition, limit=self._limit, before=self.found or Activity())
         found = await with_candidates(found, engine.reconciliation)
-        if asked is not self._asked:
+        if request is not self._request:
             return  # Another query was set in between: it is read next.
-        self.found, self._asked = found, (asked[0], "")
+        self.found, self._request = found, ReadingRequest(request.query)
         first = self.first_unknown
-        self._announce(first.key if asked[1] == UNKNOWN_PLACE and first is not None else asked[1])
+        self._announce(first.key if request.key == UNKNOWN_PLACE and first is not None else request.key)
 
 
 async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity) -> Activity:

@@ -140,6 +140,11 @@ def _is_key(key: str) -> bool:
     return set(modifiers) <= _MODIFIERS and (last in _NAMED or (len(last) == 1 and last.isprintable()))
 
 
+def _keys_of(fact: KeyFact, keys: Mapping[str, str]) -> tuple[str, ...]:
+    """An action's keys as Textual names them: the user's own, or else the defaults."""
+    return tuple(map(normal, keys[fact.id].split(",") if fact.id in keys else fact.keys))
+
+
 def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]:
     """Report two actions that have the same key on the same screen: only one of them would run."""
     by_id = {fact.id: fact for fact in facts}
@@ -151,7 +156,7 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
     # The user's own entry first, so that the sentence names it.
     for fact in sorted(facts, key=lambda fact: fact.id not in keys):
         for where in owners if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
-            for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):
+            for key in _keys_of(fact, keys):
                 other = taken.setdefault((where, key), fact.id)
                 pair = (other, fact.id)
                 # Two defaults may share a key if they are never available at the same time.
@@ -165,7 +170,7 @@ def _hidden(facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequenc
     """Commands whose key is an action's: a screen's action gets the key first, so the command never runs."""
     by_key: dict[str, str] = {}
     for fact in facts:
-        for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):
+        for key in _keys_of(fact, keys):
             by_key.setdefault(key, fact.id)
     for command in commands:
         for key in map(normal, command.key.split(",") if command.key else ()):

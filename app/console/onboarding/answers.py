@@ -30,6 +30,19 @@ _DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
 """First parts of a host name that do not identify its owner."""
 UNWRITTEN: Final = Path()
 """Placeholder until a pasted token is written."""
+DEADLINE_S: Final = 20.0
+_WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "not_authorized": ("The service refused the token (401).", "Is it whole, of this service, and not expired?"),
+    "forbidden": (
+        "The service accepts the token, but it may not list runs (403).",
+        "It needs Administrator scope, and its organization API access.",
+    ),
+    "not_found": ("There is no such API at this address (404).", "The address ends in the version, such as /v1."),
+    "rate_limited": ("The organization's rate limit is spent (429).", "Try again in a minute."),
+    "server_failed": ("The service fails to answer.", "Try again later."),
+    "unusable_answer": ("Something answers there, but not this API.", "Is it the service's base address?"),
+    "timed_out": (f"Nothing answered within {DEADLINE_S:.0f} s.", "Is the address right, and is a VPN needed?"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +126,6 @@ def _command(typed: str) -> TokenSource | str:
 def _sentence(text: str) -> str:
     # A text that begins with a scheme keeps its lower case.
     return f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."
-
-
-DEADLINE_S: Final = 20.0
-
-_WORDS: Final[Mapping[str, tuple[str, str]]] = {
-    "not_authorized": ("The service refused the token (401).", "Is it whole, of this service, and not expired?"),
-    "forbidden": (
-        "The service accepts the token, but it may not list runs (403).",
-        "It needs Administrator scope, and its organization API access.",
-    ),
-    "not_found": ("There is no such API at this address (404).", "The address ends in the version, such as /v1."),
-    "rate_limited": ("The organization's rate limit is spent (429).", "Try again in a minute."),
-    "server_failed": ("The service fails to answer.", "Try again later."),
-    "unusable_answer": ("Something answers there, but not this API.", "Is it the service's base address?"),
-    "timed_out": (f"Nothing answered within {DEADLINE_S:.0f} s.", "Is the address right, and is a VPN needed?"),
-}
 
 
 @dataclass(frozen=True, slots=True)

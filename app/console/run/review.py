@@ -29,11 +29,11 @@ SEVERITY: Final = 8
 
 
 def _columns(width: int) -> tuple[LineColumn, ...]:
-    place = min(34, max(12, (width - SEVERITY) // 2))
+    finding = min(34, max(12, (width - SEVERITY) // 2))
     return (
         LineColumn("", 0, SEVERITY),
-        LineColumn("finding", 1, place),
-        LineColumn("", 2, max(1, width - SEVERITY - place - 3)),
+        LineColumn("finding", 1, finding),
+        LineColumn("", 2, max(1, width - SEVERITY - finding - 3)),
     )
 
 
@@ -93,7 +93,8 @@ class ReviewPart(RunPart):
 
     def is_possible(self, act: str) -> bool:
         """Whether there is text to search, or another review."""
-        return act in self.acts and len(self._reviews) > ("file" in act)
+        least = 2 if act in {"next_file", "file_before"} else 1
+        return act in self.acts and len(self._reviews) >= least
 
     def look(self) -> None:
         """Read the reviews, unless those on show are current."""

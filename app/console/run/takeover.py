@@ -34,7 +34,7 @@ _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class PendingChange:
     """A change that is to be applied to a checkout of its repository."""
 
     change: "Change"
@@ -64,7 +64,7 @@ class Application:
         return await self.apply_anyway(folder)
 
     async def apply_anyway(self, folder: Path) -> str:
-        """Apply the change whatever the remotes; return a confirmation. Raises GitError as `apply`."""
+        """Apply the change without a look at the remotes; return a confirmation. Raises GitError as `apply` does."""
         done = await apply(self.change, folder)
         return f"Applied {_files(done.files)} in {done.folder}. Look at it with git status."
 
@@ -78,16 +78,16 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     patch = Patch(change.patch)
     await asyncio.to_thread(patch.read)
     remarks = check(change, patch)[:MOST_REMARKS]
-    application = Application(change, detail.run.repository, results.repositories)
+    pending = PendingChange(change, detail.run.repository, results.repositories)
     nearest = nearest_checkout(results, detail.run.repository)
     offered: Path | str = ""
     try:
-        remotes = await application.remark(nearest)
+        remotes = await pending.remark(nearest)
         offered = nearest
     except GitError as error:
         remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
     facts = _apply_facts(change, (*remarks, remotes) if remotes else remarks)
-    return ConfirmSheet("Apply to a checkout", facts, offered, application.apply, application.apply_anyway)
+    return ConfirmSheet("Apply to a checkout", facts, offered, pending.apply, pending.apply_anyway)
 
 
 def _apply_facts(change: "Change", remarks: "Sequence[str]") -> list[Content]:
@@ -121,10 +121,10 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
 def nearest_checkout(results: "Results", repository: "Repository") -> Path:
     """The configured checkout of a repository, else the working folder."""
     try:
-        place = Path(results.repositories.mirror(repository).address).expanduser()
+        folder = Path(results.repositories.mirror(repository).address).expanduser()
         # A bare repository has no files to apply anything to.
-        if (place / ".git").exists():
-            return place
+        if (folder / ".git").exists():
+            return folder
     except (GitError, RuntimeError, OSError):
         pass
     try:

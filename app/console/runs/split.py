@@ -53,7 +53,7 @@ class PanePlacement:
     """Columns beside the table, lines below it."""
 
 
-def place(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
+def placement(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
     """The place of a pane of this size; beside the table only if that hides none of its columns."""
     width, height = screen
     room = width - least_table
@@ -106,14 +106,14 @@ class SplitView:
     def fit(self, screen: Size) -> None:
         """Share a screen of this size."""
         self._screen = screen
-        placed = place(self._size, screen, self._table.least_width)
+        placed = placement(self._size, screen, self._table.least_width)
         body, pane = self._body, self._pane
         for where in ("beside", "alone"):
             body.set_class(placed.where == where, f"-{where}")
         pane.shape("strip" if placed.where == "strip" else "column")
         pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
         pane.styles.height = placed.cells if placed.where in {"below", "strip"} else "1fr"
-        self._table.squeeze(placed.where == "beside")
+        self._table.squeeze(is_squeezed=placed.where == "beside")
         if placed.where == "alone":
             pane.focus()
         elif pane.has_focus and not pane.can_focus:
@@ -128,10 +128,10 @@ class SplitView:
         if not self._preferences.now.detail:
             self._toggle()
             return
-        places = [place(size, self._screen, self._table.least_width) for size in SIZES]
-        at = SIZES.index(self._size)
-        others = range(at + 1, len(SIZES)) if by > 0 else range(at - 1, -1, -1)
-        found = next((number for number in others if places[number] != places[at]), None)
+        placements = [placement(size, self._screen, self._table.least_width) for size in SIZES]
+        here = SIZES.index(self._size)
+        others = range(here + 1, len(SIZES)) if by > 0 else range(here - 1, -1, -1)
+        found = next((index for index in others if placements[index] != placements[here]), None)
         if found is not None:
             self.take(SIZES[found])
 

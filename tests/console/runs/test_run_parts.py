@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.geometry import Size
 
-from app.console.runs.split import place
+from app.console.runs.split import placement
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnArrangement, ColumnChoice, lay_out, title_at
 from widgets.runs.facts import RunView, fields
@@ -133,7 +133,7 @@ def test_a_wider_screen_never_shows_fewer_columns() -> None:
         for size in ("small", "normal"):
             shown = []
             for width in range(60, 201):
-                pane = place(size, Size(width, 40), columns.least_width + 1)
+                pane = placement(size, Size(width, 40), columns.least_width + 1)
                 columns.is_squeezed = pane.where == "beside"
                 room = width - 1 - (pane.cells if columns.is_squeezed else 0)
                 columns.fit(room)
