@@ -32,16 +32,16 @@ SPREAD: Final = 2.0
 NEEDS_A_LOOK: Final[frozenset[Tone]] = frozenset({"bad", "warn"})
 Detail = Literal["line", "block"]
 """One line for each profile, or all of its facts."""
-WIDE = 128
+WIDE: Final = 128
 """From this width on a block has two lines and a blank one; below, three and a blank one."""
-NAME = 24
-STATE = 30
-LINK = 24
+NAME: Final = 24
+STATE: Final = 30
+LINK: Final = 24
 """Cells of the columns of a block."""
 _UNKNOWN: Final[tuple[StyledText, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
-ADDRESS = 24
+ADDRESS: Final = 24
 """The fewest cells in which an address is readable."""
-INDENT = 4
+INDENT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)

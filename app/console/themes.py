@@ -13,9 +13,15 @@ from textual.theme import BUILTIN_THEMES, Theme
 from app.config import Settings
 from app.console.session.user_preferences import read
 
-PLAIN = Style.from_color(RichColor.default(), RichColor.default())
+PLAIN: Final = Style.from_color(RichColor.default(), RichColor.default())
 FAINT: Final = 40
 """The brightest background of a field: on a brighter one the caret would be lost."""
+DEFAULT: Final = "runwarden"
+FEW_COLOURS: Final = "runwarden-16"
+"""The default where the terminal has 16 colours: soft hues would all become the same grey."""
+NO_COLOURS: Final = "runwarden-no-colour"
+"""For NO_COLOR: black and white, so that anything bright is a cursor or a choice."""
+_PARTS: Final = "primary secondary accent success warning error foreground background surface panel"
 
 
 class ColourRemover(LineFilter):
@@ -30,16 +36,6 @@ def _plain(style: Style) -> Style:
     behind = style.bgcolor.triplet if style.bgcolor is not None else None
     is_lit = behind is not None and max(behind) > FAINT
     return style + PLAIN + Style(reverse=bool(style.reverse) != is_lit)
-
-
-DEFAULT: Final = "runwarden"
-FEW_COLOURS: Final = "runwarden-16"
-"""The default where the terminal has 16 colours: soft hues would all become the same grey."""
-
-NO_COLOURS: Final = "runwarden-no-colour"
-"""For NO_COLOR: black and white, so that anything bright is a cursor or a choice."""
-
-_PARTS: Final = "primary secondary accent success warning error foreground background surface panel"
 
 
 def _theme(name: str, hues: str, cursor: str, selection: str | None = None, *, dark: bool = True) -> Theme:

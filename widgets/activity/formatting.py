@@ -113,8 +113,8 @@ def _facts(entry: ActivityEntry, action: Action) -> Iterator[tuple[str, TonedTex
         yield "made", (safe_text(action.result_id), "plain")
     if action.error is not None:
         yield "reason", (safe_text(reason(action.error)), "warn" if action.state == "unknown" else "bad")
-    for place, candidate in enumerate(entry.candidates):
-        yield "may be" if place == 0 else "", (candidate, "plain")
+    for index, candidate in enumerate(entry.candidates):
+        yield "may be" if index == 0 else "", (candidate, "plain")
     if entry.unknown is not None:
         yield (
             "to do",

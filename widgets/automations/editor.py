@@ -22,7 +22,7 @@ from widgets.forms.inputs import ParagraphInput
 class Mistake:
     """A problem in the text."""
 
-    place: SafeText
+    location: SafeText
     """Line and key; empty: it concerns no single line."""
     message: SafeText
     cure: SafeText
@@ -79,7 +79,7 @@ class RuleEditor(Widget):
 
 
 def _mistake(mistake: Mistake) -> Iterator[Content]:
-    yield Content.styled(f"✗ {mistake.place or 'not a rule yet'}", f"{STYLES['bad']} bold")
+    yield Content.styled(f"✗ {mistake.location or 'not a rule yet'}", f"{STYLES['bad']} bold")
     yield Content(mistake.message)
     yield Content.styled(mistake.cure, STYLES["quiet"])
 
@@ -90,5 +90,5 @@ def _reads(rule: RuleView, now: datetime) -> Iterator[Content]:
     yield Content.styled(rule.limits, STYLES["quiet"])
     for line in rule.warnings:
         yield Content.styled(f"▲ {line}", STYLES["warn"])
-    for place, at in enumerate(rule.upcoming):
-        yield Content.assemble(("     " if place else "next ", STYLES["quiet"]), f"{stamp(at)}  {until(at, now)}")
+    for index, at in enumerate(rule.upcoming):
+        yield Content.assemble(("     " if index else "next ", STYLES["quiet"]), f"{stamp(at)}  {until(at, now)}")

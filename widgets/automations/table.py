@@ -26,7 +26,7 @@ _STATE: Final = LineColumn("state", 0, 8)
 _NEXT: Final = LineColumn("next", 3, 10)
 _FIRST_RESULT: Final = 4
 _RESULTS: Final = tuple(
-    LineColumn(f"{'results':>{STRIP}}"[place], _FIRST_RESULT + place, 1, gap=0) for place in range(STRIP)
+    LineColumn(f"{'results':>{STRIP}}"[index], _FIRST_RESULT + index, 1, gap=0) for index in range(STRIP)
 )
 _LONGEST_NAME: Final = 30
 

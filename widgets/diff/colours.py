@@ -13,6 +13,8 @@ ColourSpan = tuple[int, int, str]
 """The beginning and the end of a span, in characters, and its tone."""
 Colours = Sequence[Sequence[ColourSpan]]
 """The coloured spans of each line of a file."""
+Spans = tuple[tuple[int, int], ...]
+"""Parts of a line: the beginning and the end of each, in characters."""
 
 MOST_BYTES: Final = 300_000
 """A larger file is not coloured."""
@@ -66,9 +68,6 @@ def _tone(token: "_TokenType") -> str:
         Name.Tag: "keyword",
     }
     return next((tone for kind, tone in tones.items() if token in kind), "")
-
-
-Spans = tuple[tuple[int, int], ...]
 
 
 @lru_cache(maxsize=512)

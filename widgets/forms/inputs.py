@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -15,10 +15,10 @@ from textual.widgets.text_area import Edit, EditResult
 
 from app.text import safe_text
 
-_PAINTED_WITHIN_S = 0.5
-LONG_PASTE = 50_000
+_PAINTED_WITHIN_S: Final = 0.5
+LONG_PASTE: Final = 50_000
 """Pastes of this size take a moment."""
-LONGEST_LINE = 4_000
+LONGEST_LINE: Final = 4_000
 """The most characters of a one-line input; longer pastes are cut."""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -14,7 +15,7 @@ from widgets.clickable import ClickableLine, ClickablePart
 from widgets.frame.bars import Tab
 from widgets.runs.facts import RunView
 
-GAP = 2
+GAP: Final = 2
 
 
 class RunTitle(ClickableLine):

@@ -14,6 +14,20 @@ from widgets.badges import STYLES, Badge, run_badge
 from widgets.cells import shorten
 from widgets.runs.facts import RunView
 
+LABEL: Final = 13
+"""Cells of a status."""
+SPAN: Final = 8
+"""Cells of a duration."""
+BAR_LEAST: Final = 8
+"""The fewest cells of a bar."""
+BAR_MOST: Final = 64
+FILLS: Final = {"queued": "░", "working": "━", "": "·"}
+"""The fill of each status, so that colour only repeats it; the empty one is unobserved time."""
+OTHER: Final = "▒"
+RESTING: Final = "┈"
+"""The fill of the time between a final status and the next turn."""
+QUIET: Final = STYLES["quiet"]
+
 
 @dataclass(frozen=True, slots=True)
 class Period:
@@ -59,22 +73,6 @@ def _last(status: str, start: datetime, now: datetime, finals: Collection[str]) 
     return Period(status, start, max(0.0, (now - start).total_seconds()), goes_on=True)
 
 
-LABEL: Final = 13
-"""Cells of a status."""
-SPAN: Final = 8
-"""Cells of a duration."""
-BAR_LEAST: Final = 8
-"""The fewest cells of a bar."""
-BAR_MOST: Final = 64
-FILLS: Final = {"queued": "░", "working": "━", "": "·"}
-"""The fill of each status, so that colour only repeats it; the empty one is unobserved time."""
-OTHER: Final = "▒"
-RESTING: Final = "┈"
-"""The fill of the time between a final status and the next turn."""
-
-QUIET: Final = STYLES["quiet"]
-
-
 def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Content]:
     """The observed periods, drawn to scale."""
     seen = periods(view.detail, as_of)
@@ -84,7 +82,7 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
     times = max(len(clock_time(period.start, now)) for period in seen) + 1
     room = width - LABEL - times - SPAN - 1
     bar = min(BAR_MOST, room) if room >= BAR_LEAST else 0
-    lines = [_line(period, now, times, _bar_place(period, begin, whole_s, bar)) for period in seen]
+    lines = [_line(period, now, times, _bar_cells(period, begin, whole_s, bar)) for period in seen]
     if len(seen) > 1:
         lines.append(_whole(seen, times, took_s, bar))
     return lines
@@ -105,11 +103,11 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
     return Content.assemble(*parts)
 
 
-def _line(period: Period, now: datetime, times: int, place: tuple[int, int]) -> Content:
+def _line(period: Period, now: datetime, times: int, bar_cells: tuple[int, int]) -> Content:
     badge = period.badge
     word = badge.text if badge else "· unobserved"
     style = badge.style if badge else QUIET
-    before, cells = place
+    before, cells = bar_cells
     took = span(period.seconds) if period.seconds is not None else ""
     bar = _bar(period, cells)
     return Content.assemble(
@@ -135,7 +133,7 @@ def _whole(seen: tuple[Period, ...], times: int, took_s: float, bar: int) -> Con
     )
 
 
-def _bar_place(period: Period, begin: datetime, whole_s: float, bar: int) -> tuple[int, int]:
+def _bar_cells(period: Period, begin: datetime, whole_s: float, bar: int) -> tuple[int, int]:
     """The cells before a period's bar, and of the bar itself: at least one, and never beyond the end."""
     if not bar:
         return 0, 0

@@ -1,6 +1,6 @@
 """One batch with the current state of its runs."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,7 +14,7 @@ from app.text import safe_text
 from widgets.after_refresh import after_refresh
 from widgets.batch import BatchView
 
-HINTS = "enter opens · f follows all · esc closes"
+HINTS: Final = "enter opens · f follows all · esc closes"
 
 
 class BatchScreen(Sheet[str | None]):

@@ -24,7 +24,7 @@ class KeyAction:
     action: str
     node: DOMNode
     """The node that has the action."""
-    place: KeyScope
+    scope: KeyScope
     enabled: bool
     shown: bool
     """Whether the bottom line shows it."""
@@ -38,8 +38,8 @@ def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
     for active in screen.active_bindings.values():
         # Textual's own bindings, such as moving the focus, have no id and are not shown.
         if active.binding.id is not None or active.binding.show:
-            found.setdefault((_place(screen, active), active.binding.action), []).append(active)
-    return tuple(_key_action(screen, place, group) for (place, _), group in found.items())
+            found.setdefault((_scope(screen, active), active.binding.action), []).append(active)
+    return tuple(_key_action(screen, scope, group) for (scope, _), group in found.items())
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
@@ -60,14 +60,14 @@ def _hint(key_action: KeyAction) -> KeyHint:
     )
 
 
-def _key_action(screen: Screen[Any], place: KeyScope, group: list[ActiveBinding]) -> KeyAction:
+def _key_action(screen: Screen[Any], scope: KeyScope, group: list[ActiveBinding]) -> KeyAction:
     first = group[0].binding
     return KeyAction(
         tuple(_keys(screen, group)),
         first.description,
         first.action,
         group[0].node,
-        place,
+        scope,
         group[0].enabled,
         first.show,
         first.tooltip,
@@ -79,7 +79,7 @@ def _keys(screen: Screen[Any], group: list[ActiveBinding]) -> Iterator[str]:
         yield screen.app.get_key_display(active.binding)
 
 
-def _place(screen: Screen[Any], active: ActiveBinding) -> KeyScope:
+def _scope(screen: Screen[Any], active: ActiveBinding) -> KeyScope:
     if active.node is screen.app:
         return "everywhere"
     return "here" if active.node is screen else "in the list"

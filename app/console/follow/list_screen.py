@@ -1,6 +1,6 @@
 """The list of followed runs."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -19,9 +19,9 @@ from widgets.after_refresh import after_refresh
 from widgets.batch import BatchView
 from widgets.follow import follow_line
 
-TICK_S = 1.0
-HINTS = "enter opens · f lets go · X lets go of the ended · esc closes"
-NOTHING = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every tab."
+TICK_S: Final = 1.0
+HINTS: Final = "enter opens · f lets go · X lets go of the ended · esc closes"
+NOTHING: Final = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every tab."
 
 
 class FollowList(Sheet[str | None]):

@@ -21,14 +21,13 @@ from app.console.sheets import Options, Sheet
 from app.text import safe_text
 from storage.base_error import RunwardenError
 
-
-class EditorError(RunwardenError):
-    """The editor could not be used and the text is unchanged. The message names the cure."""
-
-
 NAMES: Final = ("repository", "branch", "previous_instructions")
 """The known placeholders."""
 PLACEHOLDERS: Final = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
+
+
+class EditorError(RunwardenError):
+    """The editor could not be used and the text is unchanged. The message names the cure."""
 
 
 def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:

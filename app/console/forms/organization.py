@@ -21,13 +21,13 @@ from widgets.forms.dialog import FormPhase
 from widgets.forms.facts import FormNotice
 from widgets.forms.field import FormField, LineField
 
-_NOTICE = (
+_NOTICE: Final = (
     "Every success makes another organization, also for an address that has one. "
     "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
 AGAIN: Final = "again"
 """The field for the repeated address."""
-_EMAIL_HINT = "Gets the invitation, which is good for 30 days."
+_EMAIL_HINT: Final = "Gets the invitation, which is good for 30 days."
 
 
 class OrganizationForm(ActionForm):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 from textwrap import wrap
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,13 +18,13 @@ from app.console.sheets import Sheet
 from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES
 
-KEY_CELLS = 13
-DOES_CELLS = 20
-LEAST_MORE_CELLS = 14
-COLUMN_CELLS = 60
+KEY_CELLS: Final = 13
+DOES_CELLS: Final = 20
+LEAST_MORE_CELLS: Final = 14
+COLUMN_CELLS: Final = 60
 """With room for two of these, the keys are in two columns."""
-GAP_CELLS = 3
-PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
+GAP_CELLS: Final = 3
+SCOPES: Final = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
 
 
 class KeyHelpScreen(Sheet[None]):
@@ -43,8 +43,8 @@ class KeyHelpScreen(Sheet[None]):
 
     def __init__(self, screen: Screen[Any]) -> None:
         super().__init__()
-        order = list(PLACES)
-        self._actions = sorted(key_actions(screen), key=lambda each: order.index(each.place))
+        order = list(SCOPES)
+        self._actions = sorted(key_actions(screen), key=lambda each: order.index(each.scope))
 
     def compose(self) -> ComposeResult:
         """Compose the sheet."""
@@ -95,7 +95,7 @@ class KeyHelpScreen(Sheet[None]):
         cells = (room - GAP_CELLS) // 2 if is_wide else room
         more_cells = max(LEAST_MORE_CELLS, cells - KEY_CELLS - 1 - DOES_CELLS - 1)
         words = self.query_one(Input).value.casefold().split()
-        lines = [(each.place, _lines(each, more_cells)) for each in self._actions if _matches(each, words)]
+        lines = [(each.scope, _lines(each, more_cells)) for each in self._actions if _matches(each, words)]
         first, second = self.query_one("#help-first", Static), self.query_one("#help-second", Static)
         columns = _halves(lines) if is_wide else (lines, [])
         first.update(_content(columns[0]) if lines else Content("No key does that here."))
@@ -124,8 +124,8 @@ def _halves(lines: list[ActionLines]) -> tuple[list[ActionLines], list[ActionLin
 
 def _content(lines: list[ActionLines]) -> Content:
     blocks = [
-        Content("\n").join([Content.styled(PLACES[place], "$accent bold"), *(line for _, own in group for line in own)])
-        for place, group in groupby(lines, key=lambda each: each[0])
+        Content("\n").join([Content.styled(SCOPES[scope], "$accent bold"), *(line for _, own in group for line in own)])
+        for scope, group in groupby(lines, key=lambda each: each[0])
     ]
     return Content("\n\n").join(blocks)
 

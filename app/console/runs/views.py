@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
 
 ViewOrigin = Literal["built in", "configured", "saved"]
+FIRST_ROWS: Final = 120
+"""Rows of the first frame: more than any terminal has lines."""
+DESCENDING: Final = frozenset({"started", "updated", "took"})
+"""Columns that are sorted downwards at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,6 @@ class View:
     empty: str = "No run matches this view"
     """Shown if no run matches."""
 
-
-FIRST_ROWS: Final = 120
-"""Rows of the first frame: more than any terminal has lines."""
-DESCENDING: Final = frozenset({"started", "updated", "took"})
-"""Columns that are sorted downwards at first."""
 
 ALL: Final = View("All", "", empty="Reading the runs…")
 BUILT_IN: Final = (

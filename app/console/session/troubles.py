@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "not_found", "token"})
 """Errors that waiting does not cure."""
+STARTS: Final = "n starts one on a repository; a starts a named agent."
+UNREADABLE: Final = Notice(
+    "∅",
+    "Nothing can be shown",
+    ("The console's own files cannot be used; the cure is below.",),
+    "bad",
+)
+"""Shown in place of a screen whose banner reports our own files."""
+READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
 _TITLES: Final[dict[str, str]] = {
     "unreachable": "The service cannot be reached",
@@ -58,17 +67,6 @@ def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
 def storage_notice(message: str) -> Notice:
     """The notice about our own files; the message names the cure."""
     return Notice("✗", "The answers cannot be stored", (safe_text(message, limit=580),), "bad")
-
-
-STARTS: Final = "n starts one on a repository; a starts a named agent."
-UNREADABLE: Final = Notice(
-    "∅",
-    "Nothing can be shown",
-    ("The console's own files cannot be used; the cure is below.",),
-    "bad",
-)
-"""Shown in place of a screen whose banner reports our own files."""
-READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
 
 def nothing_to_show(

@@ -71,7 +71,7 @@ def _change(path: Path, change: Callable[[UserPreferences], UserPreferences]) ->
                 with replacing(path) as file:
                     json.dump(document, file, indent=1)
     except OSError:
-        return
+        return  # The choice lasts until the console closes.
 
 
 def _read(path: Path) -> UserPreferences:
