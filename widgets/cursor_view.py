@@ -35,10 +35,10 @@ class CursorView(ScrollView, can_focus=True):
         return self._cursor in self.visible_rows
 
     def cursor_moved(self) -> None:
-        """Called after the cursor moved."""
+        """Hook: called after the cursor moved."""
 
     def rows_came_into_view(self) -> None:
-        """Called after other rows scrolled into view."""
+        """Hook: called after other rows scrolled into view."""
 
     def action_move(self, rows: int) -> None:
         """Move the cursor."""

@@ -176,7 +176,7 @@ class TextView(CursorView):
             self.line_clicked(event)
 
     def line_clicked(self, event: events.Click) -> None:
-        """Called after a click put the cursor on a line."""
+        """Hook: called after a click put the cursor on a line."""
 
     def watch_has_focus(self, value: bool) -> None:
         """Repaint the cursor's line, which shows whether the view has the focus."""

@@ -4,7 +4,8 @@ import pytest
 
 from storage.records.results import Finding
 from tests.widgets.stage import staged
-from widgets.review import MOST_BLOCK_LINES, FindingItem, ReviewView, review_lines
+from widgets.review import FindingItem, ReviewView
+from widgets.review_layout import MOST_BLOCK_LINES, review_lines
 
 REVIEW = """\
 # Review

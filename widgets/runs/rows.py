@@ -26,7 +26,7 @@ class RunRows(CursorView, can_focus=True):
     """A window over any number of runs.
 
     It holds the rows around the view, asks for others with `WindowRequested` and receives them through `show`.
-    Between `hold` and `release` the screen keeps its frame: one frame with rows beats two, the first without them.
+    Between `hold` and `release` the screen keeps its old frame, so that it paints no frame without rows in between.
     """
 
     @dataclass

@@ -152,7 +152,7 @@ class AutomationForm(ModalScreen[str | None]):
     async def action_forward(self) -> None:
         """Preview the text, then write it."""
         if self._phase == "preview":
-            if not self._second_press.is_meant():
+            if not self._second_press.press():
                 self._dialog.did(safe_text("Look at it first; ^s again writes it."), "warn")
                 return
             self._enter("sending")

@@ -73,7 +73,7 @@ class PreviewSheet(Sheet[bool]):
 
     def action_answer(self, answer: bool) -> None:
         """Accept the answer, once the request was seen."""
-        if answer and not self._second_press.is_meant():
+        if answer and not self._second_press.press():
             self.query_one(Vertical).border_subtitle = f"Look at it first; ^s again {self._verb}"
         else:
             self.dismiss(answer)

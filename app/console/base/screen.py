@@ -55,7 +55,7 @@ LEAST: Final = Size(50, 12)
 
 
 class BaseScreen(Screen[None]):
-    """A tab's screen. Subclasses fill `compose_body`, handle events in `engine_changed` and update ages in `tick`."""
+    """A tab's screen. Subclasses override `compose_body`, and as needed the hooks, which do nothing here."""
 
     TAB: ClassVar[str]
     HORIZONTAL_BREAKPOINTS = WIDTHS
@@ -127,13 +127,13 @@ class BaseScreen(Screen[None]):
         return self.session.tour.is_on if action == "tour" else super().check_action(action, parameters)
 
     def engine_changed(self, event: "Event") -> None:
-        """Read again what this event may have changed."""
+        """Hook: read again what this event may have changed."""
 
     def tick(self, now: datetime) -> None:
-        """Update the ages; called once a second."""
+        """Hook: update the ages; called once a second."""
 
     def go_to(self, place: str) -> None:
-        """Move the cursor to the row with this key, once it is read."""
+        """Hook: move the cursor to the row with this key, once it is read."""
 
     @property
     def place(self) -> Any:
@@ -141,7 +141,7 @@ class BaseScreen(Screen[None]):
         return None
 
     def return_to(self, place: Any) -> None:
-        """Restore a place that `place` returned."""
+        """Hook: restore a place that `place` returned."""
 
     @property
     def focused_run_id(self) -> str | None:

@@ -93,7 +93,7 @@ class ActionForm(FormScreen):
         """Whether the preview was seen before the key was pressed, and the profile may write."""
         if self.engine.actions.read_only:
             return False
-        if not (is_meant := self._second_press.is_meant()):
+        if not (is_meant := self._second_press.press()):
             self.dialog.did(safe_text("Look at it first; ^s again sends it."), "warn")
         return is_meant
 

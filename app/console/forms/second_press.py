@@ -25,8 +25,8 @@ class SecondPress:
         """Start the pause: the preview is on the screen."""
         self._since_s = self._clock()
 
-    def is_meant(self) -> bool:
-        """Take a press; each press restarts the pause, so that a held key never sends."""
+    def press(self) -> bool:
+        """Take a press and return whether it counts; each press restarts the pause, so that a held key never sends."""
         if self._since_s is None:
             return False
         before_s, self._since_s = self._since_s, self._clock()

@@ -142,7 +142,7 @@ class OrganizationImportScreen(BaseScreen):
             self._say_remark()
             self._table.focus()
             after_refresh(self, sending.second_press.painted)
-        elif not sending.second_press.is_meant():
+        elif not sending.second_press.press():
             self.session.notify("Look at it first; ^s again creates them.", severity="warning")
         else:
             sending.begin()
@@ -280,7 +280,7 @@ class OrganizationImportScreen(BaseScreen):
     def _follow(self, number: int) -> None:
         """Show the row being sent; the cursor follows, unless the user moved it elsewhere."""
         here = self._table.item
-        goes_along = self._sending.takes_cursor(number, None if here is None else here.line)
+        goes_along = self._sending.move_cursor(number, here=None if here is None else here.line)
         self._show()
         if goes_along:
             self._table.seek(str(number))

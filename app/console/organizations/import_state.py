@@ -161,9 +161,9 @@ class Sending:
             self.rows.begin(row)
             yield row
 
-    def takes_cursor(self, line: int, at: int | None) -> bool:
-        """Whether the cursor on the line `at` follows to this one."""
-        goes_along = self._cursor is None or self._cursor == at
+    def move_cursor(self, line: int, *, here: int | None) -> bool:
+        """Let the cursor, which is `here`, go to this line unless the user moved it; return whether it goes."""
+        goes_along = self._cursor is None or self._cursor == here
         if goes_along:
             self._cursor = line
         return goes_along

@@ -14,7 +14,8 @@ from app.text import safe_text
 from storage.records.results import Finding, Review, Unavailable
 from widgets.after_refresh import after_refresh
 from widgets.line_table import LineColumn, LineTable
-from widgets.review import FindingItem, ReviewView, review_lines
+from widgets.review import FindingItem, ReviewView
+from widgets.review_layout import review_lines
 from widgets.text_search import TextSearch
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ class RunSubject:
 
 
 class RunPart(Container):
-    """One tab of the screen; it reads only while it is shown."""
+    """One tab of the screen; it reads only while it is shown. The hooks `rest` and `tick` do nothing here."""
 
     def __init__(
         self, session: "Session", subject: RunSubject, start: "Callable[..., object]", results: "Callable[[], Results]"
@@ -86,12 +86,13 @@ class RunPart(Container):
 
     def look(self) -> None:
         """Update: the tab was entered, or the run changed."""
+        raise NotImplementedError
 
     def rest(self) -> None:
-        """Stop reading: another tab is shown."""
+        """Hook: stop reading, because another tab is shown."""
 
     def tick(self, now: "datetime") -> None:
-        """Update the ages."""
+        """Hook: update the ages."""
 
 
 @contextmanager

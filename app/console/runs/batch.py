@@ -133,7 +133,7 @@ class ManyTask:
 
 
 async def continued(ledger: Ledger, runs: Sequence[Run], final_statuses: Collection[str]) -> ManyTask:
-    """The next turn of each conversation, with the same instructions.
+    """Return the task that continues each conversation with the same instructions.
 
     Raises:
         StorageError: The ledger cannot be read.
@@ -144,12 +144,12 @@ async def continued(ledger: Ledger, runs: Sequence[Run], final_statuses: Collect
 
 
 async def started_like(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
-    """A new run on each of these runs' repositories, with the same new instructions. Raises as `continued`."""
+    """Return the task that starts a run like each of these, all with the same instructions. Raises as `continued`."""
     return ManyTask(START_LIKE, tuple(runs), "", await _turns(ledger, runs), _start, _start_key)
 
 
 async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
-    """The last turn of each failed run again, as the ledger has it. Raises as `continued`."""
+    """Return the task that sends the last turn of each failed run again. Raises as `continued`."""
     failed = [run for run in runs if run.status == "failed"]
     turns = await _turns(ledger, failed)
     known = tuple(run for run in failed if run.run_id in turns)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from storage.records.grouping import GroupBy
 
 LOOKS_S: Final = (0.015, 0.06)
-"""How long each try to find the first page may take before what it found is shown; each starts at the beginning."""
+"""How long the first and the second search for a page may take; what each has found by then is shown."""
 
 
 class TableLoader:
@@ -166,7 +166,7 @@ class TableLoader:
         is_new, is_stale = self._is_new, self._is_stale
         self._is_new = self._is_stale = False
         try:
-            await self._read_owed(engine.cache, is_new=is_new, is_stale=is_stale)
+            await self._read_window(engine.cache, is_new=is_new, is_stale=is_stale)
         except (StorageError, asyncio.CancelledError):
             # The next reading has to make up for it.
             self._is_new, self._is_stale = self._is_new or is_new, self._is_stale or is_stale
@@ -178,7 +178,7 @@ class TableLoader:
             condition = self._query().condition(self._session.run_now())
             self._show_extent(await read_extent(engine.cache, self._table.count, condition))
 
-    async def _read_owed(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
+    async def _read_window(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
         condition = self._query().condition(self._session.run_now())
         grouping = self._query().grouping
         if is_new and condition.is_scan and grouping is None:

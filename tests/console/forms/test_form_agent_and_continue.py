@@ -175,7 +175,7 @@ def test_a_held_key_never_counts_as_a_second_press() -> None:
 
     def at(moment: float) -> bool:
         now[0] = moment
-        return press.is_meant()
+        return press.press()
 
     assert not at(5.0)
     press.painted()

@@ -77,7 +77,8 @@ def test_as_many_are_sent_as_may_be(sending: Sending) -> None:
 def test_the_cursor_goes_along_until_a_person_takes_it_elsewhere(sending: Sending) -> None:
     """From the first row on, wherever it was before; the next sending takes it along again."""
     sending.begin()
-    assert [sending.takes_cursor(2, 9), sending.takes_cursor(3, 2), sending.takes_cursor(4, 2)] == [True, True, False]
+    moves = [sending.move_cursor(line, here=here) for line, here in ((2, 9), (3, 2), (4, 2))]
+    assert moves == [True, True, False]
 
     sending.end(at_work())
-    assert sending.takes_cursor(2, 9)
+    assert sending.move_cursor(2, here=9)
