@@ -64,7 +64,7 @@ class TextSearch(Vertical):
     def seek(self, pattern: Pattern[bytes], step: int, *, here: bool = False) -> None:
         """Go to the next matching line; with `here`, the one under the cursor counts."""
         begin = self.view.cursor + (1 if step > 0 and not here else 0)
-        self._start(partial(self._seek, pattern, begin, step, here), exclusive=True, group="find")
+        self._start(partial(self._seek, pattern, begin, step, is_typed=here), exclusive=True, group="find")
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -81,7 +81,7 @@ class TextSearch(Vertical):
         self._line.set_class(bool(self._line.value), "-open")
         self.view.focus()
 
-    async def _seek(self, pattern: Pattern[bytes], begin: int, step: int, is_typed: object) -> None:
+    async def _seek(self, pattern: Pattern[bytes], begin: int, step: int, *, is_typed: bool) -> None:
         view = self.view
         found = await asyncio.to_thread(view.find, pattern, begin, step)
         while found is None and self._more is not None:

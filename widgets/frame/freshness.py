@@ -33,6 +33,12 @@ TROUBLES: Final[Mapping[str, str]] = {
     "token": "no token",
 }
 """Each kind of error in a few words, for the header."""
+WAITS: Final["Mapping[WaitReason, str]"] = {
+    "rate_limit": "rate limit",
+    "own_pace": "rate limit",
+    "service_down": "service fails",
+}
+REFUSED: Final = frozenset({"not_authorized", "forbidden", "no_token", "token"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +61,6 @@ class PollTiming:
         return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
 
 
-WAITS: Final["Mapping[WaitReason, str]"] = {
-    "rate_limit": "rate limit",
-    "own_pace": "rate limit",
-    "service_down": "service fails",
-}
-REFUSED: Final = frozenset({"not_authorized", "forbidden", "no_token", "token"})
-
-
 def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "Wait | None" = None) -> Badge:
     """The state of one subject's facts: connecting, live, overdue, or stale with its age and reason.
 
@@ -73,10 +71,10 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "
     if link is None or link.last_ok_at is None:
         return Badge("◌", "connecting…", "wait")
     since, age_s = age(link.last_ok_at, now), (now - link.last_ok_at).total_seconds()
-    young = age_s <= timing.late_after_s
-    if link.last_ok_at < timing.opened_at and not young:
+    is_young = age_s <= timing.late_after_s
+    if link.last_ok_at < timing.opened_at and not is_young:
         return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
-    if not young:
+    if not is_young:
         return Badge("◌", f"stale {since}", "warn")
     if age_s >= timing.due_after_s:
         return Badge("◌", f"{since} old, waiting for an answer", "wait")

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from storage.ledger import Ledger
     from widgets.runs.pane import RunPane
 
+BESIDE: Final = 3
+"""Runs shown before and after one on the same branch."""
+MOST_BESIDE: Final = 100
+"""Runs beyond these are not counted."""
+RESTS_S: Final = 0.4
+"""How long the cursor rests on a run before the service is asked about it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunOrigin:
@@ -32,14 +39,6 @@ class RunOrigin:
     instructions: str
     branch: str
     """Empty: the service chose it."""
-
-
-BESIDE: Final = 3
-"""Runs shown before and after one on the same branch."""
-MOST_BESIDE: Final = 100
-"""Runs beyond these are not counted."""
-RESTS_S: Final = 0.4
-"""How long the cursor rests on a run before the service is asked about it."""
 
 
 class PaneLoader:
@@ -79,7 +78,7 @@ class PaneLoader:
             stuck = self._table.is_stuck(row.run_id)
             view = await read_run(engine, row.run_id, stuck=stuck)
             if view is not None and self._figures.service_turns.holds(view.detail.run):
-                view = self._with_what_was_told(view)
+                view = self._with_service_facts(view)
             elif view is not None and view.detail.is_final:
                 self._rest(partial(self._ask, engine, view))
             self._pane.show(view)
@@ -99,9 +98,9 @@ class PaneLoader:
             await self._figures.service_turns.ask(engine.extension, view.detail.run)
             row = self._table.row
             if row is not None and row.run_id == view.detail.run.run_id:
-                self._pane.show(self._with_what_was_told(view))
+                self._pane.show(self._with_service_facts(view))
 
-    def _with_what_was_told(self, view: RunView) -> RunView:
+    def _with_service_facts(self, view: RunView) -> RunView:
         from app.results.service_turns import reason
 
         told = self._figures.service_turns.known(view.detail.run)

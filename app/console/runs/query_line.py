@@ -18,14 +18,14 @@ _TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
 def replaced(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
     """Replace all terms with one of these keys; without any, add at the end."""
     kept: list[str] = []
-    place: int | None = None
+    first: int | None = None
     for term in terms(line):
         if term.key is not None and key_name(term.key) in keys:
-            place = len(kept) if place is None else place
+            first = len(kept) if first is None else first
         else:
             kept.append(line[term.start : term.end])
-    at = len(kept) if place is None else place
-    return " ".join((*kept[:at], *new, *kept[at:]))
+    index = len(kept) if first is None else first
+    return " ".join((*kept[:index], *new, *kept[index:]))
 
 
 def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
