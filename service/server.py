@@ -64,7 +64,8 @@ class RunningService:
         """Serve until a signal comes; return the exit status.
 
         Raises:
-            StartError: The folder is in use, the port is taken, or a required sandbox is missing.
+            StartError: The folder is in use, or the port is taken.
+            NoSandboxError: A required sandbox is missing.
         """
         self._folder.create()
         settings = self._folder.settings()

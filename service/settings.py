@@ -7,12 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from service.errors import ServiceError
+
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "prefer", "none"]
 LogFormat = Literal["text", "json"]
 
 
-class SettingsError(Exception):
+class SettingsError(ServiceError):
     """`service.toml` cannot be used; the text names the file, the key and the cure."""
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.agents import check
 from service.agents.options import AgentOptions, VariableName
 from service.clock import parse_duration, rfc3339
+from service.errors import ServiceError
 from service.mail.address import checked_address
 from service.reference import checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, tokens, trials
@@ -113,7 +114,7 @@ class Setup(_Entry):
     agents: tuple[AgentEntry, ...] = ()
 
 
-class SetupError(Exception):
+class SetupError(ServiceError):
     """The set-up cannot be applied; the text names the entry and the cure."""
 
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from service.clock import now_micros
+from service.errors import ServiceError
 from service.execution.retention import RetentionThread
-from service.execution.sandbox import NoSandboxError, find
+from service.execution.sandbox import find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
 from service.forge.poster import Poster, PostingThread
@@ -27,7 +28,7 @@ from service.store.database import Database
 _logger = logging.getLogger(__name__)
 
 
-class StartError(Exception):
+class StartError(ServiceError):
     """A process cannot start; the text names the cure."""
 
 
@@ -58,7 +59,8 @@ class WorkerProcess:
         """Execute turns until a signal comes; return the exit status.
 
         Raises:
-            StartError: The folder has a worker already, or a required sandbox is missing.
+            StartError: The folder has a worker already.
+            NoSandboxError: A required sandbox is missing.
         """
         self._folder.create()
         settings = self._folder.settings()
@@ -124,12 +126,9 @@ def build_worker(
     """Return a worker that has not started yet, and log how its agents will be isolated.
 
     Raises:
-        StartError: A sandbox is required, and there is none.
+        NoSandboxError: A sandbox is required, and there is none.
     """
-    try:
-        sandbox = find(settings.execution)
-    except NoSandboxError as error:
-        raise StartError(str(error)) from error
+    sandbox = find(settings.execution)
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _logger.info("limits of an agent: %s", settings.execution.agent)
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)

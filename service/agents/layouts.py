@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from service.errors import ServiceError
+
 _NODE_MODULES: Final = "node_modules"
 _LONGEST_SHEBANG: Final = 512
 _DEEPEST: Final = 4
 """The longest chain of interpreters that are scripts themselves."""
 
 
-class NoProgramError(Exception):
+class NoProgramError(ServiceError):
     """A program is missing; the text names the cure."""
 
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from service.errors import ServiceError
+
 NAMES: Final = ("instructions", "instructions_file", "conversation_file", "run_id", "branch")
 OF_INSTRUCTIONS: Final = frozenset({"instructions", "instructions_file"})
 _ANY: Final = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
@@ -12,7 +14,7 @@ _LONGEST_BYTES: Final = 100_000
 """Linux accepts up to 128 KiB in one argument."""
 
 
-class PlaceholderError(Exception):
+class PlaceholderError(ServiceError):
     """A placeholder cannot be filled in; the text names the cure."""
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from service.errors import ServiceError
 from service.store.runs import InactiveOrganizationError
 
 _logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ class FailureBody(BaseModel):
     error_code: str | None = None
 
 
-class HttpError(Exception):
+class HttpError(ServiceError):
     """A refusal with its status, its machine-readable code and a message that names the cure."""
 
     def __init__(self, status: int, error_code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -62,6 +63,7 @@ def install(app: FastAPI, offered: Offered) -> None:
     app.state.offered = offered
     app.add_exception_handler(HttpError, _answer_failure)
     app.add_exception_handler(InactiveOrganizationError, _answer_inactive)
+    app.add_exception_handler(ServiceError, _answer_unforeseen)
     app.add_exception_handler(HTTPException, _answer_framework)
     app.add_exception_handler(OperationalError, _answer_away)
     app.add_exception_handler(PoolTimeout, _answer_away)
@@ -98,6 +100,12 @@ async def _answer_away(_request: Request, error: Exception) -> JSONResponse:
     _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
     message = "the database is away or overloaded, and it is unknown whether this took effect: look before you retry"
     return JSONResponse(body("database_unavailable", message), 503, {"Retry-After": "2"})
+
+
+async def _answer_unforeseen(request: Request, error: Exception) -> JSONResponse:
+    # Its text is for the operator: what it names of the machine is no business of a caller.
+    _logger.error("%s %s failed: %s", request.method, request.url.path, error)
+    return await _answer_crash(request, error)
 
 
 async def _answer_crash(_request: Request, _error: Exception) -> JSONResponse:

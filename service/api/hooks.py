@@ -99,7 +99,7 @@ def _decide(context: Context, delivery: WebhookDelivery) -> list[DeliveryDecisio
     try:
         return Receiver(context.database, context.settings, context.clock).receive(delivery)
     except UnknownRepositoryError as error:
-        raise HttpError(404, "unknown_repository", "the repository is not configured for this webhook") from error
+        raise HttpError(404, "unknown_repository", str(error)) from error
 
 
 def _count(context: Context, platform: str, result: str) -> None:

@@ -15,6 +15,8 @@ from typing import IO, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from service.errors import ServiceError
+
 _FORMAT: Final = 1
 _MANIFEST: Final = "manifest.json"
 _LARGEST_MANIFEST: Final = 1 << 30
@@ -26,7 +28,7 @@ _NAME: Final = re.compile(
 """The names of members: no other is written or read, so none can lead out of the target folder."""
 
 
-class BackupError(Exception):
+class BackupError(ServiceError):
     """A back-up cannot be made or used; the text names the cure."""
 
 

@@ -6,7 +6,6 @@ import click
 
 from service.cli.output import AdminContext, admin_command, operator
 from service.clock import now_micros, rfc3339
-from service.setup import SetupError
 from service.text import plural
 
 _MIB = 1 << 20
@@ -23,9 +22,10 @@ def backup(admin: AdminContext, file: Path) -> None:
     with admin.database() as database:
         try:
             made = back_up(database, admin.folder, file.absolute(), now_micros)
-        except BackupError as error:
+        except BackupError:
+            # Raised again within the change, so that the audit trail names the failed back-up.
             with admin.change("backup", database):
-                raise SetupError(str(error)) from error
+                raise
         with admin.change("backup", database) as change:
             change.target = file.name
     size = file.stat().st_size
@@ -45,14 +45,9 @@ def backup(admin: AdminContext, file: Path) -> None:
 @admin_command
 def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
     """Restore the service from FILE, while it is stopped; runs that had not ended are executed again."""
-    from service.backup.archive import BackupError
     from service.backup.restore import Restore
-    from service.worker_process import StartError
 
-    try:
-        made = Restore(file.absolute(), admin.folder, admin.database_url, operator(), now_micros).run(force=force)
-    except (BackupError, StartError) as error:
-        raise SetupError(str(error)) from error
+    made = Restore(file.absolute(), admin.folder, admin.database_url, operator(), now_micros).run(force=force)
     document = {
         "data_dir": str(admin.folder.root),
         "made_at": rfc3339(made.made_at),

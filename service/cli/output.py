@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, get_ar
 
 import click
 
-from service.settings import DataFolder, SettingsError
+from service.errors import ServiceError
+from service.settings import DataFolder
 from service.text import printable
 
 if TYPE_CHECKING:
@@ -95,7 +96,6 @@ class AdminContext:
         """
         from sqlalchemy.exc import DBAPIError
 
-        from service.setup import SetupError
         from service.store.audit import FAILED
 
         with self.database(create=create) if database is None else nullcontext(database) as opened:
@@ -106,7 +106,7 @@ class AdminContext:
                     yield change
                     if not change.is_recorded:
                         change.record(action)
-            except (SetupError, DBAPIError):
+            except (ServiceError, DBAPIError):
                 if change is not None:
                     with suppress(DBAPIError), opened.write() as change.connection:
                         change.record(action, outcome=FAILED)
@@ -247,12 +247,9 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
     from pydantic import ValidationError
     from sqlalchemy.exc import DBAPIError
 
-    from service.setup import SetupError
-    from service.store.database import DatabaseError
-
     try:
         yield
-    except (SetupError, SettingsError, DatabaseError, OSError) as error:
+    except (ServiceError, OSError) as error:
         fail(str(error), as_json=as_json)
     except DBAPIError as error:
         # Damaged, full, read-only, or gone in mid-command: the database's own message is the most precise.

@@ -26,16 +26,11 @@ def run_process(folder: DataFolder, run: Callable[["Masks"], int]) -> NoReturn:
     """Run to the end, log to stderr, and exit with the status returned; 2 when it cannot start."""
     with plain_errors(as_json=False):
         from service.observability.log import start_log
-        from service.worker_process import StartError
 
         settings = folder.settings()
         masks = start_log(settings.log.format)
         masks.add(settings.secret_names)
-        try:
-            status = run(masks)
-        except StartError as error:
-            click.echo(f"error: {error}", err=True)
-            status = 2
+        status = run(masks)
     sys.stdout.flush()
     sys.stderr.flush()
     # Interrupted turns hold their threads on purpose: only the end of the process lets them go.

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from service.agents.options import ModelAccess, Price, SpendingLimits
 from service.egress.usage import BYTES_PER_TOKEN, Usage
+from service.errors import ServiceError
 
 _MICROS: Final = 1_000_000
 _ANSWER_TOKENS: Final = 4096
@@ -66,7 +67,7 @@ class MemoryMeter:
         self.used.append((model, usage, micro_usd))
 
 
-class BudgetSpentError(Exception):
+class BudgetSpentError(ServiceError):
     """No further request is allowed; the text names the limit."""
 
 

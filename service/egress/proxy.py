@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from service.egress.door import Door
 from service.egress.relay import join
+from service.errors import ServiceError
 from service.text import printable
 
 _LONGEST_HEAD: Final = 16_384
@@ -52,7 +53,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-class _BlockedConnectionError(Exception):
+class _BlockedConnectionError(ServiceError):
     """A connection is not made; the text says why."""
 
 
@@ -176,7 +177,7 @@ def _dial(addresses: Sequence[Address]) -> socket.socket:
     return socket.create_connection(addresses[-1], _PATIENCE_S)
 
 
-class NotTlsError(Exception):
+class NotTlsError(ServiceError):
     """The bytes are not TLS, or hide the server's name."""
 
 

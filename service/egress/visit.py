@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
+from service.errors import ServiceError
+
 _LONGEST_REQUEST: Final = 64 << 20
 _PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-id")
 _HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{1,8}")
@@ -15,7 +17,7 @@ _ELSEWHERE: Final = 3
 """The first digit of a redirect's status."""
 
 
-class BlockedRequestError(Exception):
+class BlockedRequestError(ServiceError):
     """A request is not passed on; the text says why."""
 
 

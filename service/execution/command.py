@@ -17,6 +17,7 @@ from service.agents.outcome import AgentReport, Reason
 from service.agents.placeholders import PlaceholderError
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.outside import doors_of
+from service.errors import ServiceError
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
 from service.execution.workspace import Workspace
 from service.settings import DataFolder
@@ -33,7 +34,7 @@ _QUIET: Final = {
 }
 
 
-class AgentFailedError(Exception):
+class AgentFailedError(ServiceError):
     """The agent could not be started, failed, or passed a limit; the text says which, and `reason` its kind."""
 
     def __init__(self, text: str, reason: Reason = "failed") -> None:

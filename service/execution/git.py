@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from service.errors import ServiceError
 from service.reference import without_login
 from service.text import printable
 
@@ -33,7 +34,7 @@ _PASSED_ON: Final = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "
 _SHOWN_OUTPUT: Final = 2000
 
 
-class GitCommandError(Exception):
+class GitCommandError(ServiceError):
     """git refused or failed; the text holds its message."""
 
 

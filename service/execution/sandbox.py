@@ -12,6 +12,7 @@ from typing import Final
 
 import service
 from service.egress import relay as relay_script
+from service.errors import ServiceError
 from service.execution import cgroup, uplink
 from service.execution.cgroup import DelegatedGroup
 from service.execution.workspace import Workspace
@@ -62,7 +63,7 @@ class SandboxView:
     """Files of its home that it cannot write."""
 
 
-class NoSandboxError(Exception):
+class NoSandboxError(ServiceError):
     """A required sandbox, or a network for it, is not available here; the text names the cure."""
 
 

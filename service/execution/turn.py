@@ -10,13 +10,14 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import Clock
+from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution.attempt import Attempt, TurnAtWork, commit_message, completed, masked, own_commit, task_of
 from service.execution.change import Patches, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import GitCommandError, GitRunner, login
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
-from service.execution.sandbox import NoSandboxError, Sandbox
+from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.workspace import Workspace, Workspaces
 from service.findings.collect import collect, keep
@@ -150,7 +151,7 @@ class TurnExecution:
         )
         try:
             outcome = self._work(attempt)
-        except (GitCommandError, AgentFailedError, NoSandboxError, OSError) as error:
+        except (ServiceError, OSError) as error:
             # Callers read this text, and need not know where the data folder is.
             text = str(error).replace(f"{self._folder.root}/", "")
             outcome = TurnOutcome("failed", failure=text, attempt=attempt.turn.attempt)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from service.errors import ServiceError
 from service.text import one_line, plural, printable
 
 MOST: Final = 200
@@ -17,7 +18,7 @@ _REMARKS: Final = 10
 _SHOWN: Final = 200
 
 
-class FindingsError(Exception):
+class FindingsError(ServiceError):
     """A file of findings cannot be used at all; the text says why."""
 
 

@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlencode
 
+from service.errors import ServiceError
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.text import printable
 
@@ -25,7 +26,7 @@ _LONGEST_REASON: Final = 300
 _LONGEST_WAIT_S: Final = 3600.0
 
 
-class ForgeError(Exception):
+class ForgeError(ServiceError):
     """A request to the forge failed; the text says why, and the cure."""
 
     def __init__(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from service.errors import ServiceError
 from service.execution.git import GitCommandError, GitRunner, login
 from service.hosts.http import HostResponse, HostUnreachableError, ask, token_of
 from service.reference import Location, checked_path, location
@@ -18,7 +19,7 @@ _MOST_PAGES: Final = 20
 _NOT_FOUND: Final = 404
 
 
-class GitLabError(Exception):
+class GitLabError(ServiceError):
     """GitLab refused a request, or its answer cannot be used."""
 
     def __init__(self, answer: HostResponse) -> None:
@@ -111,7 +112,7 @@ def _message(body: object) -> str:
     return f" ({text})" if text else ""
 
 
-class OnboardingError(Exception):
+class OnboardingError(ServiceError):
     """The project cannot be connected; the text names the cure."""
 
 

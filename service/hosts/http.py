@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import sqlalchemy as sa
 
 from service.deadline import cut_off
+from service.errors import ServiceError
 from service.reference import location, without_login
 from service.store import hosts
 from service.store.hosts import Host
@@ -37,7 +38,7 @@ def token_for(connection: sa.Connection, organization_id: str, platform: str, ur
     return next((token for host in of_platform if (token := token_at(host, url))), None)
 
 
-class HostUnreachableError(Exception):
+class HostUnreachableError(ServiceError):
     """The host gave no usable answer in time; the text says what happened."""
 
 

@@ -132,11 +132,9 @@ def make_history(
     try:
         return history.make(lab.context.database, spec)
     except history.UnknownOrganizationError as error:
-        raise HttpError(404, "organization_not_found", f"there is no organization {request.organization!r}") from error
+        raise HttpError(404, "organization_not_found", str(error)) from error
     except history.HistoryExistsError as error:
-        raise HttpError(
-            409, "made_already", "these very runs are there; choose another seed, or reset the lab"
-        ) from error
+        raise HttpError(409, "made_already", str(error)) from error
 
 
 @router.post("/reset")

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import SECOND_MICROS
+from service.errors import ServiceError
 from service.reference import default_branch
 from service.store import organizations, repositories
 from service.store.agents import DEFAULT_NAME
@@ -67,12 +68,18 @@ Row = tuple[dict[str, Any], list[dict[str, object]]]
 """A run and its turns."""
 
 
-class UnknownOrganizationError(Exception):
+class UnknownOrganizationError(ServiceError):
     """The organization that the history is for does not exist."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no organization {name!r}")
 
-class HistoryExistsError(Exception):
+
+class HistoryExistsError(ServiceError):
     """The same history was generated before."""
+
+    def __init__(self) -> None:
+        super().__init__("these very runs are there; choose another seed, or reset the lab")
 
 
 @dataclass(frozen=True, slots=True)

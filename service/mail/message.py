@@ -8,6 +8,7 @@ from email.utils import format_datetime, formatdate, parseaddr
 from typing import Protocol
 
 from service.clock import EPOCH
+from service.errors import ServiceError
 from service.mail.address import checked_address
 from service.store.invitations import PendingMail
 
@@ -48,7 +49,7 @@ class MailMessage:
     """Headers and text, lines ended by CRLF."""
 
 
-class MailError(Exception):
+class MailError(ServiceError):
     """A message was not sent; the text says why and names the cure."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:

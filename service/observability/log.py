@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 import structlog
 from structlog.stdlib import ProcessorFormatter
 
+from service.errors import ServiceError
 from service.execution.secrets import MASK, Secrets, of_environment
 from service.ids import TOKEN_PREFIX
 from service.settings import LogFormat
@@ -84,6 +85,7 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
         processors=[
             ProcessorFormatter.remove_processors_meta,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _without_traceback,
             structlog.processors.format_exc_info,
             _Cleaner(masks),
             _as_json if form == "json" else _as_text,
@@ -94,6 +96,15 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
 def bound(**fields: object) -> AbstractContextManager[None]:
     """Return a context manager in which every record of this thread or task carries the fields."""
     return structlog.contextvars.bound_contextvars(**fields)
+
+
+def _without_traceback(_logger: object, _method: str, event: Event) -> Event:
+    """Show a `ServiceError` by its text alone: only a programming fault needs a traceback."""
+    error = (event.get("exc_info") or (None, None))[1]
+    if isinstance(error, ServiceError):
+        del event["exc_info"]
+        event["event"] = f"{event['event']}: {error}"
+    return event
 
 
 class _Cleaner:

@@ -14,10 +14,11 @@ _EXPOSED: Final = not sys.flags.safe_path and sys.path[:1] in ([""], [str(Path.c
 if _EXPOSED:
     del sys.path[0]
 
-from service.reviewer.git import GitFiles, GitReadError
+from service.errors import ServiceError
+from service.reviewer.git import GitFiles
 from service.reviewer.markdown import visible
 from service.reviewer.render import commit_message, findings_document, render, summary
-from service.reviewer.review import NothingToReviewError, review
+from service.reviewer.review import review
 from service.reviewer.review_file import FINDINGS, REVIEWS, ReviewFile, ReviewFileError
 from service.reviewer.task import Task, TaskError, parse_task
 
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> int:
         return _refuse(f"bad task: {error}", 2)
     try:
         _work(replace(task, inputs=configured | task.inputs))
-    except (GitReadError, ReviewFileError, NothingToReviewError) as error:
+    except ServiceError as error:
         return _refuse(str(error), 1)
     return 0
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import IO, Final
 
+from service.errors import ServiceError
+
 FILE_BYTES: Final = 512 * 1024
 """A longer file is judged by its name and size only."""
 TREE_ENTRIES: Final = 200_000
@@ -36,7 +38,7 @@ _OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devn
 _ENDED: Final = "git cat-file ended early; is the repository damaged? try git fsck"
 
 
-class GitReadError(Exception):
+class GitReadError(ServiceError):
     """Git could not answer; the text is git's own first line, or says what to do."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
+from service.errors import ServiceError
 from service.reviewer.finding import RULES, CheckRule, ReviewFinding, Severity
 from service.reviewer.survey import ReviewScope, Survey
 
@@ -21,7 +22,7 @@ _RULES_OF_TREE: Final = frozenset(
 """Rules whose findings depend on the whole tree, not on one file."""
 
 
-class RecordError(Exception):
+class RecordError(ServiceError):
     """The record of the last review is missing or damaged; the text says how."""
 
 

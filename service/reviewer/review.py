@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from service.errors import ServiceError
 from service.reviewer.checks.files import folders_of
 from service.reviewer.checks.secrets import excerpt
 from service.reviewer.finding import SEVERITIES, CheckRule, ReviewFinding, Severity, Topic
@@ -106,7 +107,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(item.strip() for item in items if item.strip())[:_MOST]
 
 
-class NothingToReviewError(Exception):
+class NothingToReviewError(ServiceError):
     """There is no commit to review; the text says what to do."""
 
 

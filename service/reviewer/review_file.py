@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from service.errors import ServiceError
+
 REVIEWS: Final = "reviews/"
 """The folder of all reviews, whose files are not reviewed themselves."""
 FINDINGS: Final = ".runwarden/findings.json"
@@ -19,7 +21,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class ReviewFileError(Exception):
+class ReviewFileError(ServiceError):
     """The review cannot be written; the text names the file and the cure."""
 
 

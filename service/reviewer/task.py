@@ -5,12 +5,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from service.errors import ServiceError
+
 # The run id names a file, and the branch becomes an argument of git.
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _BRANCH: Final = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\\ud800-\udfff]{1,250}\Z")
 
 
-class TaskError(Exception):
+class TaskError(ServiceError):
     """The task cannot be worked on; the text names the field and the expected value."""
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
 from service.store import doorbell
 from service.store.schema import columns_of, organizations, runs, turns
@@ -88,8 +89,11 @@ class Filters:
     """Microseconds; both ends are inclusive (spec 4.2)."""
 
 
-class InactiveOrganizationError(Exception):
-    """The organization may not have runs."""
+class InactiveOrganizationError(ServiceError):
+    """The organization may not have runs or repositories."""
+
+    def __init__(self, organization_id: str) -> None:
+        super().__init__(f"the organization {organization_id} is not active")
 
 
 def has_more_active(connection: sa.Connection, organization_id: str, limit: int) -> bool:

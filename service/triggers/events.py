@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, ValidationError
 
 from service.clock import EPOCH, MICROSECOND
+from service.errors import ServiceError
 
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
 _DELIVERY: Final = re.compile(r"[A-Za-z0-9-]{8,100}", re.ASCII)
@@ -32,7 +33,7 @@ _Name = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
 """A name of any kind: text that a database can store, no longer than code hosts allow."""
 
 
-class PayloadError(ValueError):
+class PayloadError(ServiceError):
     """The body is not what the code host's documentation says; the text names the field."""
 
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, Clock
+from service.errors import ServiceError
 from service.reference import branch_fault
 from service.settings import Settings
 from service.store import agents, audit, deliveries, organizations, repositories, runs, turns
@@ -25,11 +26,14 @@ CALLER: Final = "webhook"
 _MARKS: Final = {"github": "#", "gitlab": "!"}
 
 
-class UnknownRepositoryError(Exception):
+class UnknownRepositoryError(ServiceError):
     """No repository is configured under the name, or its secret is another."""
 
+    def __init__(self) -> None:
+        super().__init__("the repository is not configured for this webhook")
 
-class ApprovalError(Exception):
+
+class ApprovalError(ServiceError):
     """What is to be approved does not wait, or cannot start; the text says why."""
 
 

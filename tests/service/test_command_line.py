@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -174,6 +175,22 @@ def test_settings_that_cannot_be_met_end_the_start(tmp_path: Path, settings: str
 
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_an_error_that_no_command_foresees_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status 2 and the cure, here of an agent's check where the sandbox that it requires is missing."""
+    (tmp_path / "bin").mkdir()
+    for name in ("git", "python3"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "")
+    given = ["--data-dir", str(tmp_path)]
+    made = CliRunner().invoke(main, ["org", "create", "Acme Inc.", *given])
+    (tmp_path / "service.toml").write_text('[execution]\nsandbox = "require"\n', "utf-8")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    done = CliRunner().invoke(main, ["agent", "check", "reviewer", *given])
+
+    assert (made.exit_code, done.exit_code) == (0, 2)
+    assert "install bubblewrap" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_port_that_is_taken_is_explained(api: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from service.agents.placeholders import PlaceholderError
 from service.clock import now_micros
 from service.execution.sandbox import Sandbox
 from service.execution.turn import OWN_FAULT, SupersededError, TurnExecution
@@ -34,6 +35,13 @@ class Broken(Sandbox):
 
     def wrap(self, *_: object, **__: object) -> list[str]:
         raise ZeroDivisionError
+
+
+class Overlong(Sandbox):
+    """An error of ours that speaks to a person, where none is expected."""
+
+    def wrap(self, *_: object, **__: object) -> list[str]:
+        raise PlaceholderError("the instructions are too long for an argument")
 
 
 @contextmanager
@@ -69,6 +77,15 @@ def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path) -> No
     assert (outcome.status, outcome.failure, outcome.attempt) == ("failed", OWN_FAULT, 1)
     assert turn is not None
     assert (turn.status, turn.attempt) == ("working", 2)
+
+
+def test_an_error_that_no_step_foresees_is_the_turns_failure(tmp_path: Path) -> None:
+    """In its own words: only a fault of the program is said to be one of the service."""
+    with waiting_turn(tmp_path) as (database, folder, run_id):
+        execution = TurnExecution(database, folder, ExecutionSettings(), Overlong(None, "a test"), now_micros)
+        outcome = execution.perform(run_id, 1, Workspaces(folder, "here"))
+
+    assert (outcome.status, outcome.failure) == ("failed", "the instructions are too long for an argument")
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])

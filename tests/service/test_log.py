@@ -16,6 +16,7 @@ import pytest
 from service.observability import log
 from service.observability.log import Masks, bound, formatter, start_log
 from service.settings import LogFormat
+from service.store.database import DatabaseError
 from tests.service.conftest import BARE, Api
 from tests.service_process import Node, start_service
 
@@ -61,6 +62,22 @@ def test_json_has_a_record_in_each_line() -> None:
     assert record.pop("timestamp").endswith("Z")
     expected = {"level": "info", "logger": "service.x", "event": "done", "status": 200, "run_id": "run_1", "turn": 2}
     assert record == expected | {"organization": "acme"}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_error_that_speaks_to_the_operator_has_no_traceback(form: LogFormat) -> None:
+    """At every boundary that logs what it did not expect; a programming fault keeps its traceback."""
+    foreseen, fault = DatabaseError("the queue cannot be read; run: migrate"), ZeroDivisionError("by zero")
+    records = [
+        logging.LogRecord("service.x", logging.ERROR, "f", 1, "pruning failed", (), (type(error), error, None))
+        for error in (foreseen, fault)
+    ]
+    said, unknown = map(formatter(form, masks()).format, records)
+
+    assert "pruning failed: the queue cannot be read; run: migrate" in said
+    assert "DatabaseError" not in said
+    assert "pruning failed: " not in unknown
+    assert "ZeroDivisionError: by zero" in unknown
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

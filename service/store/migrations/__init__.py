@@ -7,6 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from service.errors import ServiceError
 from service.store.schema import VERSION, meta, metadata
 
 _REVISION: Final = sa.table("alembic_version", sa.column("version_num", sa.String))
@@ -14,7 +15,7 @@ _FIRST_OF_ALEMBIC: Final = 5
 """Databases of earlier versions keep their number in `runwarden_meta`, where older programs read it."""
 
 
-class DatabaseError(Exception):
+class DatabaseError(ServiceError):
     """The database cannot be used; the text names the cure."""
 
 

@@ -1,0 +1,31 @@
+"""The root of the service's errors; the console has its own, and shares no code with the service.
+
+ServiceError
+├── in an operator's terminal: one line, exit status 2 (`cli.output.plain_errors`)
+│   ├── SettingsError, SetupError        the settings file, or what a command or a document asks for, cannot be met
+│   ├── StartError, DatabaseError        a process cannot start; its database cannot be used
+│   ├── BackupError                      a back-up cannot be written, read or restored
+│   └── ApprovalError                    a delivery cannot be approved
+├── in an answer of the API: a status and a code (`api.errors`)
+│   ├── HttpError                        a request is refused; endpoints make those below into one
+│   ├── InactiveOrganizationError        an organization may not have runs or repositories
+│   ├── OnboardingError, GitLabError     GitLab has no such project, or refuses a request
+│   ├── PayloadError, UnknownRepositoryError           a delivery cannot be read, or is about no known repository
+│   └── UnknownOrganizationError, HistoryExistsError   the lab cannot make a history
+├── in a turn's failure and its log (`execution.turn`)
+│   ├── GitCommandError, AgentFailedError, NoSandboxError, NoProgramError, PlaceholderError
+│   ├── FindingsError                    an agent's findings are left out
+│   └── BlockedRequestError, ClosedPathError, BudgetSpentError, NotTlsError    a sandbox's request is not passed on
+├── at what is retried: a mail, a posting, a probe (their tables and the log)
+│   └── MailError, ForgeError, HostUnreachableError
+└── on the reviewer's standard error: exit status 1, or 2 for a TaskError (`reviewer.__main__`)
+    └── TaskError, GitReadError, ReviewFileError, NothingToReviewError, RecordError
+
+One that its place does not expect is shown in the same way, but a caller of the API gets a 500 and only the log has
+its text. Any other exception is a programming fault: the log has its traceback. What only ends an attempt
+(`InterruptedTurnError`, `SupersededError`) is not a failure and has another base.
+"""
+
+
+class ServiceError(Exception):
+    """A failure whose text says to its reader what is wrong and, where there is one, the cure."""
