@@ -189,7 +189,7 @@ class Engine:
         return problem
 
     async def close(self) -> None:
-        """Settle running writes, end polling, then close connections and files; each, whatever fails before."""
+        """Settle running writes, end polling, then close connections and files, even if one of these fails."""
         async with AsyncExitStack() as stack:
             # The stack closes first what was pushed last.
             for close in (self.cache.close, self.ledger.close):

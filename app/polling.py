@@ -95,7 +95,7 @@ class Polling:
         self._listening = asyncio.create_task(self._listen(), name="doorbell")
 
     def poll_soon(self, subject: Subject) -> None:
-        """Poll now, as a user asked; a wait that the service stated still holds."""
+        """Poll now because a user asked, but not before a wait that the service stated is over."""
         if cadence := self._cadences.get(subject):
             self._asked_for.add(subject)
             cadence.hasten()

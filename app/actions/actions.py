@@ -46,7 +46,7 @@ LOOK_S: Final = 0.075
 """How often the ledger is read while another process sends."""
 
 StoreRuns = Callable[[Iterable[Run]], Coroutine[Any, Any, object]]
-"""`RunSync.store`: the one way for runs into the cache."""
+"""`RunSync.store`, through which all runs reach the cache."""
 
 
 @dataclass(frozen=True, slots=True)

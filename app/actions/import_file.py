@@ -56,7 +56,7 @@ def read_rows(path: Path) -> tuple[ImportRow, ...]:
 
 
 def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
-    """Read the rows of such content; `origin` is its name in messages. Raises as `read_rows`."""
+    """Read the rows from the content of such a file; `origin` is its name in messages. Raises as `read_rows`."""
     text = _text(content, origin)
     if not text.strip():
         raise ImportFileError(f"{origin} is empty: it has to begin with a line of columns, such as email,offer_code.")

@@ -87,7 +87,7 @@ class CommitPoint:
 
     @property
     def was_committed(self) -> bool:
-        """Whether the ledger has it as `sending`; asked after a later write to the ledger has ended."""
+        """Whether the ledger has it as `sending`; certain once a later write to the ledger has ended."""
         task = self._committing
         return task is not None and task.done() and not task.cancelled() and task.exception() is None
 

@@ -28,7 +28,7 @@ class Heartbeat:
     """A dead man's switch: silence is the alarm."""
 
     settings: Callable[[], NotifySettings]
-    """As they are now: a reload may change them."""
+    """Returns the current settings, which a reload may change."""
     env: Mapping[str, str]
     watched: Sequence[Watched]
     say: Callable[..., None]

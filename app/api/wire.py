@@ -92,7 +92,7 @@ class _RunBody(WireModel):
 
 
 class _OddRunBody(WireModel):
-    """A run with an id, whatever else is unlike spec 2.4."""
+    """A run with an id, even if all other fields differ from spec 2.4."""
 
     run_id: _Id | _Int64
     status: _Plain = None
@@ -208,7 +208,7 @@ def health_report(body: bytes) -> HealthReport:
 
 
 def _sample(platform: str, received: object) -> HealthSample:
-    """One platform of spec 2.7; what is no object is its status."""
+    """One platform of spec 2.7; a value that is not an object is taken as its status."""
     found = received if isinstance(received, dict) else {"status": received}
     host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
     return HealthSample(platform, _shown(found.get("status")), host, group, _as_json(received))

@@ -72,7 +72,7 @@ class ResponseRunner:
                 return await self._send(rule, decision)
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
-        """The rule's request to the service, byte for byte but for the action's own id.
+        """The rule's request to the service, byte for byte, except for the action's id.
 
         Raises:
             CannotActError: It would send nothing.

@@ -76,7 +76,7 @@ class Bot:
         self._make(engine, state)
 
     async def close(self) -> None:
-        """Settle running writes, give the lease back and close the files; each, whatever fails before."""
+        """Settle running writes, give the lease back and close the files, even if one of these fails."""
         if self._lease is not None and self._is_working:
             with suppress(StorageError):
                 await self._lease.release(LEASE, self._owner)

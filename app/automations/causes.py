@@ -1,4 +1,4 @@
-"""Causes of inbox items: failures, stuck runs and everything else that waits, whatever was marked as done."""
+"""Causes of inbox items: failures, stuck runs and everything else that waits, including what was marked as done."""
 
 import re
 import shlex
@@ -122,7 +122,7 @@ class Causes:
         }
 
     async def _ended(self, ahead: timedelta) -> list[Cause]:
-        """The followed runs that have ended, but for those that failed."""
+        """The followed runs that have ended, except failed ones."""
         found = []
         for row in [pin.row for pin in await self.engine.cache.following.pins() if pin.row is not None]:
             if row.is_final and row.status != "failed":

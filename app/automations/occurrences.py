@@ -51,7 +51,7 @@ class Anchor:
     """The time from which on a rule's triggers count."""
 
     since: datetime
-    """When it was first seen as it is now."""
+    """When its present definition was first seen."""
     last_due: datetime | None = None
     """The newest point in time that it decided on."""
 

@@ -100,7 +100,7 @@ class Invocation:
         self.output.note(f"{rows.count} {key} written to {out}")
 
     def settings(self, *, quietly: bool = False) -> "Settings":
-        """The configuration, with the options on top; says which variables they beat, unless `quietly`.
+        """The configuration, with the options on top; prints which variables they override, unless `quietly`.
 
         Raises:
             ConfigError: It cannot be used.

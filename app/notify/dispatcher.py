@@ -33,7 +33,7 @@ class Dispatcher:
     command_line: str = "runwarden"
     """Begins the commands that messages quote."""
     _since: datetime | None = None
-    """Since when `[notify] on` is as it is."""
+    """When `[notify] on` was last changed."""
     _unrouted: set[str] = field(default_factory=set)
     """Keys of alerts that were said to have no route: once is enough."""
 

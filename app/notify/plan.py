@@ -1,4 +1,4 @@
-"""The plan of a look: which alerts are told, over which routes and in how few messages, and which again. Pure."""
+"""The plan: which messages a situation calls for now, and over which routes. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -222,7 +222,7 @@ def places(names: Sequence[str]) -> str:
 
 
 def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey, ToldProblem]:
-    """The state of told hosts, with the failures that they stand for."""
+    """The state of told hosts, with the number of failures that each of them explains."""
     return {
         key_of(told): replace(told, inhibited=told.inhibited + inhibited[told.group])
         for told in at.told

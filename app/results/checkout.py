@@ -255,7 +255,7 @@ def _is_inside(path: str) -> bool:
 
 
 def _leads_inside(link: str, target: str) -> bool:
-    """Whether a link stays inside, whatever other links are on its way: it goes up first, and not too far."""
+    """Whether a link stays inside even through other links: it goes up only at its start, and not too far."""
     parts = target.split("/")
     up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
     rest = [part for part in parts[up:] if part != "."]

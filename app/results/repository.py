@@ -227,7 +227,7 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
 async def _kept(
     mirror: Mirror, turns: Sequence[TurnCommits], commits: Sequence[Commit], known: Mapping[int, str]
 ) -> tuple[list[TurnCommits], bool]:
-    """The turns with facts from elsewhere about their commits, and whether some of these left the branch."""
+    """The turns with their commits as known from elsewhere, and whether some of these left the branch."""
     by_id = {commit.id: commit for commit in commits}
     gone = {known[each.turn.number] for each in turns if each.turn.number in known} - by_id.keys()
     if gone and await mirror.bring(gone):

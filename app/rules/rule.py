@@ -177,7 +177,7 @@ class Rule:
 
 
 def fingerprint(rule: Rule) -> str:
-    """A digest of the rule's definition; a key that is left out is not part of it, whatever it means."""
+    """A digest of the rule's definition, without the values that are the default."""
     return hashlib.sha256(repr(_said(rule)).encode()).hexdigest()
 
 

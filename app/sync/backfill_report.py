@@ -70,7 +70,7 @@ class BackfillReport:
 
     @asynccontextmanager
     async def shared(self, hear: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[None]:
-        """Store the progress every second while the body runs, and hear other processes' requests."""
+        """Store the progress every second while the body runs, and call `hear` for other processes' requests."""
 
         async def share() -> None:
             while True:

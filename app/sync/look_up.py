@@ -160,7 +160,7 @@ class LookUp:
     async def _search(
         self, runs: Sequence[Run], filters: tuple[DateFilter, ...], offset: timedelta
     ) -> dict[str, LookUpVerdict]:
-        """Runs that none of the possible filters finds are absent. Of many runs, some may be left out."""
+        """Search by each possible filter; a run that none of them finds is absent. Some of many may be left out."""
         verdicts: dict[str, LookUpVerdict] = {run.run_id: "absent" if filters else "unknown" for run in runs}
         if "created" in filters:
             verdicts |= dict.fromkeys((run.run_id for run in runs if not _is_plausible(run)), "unknown")

@@ -35,7 +35,7 @@ PRESENT_PAGES: Final = 5
 LONGEST_PAUSE: Final = 64
 """Refreshes between two look-ups of a run whose answers prove nothing."""
 SETTLED: Final = timedelta(hours=24)
-"""A status none of whose runs changed for this long, by the service's time, is final."""
+"""A status is final if none of its runs changed for this long, by the service's time."""
 
 
 @dataclass(slots=True)

@@ -95,8 +95,8 @@ class Walk:
     token: str | None = None
     """The token of the next page."""
     slipped: bool = False
-    """Runs may be on none of its pages: runs were deleted on the way, which moves later ones to an earlier page if
-    tokens count places; or the order is not steady.
+    """Some runs may be on none of its pages: the order is not steady, or runs were deleted while it was read, and later
+    runs moved to an earlier page, as they do if tokens count places.
     """
     is_behind: bool = False
     """The service's clock was set back: new runs may be listed below what was claimed."""

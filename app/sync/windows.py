@@ -104,7 +104,7 @@ class Windows:
         return window
 
     def advance(self, window: Window, page: RunPage, bottom: datetime | None) -> Stretch | None:
-        """Take in the page that the window asked for; what is complete with it. None: nothing more than before.
+        """Take in the page that the window asked for; return the stretch that it completes. None: it completes nothing.
 
         The bottom is the first creation, inclusive, below which the pages of what was asked may have left out runs.
 

@@ -82,7 +82,7 @@ def guard(access: Access, hosts: frozenset[str]) -> Middleware:
 
 
 async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Tell the browser in every answer what it may do with it."""
+    """Add the security headers to every answer."""
     response.headers.update(HEADERS)
 
 

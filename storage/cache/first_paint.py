@@ -33,7 +33,7 @@ class FirstPaint:
 
 
 def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint | None:
-    """Read the first `limit` rows and the facts around them; None: no cache can be read as it is.
+    """Read the first `limit` rows and the facts around them; None: there is no cache that can be read unchanged.
 
     It changes nothing, creates no file and reports no damage: opening the cache does.
     """

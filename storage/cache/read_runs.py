@@ -181,7 +181,7 @@ def runs(
 
 
 def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
-    """Runs whose status is neither known nor learnt to be final, but for those the service has lost; newest first."""
+    """Runs whose status is neither known nor learnt to be final, except those that the service lost; newest first."""
     condition = where(RunFilter(active=True))
     found = connection.execute(
         f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"

@@ -27,7 +27,7 @@ class AnswerQueue:
         self._waiting: deque[PreparedRuns] = deque()
 
     async def store(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
-        """Store an answer's runs as current, seen when they were asked for; one asked for earlier changes nothing."""
+        """Store an answer's runs as current, as of its request; the answer to an earlier request changes nothing."""
         if not runs:
             return RunChanges()
         answer = PreparedRuns.of(runs, asked_at)

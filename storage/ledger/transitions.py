@@ -32,7 +32,7 @@ class Transition:
     resolution: Resolution | None = None
     """The user's resolution that it records. None: the program makes it."""
     undoes: frozenset[Resolution | None] = frozenset({None})
-    """The resolutions that it leads away from; None among them: the action has none."""
+    """The resolutions that an action may have before it; None stands for no resolution."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class AlertSubject:
     source: str
     """The automation that raises it; empty: Runwarden's own `[notify] on`."""
     route: str
-    """The route; `default`: the one that the rules name."""
+    """The name of the route; `default`: the rules choose one."""
     level: Level
     title: str
     about: Mapping[str, str]
@@ -51,7 +51,7 @@ class Alert(AlertSubject):
     """One event that people are to be told of."""
 
     key: str
-    """Identifies the event, whichever process notices it, and whenever."""
+    """Identifies the event: the same in every process, at any time."""
     body: str
     at: datetime
     entered_at: datetime | None = None

@@ -37,7 +37,7 @@ class CoverageGap:
 
 @dataclass(frozen=True, slots=True)
 class RereadCoverage:
-    """Every run created since `since` that the service listed at `as_of` is held, whatever its time says."""
+    """Every run that the service listed at `as_of` as created since `since` is held, even one that came in late."""
 
     since: datetime
     as_of: datetime

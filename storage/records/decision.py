@@ -39,7 +39,7 @@ class Occurrence:
     """An event that triggers a rule: a status, an incident, a point in time."""
 
     identity: str
-    """Identifies the occurrence, whichever process notices it, and whenever."""
+    """Identifies the occurrence: the same in every process, at any time."""
     at: datetime
     """When it happened."""
     conversation: str = ""
@@ -99,7 +99,7 @@ class RuleState:
     fingerprint: str
     """The digest of its definition: an edited rule does not act on earlier events."""
     since: datetime
-    """When it was first seen as it is now."""
+    """When its present definition was first seen."""
     failures: int = 0
     """How many failures came in a row."""
     paused: str | None = None

@@ -44,7 +44,7 @@ class StuckRun:
     last_seen_at: datetime
     """When the service last showed it as active, by the clock of its times; the time after that proves nothing."""
     p95_s: float
-    """Of its repository when it was flagged; 0: none of its runs had finished."""
+    """The 95th percentile of its repository when it was flagged. 0: no run had finished there."""
     branch_name: str = ""
 
 

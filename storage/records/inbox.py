@@ -67,7 +67,7 @@ class InboxItem:
     """An item that needs attention; events with one cause are one item."""
 
     key: str
-    """Stable as long as it is the same item."""
+    """The same for as long as the item exists."""
     kind: InboxKind
     title: str
     at: datetime

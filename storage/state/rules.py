@@ -1,4 +1,4 @@
-"""The stored state of the rules: since when they are as they are, and whether they are paused."""
+"""The stored state of the rules: since when each has its present definition, and whether it is paused."""
 
 import json
 import sqlite3
@@ -13,7 +13,7 @@ from storage.values import from_us, sqlite_text, to_us
 AHEAD: Final = timedelta(minutes=5)
 """How far in the future a rule may have begun, for clocks that differ a little."""
 OWN: Final = "[notify] on"
-"""Stored like a rule's name: since when Runwarden's own `[notify] on` is as it is."""
+"""Stored like a rule's name: when Runwarden's own `[notify] on` was last changed."""
 AT_WORK: Final = "[automations] at work"
 """Stored like a rule's name, with the fingerprint of all rules of the running bot."""
 _COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"

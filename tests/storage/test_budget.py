@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.cache import Cache, service_traits
+from storage.cache import Cache, budget
 from storage.cache.budget import SharedBudget
 from storage.records.service_traits import BudgetState
 
@@ -33,7 +33,7 @@ async def test_a_process_that_runs_on_hears_of_it_within_a_moment(
     cache: Cache, cache_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read counts for half a second, and no longer."""
-    monkeypatch.setattr(service_traits, "FRESH_S", 0.05)
+    monkeypatch.setattr(budget, "FRESH_S", 0.05)
     shared = SharedBudget(cache)
     assert (await shared.current()).rate == 0
     async with await Cache.open(cache_path) as other:
