@@ -85,8 +85,7 @@ class Polling:
     def start(self) -> None:
         """Begin to poll, at once."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
-        self._schedule.jumped = self._catch_up
-        self._schedule.start()
+        self._schedule.start(self._catch_up)
         self._add("runs", lambda: self._poll("runs", self.runs.refresh))
         self._add("health", lambda: self._poll("health", self.health.refresh))
         self._add("orphans", self._adopt_orphans)

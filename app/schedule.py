@@ -42,8 +42,6 @@ class Schedule:
     """Runs jobs until it is stopped. Start and stop it on the running event loop."""
 
     def __init__(self) -> None:
-        self.jumped: Callable[[float], None] = lambda _: None
-        """Called with the seconds that the wall clock jumped ahead: after a suspend, or when it was set."""
         self._scheduler = AsyncIOScheduler(timezone=UTC)
         self._jobs: dict[str, Job] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -51,10 +49,13 @@ class Schedule:
         """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
         self._watch: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Start; jobs that were added before run at once."""
+    def start(self, jumped: Callable[[float], None] | None = None) -> None:
+        """Start; jobs that were added before run at once.
+
+        `jumped` is called with the seconds that the wall clock jumped ahead: after a suspend, or when it was set.
+        """
         self._scheduler.start()
-        self._watch = asyncio.create_task(self._watch_clock(), name="clock watch")
+        self._watch = asyncio.create_task(self._watch_clock(jumped), name="clock watch")
 
     def add(self, job: Job) -> None:
         """Add a job; its first run is at once."""
@@ -123,7 +124,7 @@ class Schedule:
             if name in self._jobs:
                 self._plan(name, wait_s)
 
-    async def _watch_clock(self) -> None:
+    async def _watch_clock(self, jumped: Callable[[float], None] | None) -> None:
         while True:
             wall, steady = time.time(), time.monotonic()
             await asyncio.sleep(WATCH_S)
@@ -131,7 +132,8 @@ class Schedule:
             if abs(jump_s) > JUMP_S:
                 log.info("the clock jumped by %+.0f s; planning every job again", jump_s)
                 self._plan_again()
-                self.jumped(jump_s)
+                if jumped is not None:
+                    jumped(jump_s)
 
     def _plan_again(self) -> None:
         now = time.monotonic()

@@ -65,7 +65,7 @@ async def _alone(work: Awaitable[None]) -> None:
 class Jobs:
     """Runs jobs as a schedule does, by the loop's clock alone."""
 
-    def start(self) -> None:
+    def start(self, _jumped: Callable[[float], None]) -> None:
         self.tasks: list[asyncio.Task[None]] = []
 
     def add(self, job: Job) -> None:

@@ -58,6 +58,17 @@ class Observation(Protocol):
 
 
 @dataclass(slots=True)
+class _Attempt:
+    """A decision that this process carries out, or will try again."""
+
+    since: datetime
+    """The time from which `catch_up` counts."""
+    tried_at: datetime
+    result: ActingResult | None = None
+    """None: there is none yet, or the action is to be repeated. Otherwise it could not be stored yet."""
+
+
+@dataclass(slots=True)
 class Runner:
     """One profile's rules at work, in one process at a time."""
 
@@ -69,11 +80,8 @@ class Runner:
     journal: Journal
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
-    _mine: dict[int, datetime] = field(default_factory=dict)
-    """By decision that this process carries out, or will try again: the time from which `catch_up` counts."""
-    _tried_at: dict[int, datetime] = field(default_factory=dict)
-    _unentered: dict[int, ActingResult] = field(default_factory=dict)
-    """Results that could not be stored yet."""
+    _attempts: dict[int, _Attempt] = field(default_factory=dict)
+    """By decision: those that this process carries out, or will try again."""
     _ledger_version: int | None = None
     """The ledger's state that was read last."""
     _has_unknown: bool = True
@@ -196,21 +204,21 @@ class Runner:
             await self.state.keep_request(decision.decision_id, shown(request))
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
-        self._mine.setdefault(decision.decision_id, decision.decided_at)
-        self._tried_at[decision.decision_id] = self.clock()
+        now = self.clock()
+        attempt = self._attempts.setdefault(decision.decision_id, _Attempt(decision.decided_at, now))
+        attempt.tried_at = now
         try:
             result = await self.acting.carry_out(rule, decision)
         except StorageError as error:
             # The failure concerns this rule's write alone: the other rules continue.
             result = ActingResult("failed", str(error), may_repeat=True)
         # Storing the result may fail if the disk is full; the action is not carried out again for that.
-        self._unentered[decision.decision_id] = result
-        await self._settle(rule, decision, result)
+        attempt.result = result
+        await self._settle(rule, decision, attempt, result)
 
-    async def _settle(self, rule: Rule, decision: Decision, result: ActingResult) -> None:
-        since = self._mine.get(decision.decision_id, decision.decided_at)
-        if result.may_repeat and self.clock() - since < rule.catch_up:
-            self._unentered.pop(decision.decision_id, None)
+    async def _settle(self, rule: Rule, decision: Decision, attempt: _Attempt, result: ActingResult) -> None:
+        if result.may_repeat and self.clock() - attempt.since < rule.catch_up:
+            attempt.result = None
             return
         settled = await self.state.settle(
             replace(
@@ -222,9 +230,7 @@ class Runner:
             )
         )
         self._has_unknown = self._has_unknown or result.outcome == "unknown"
-        self._mine.pop(decision.decision_id, None)
-        self._tried_at.pop(decision.decision_id, None)
-        self._unentered.pop(decision.decision_id, None)
+        self._attempts.pop(decision.decision_id, None)
         self.journal(settled)
         failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})
         if rule.pause_after and failures >= rule.pause_after:
@@ -316,21 +322,21 @@ class Runner:
             await self._act_on(rule, decision)
 
     async def _act_on(self, rule: Rule, decision: Decision) -> None:
-        self._mine[decision.decision_id] = self.clock()
+        now = self.clock()
+        self._attempts[decision.decision_id] = _Attempt(now, now)
         await self._act(rule, decision)
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that certainly was not sent; one that no ledger records is not repeated."""
-        if (result := self._unentered.get(decision.decision_id)) is not None:
-            await self._settle(rule, decision, result)
+        attempt = self._attempts.get(decision.decision_id)
+        if attempt is not None and attempt.result is not None:
+            await self._settle(rule, decision, attempt, attempt.result)
             return
-        tried_at = self._tried_at.get(decision.decision_id)
-        if tried_at is not None and now - tried_at < RETRY_AFTER:
+        if attempt is not None and now - attempt.tried_at < RETRY_AFTER:
             return
-        is_mine = decision.decision_id in self._mine
-        if not is_mine and not await self.state.adopt(decision.decision_id, now):
+        if attempt is None and not await self.state.adopt(decision.decision_id, now):
             return
-        if isinstance(rule.do, DoCommand) and not is_mine:
+        if isinstance(rule.do, DoCommand) and attempt is None:
             why = "the process ended before it could say whether it was done; it is not repeated"
             await self._close(decision, "interrupted", why)
             return

@@ -26,7 +26,8 @@ EXITS: Final = {
     "limited": Exit.FAILED,
     "skipped": Exit.FAILED,
 }
-NONE: Final = "No automations are configured. See docs/automations.md for some to begin with."
+"""The exit code of `automations run`, by outcome; of every other outcome it is 0."""
+NO_RULES: Final = "No automations are configured. See docs/automations.md for some to begin with."
 NEXT: Final = 5
 """Fire times that `check` shows."""
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
@@ -54,7 +55,7 @@ async def list_rules(invocation: Invocation, /) -> int:
         Column("next", lambda e: str(e["next"] or ""), "next"),
         Column("last", lambda e: str(e["last"] or ""), "last"),
     )
-    invocation.output.listing("automations", entries, entries, columns, empty=NONE)
+    invocation.output.listing("automations", entries, entries, columns, empty=NO_RULES)
     return Exit.DONE
 
 
@@ -86,10 +87,10 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], replay: st
     if invocation.output.format.is_json:
         invocation.output.listing("automations", entries, entries, (), empty="")
     elif not entries:
-        invocation.output.note(NONE)
+        invocation.output.note(NO_RULES)
     else:
         for entry in entries:
-            _print(invocation, entry)
+            _print_check(invocation, entry)
     return Exit.DONE
 
 
@@ -128,7 +129,7 @@ async def pause(invocation: Invocation, /, *, name: str) -> int:
     async with invocation.state() as state:
         await _begin(state, rule)
         done = await state.pause(rule.name, f"{BY_HAND}{getpass.getuser()}")
-    return _told(invocation, rule, "paused", changed=done)
+    return _print_change(invocation, rule, "paused", changed=done)
 
 
 @automations.command("resume", cls=FactCommand)
@@ -139,7 +140,7 @@ async def resume(invocation: Invocation, /, *, name: str) -> int:
     rule = _rule(invocation, name)
     async with invocation.state() as state:
         done = await state.resume(rule.name)
-    return _told(invocation, rule, "resumed", changed=done)
+    return _print_change(invocation, rule, "resumed", changed=done)
 
 
 @automations.command("approve", cls=FactCommand)
@@ -224,7 +225,7 @@ async def _begin(state: "State", rule: "Rule") -> None:
     await state.begin_rule(rule.name, fingerprint(rule), datetime.now(UTC))
 
 
-def _told(invocation: Invocation, rule: "Rule", word: str, *, changed: bool) -> int:
+def _print_change(invocation: Invocation, rule: "Rule", word: str, *, changed: bool) -> int:
     invocation.output.record({"name": rule.name, "changed": changed}, [(word if changed else "unchanged", rule.name)])
     return Exit.DONE
 
@@ -268,7 +269,7 @@ async def _replayed(invocation: Invocation, rules: list["Rule"], span: timedelta
     }
 
 
-def _print(invocation: Invocation, entry: dict[str, object]) -> None:
+def _print_check(invocation: Invocation, entry: dict[str, object]) -> None:
     output = invocation.output
     output.text(f"{entry['name']}{'' if entry['enabled'] else ' (off)'}")
     output.text(f"  {entry['sentence']}")

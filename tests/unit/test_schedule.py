@@ -129,11 +129,10 @@ async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkey
         told.set()
 
     schedule, worker = Schedule(), Worker(wait_s=3600.0)
-    schedule.jumped = jumped
     slept_s = 0.0
     passed = time.time
     monkeypatch.setattr("app.schedule.time", SimpleNamespace(time=lambda: passed() + slept_s, monotonic=time.monotonic))
-    schedule.start()
+    schedule.start(jumped)
     schedule.add(job(worker))
     await worker.ran(1)
     await planned(schedule)
