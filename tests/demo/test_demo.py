@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from app.automations.bot import LEASE
-from app.automations.by_hand import hand_over, process_of
+from app.automations.reloading import hand_over, process_of
 from app.config import Profile, Settings
 from app.demo import program_here, run_demo
 from storage.state import AT_WORK

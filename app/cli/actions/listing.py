@@ -9,7 +9,8 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit
-from app.cli.options import COUNT, OUT_OPTION, FactCommand, as_last_moment, as_moment, async_command
+from app.cli.option_values import as_last_moment, as_moment
+from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command
 from app.cli.output import Format
 from app.cli.output.documents import action_document, state_text
 from app.cli.output.table import Column

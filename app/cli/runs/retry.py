@@ -12,7 +12,8 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, Failure, failed
-from app.cli.options import FactCommand, as_key
+from app.cli.option_values import as_key
+from app.cli.options import FactCommand
 from app.cli.output.documents import error_document
 from app.cli.output.progress import RowProgress
 from app.cli.output.table import Column

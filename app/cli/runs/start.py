@@ -12,7 +12,7 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import failed
-from app.cli.options import mapping
+from app.cli.option_values import mapping
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import wait_options
 from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options

@@ -13,7 +13,8 @@ import click
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli.context import Invocation
 from app.cli.exits import Exit, Failure
-from app.cli.options import FactCommand, as_duration, async_command
+from app.cli.option_values import as_duration
+from app.cli.options import FactCommand, async_command
 from app.cli.output.documents import write_document
 from app.cli.output.run_documents import COLUMNS, badge, views
 from app.cli.runs.lookup import RunLookup

@@ -6,7 +6,8 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit
-from app.cli.options import CommandGroup, mapping
+from app.cli.option_values import mapping
+from app.cli.options import CommandGroup
 from app.cli.runs.wait import wait_options
 from app.cli.writes.command import WriteCommand, WriteOptions, submit, write_options
 

@@ -11,7 +11,8 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit, Failure
-from app.cli.options import FactCommand, as_key
+from app.cli.option_values import as_key
+from app.cli.options import FactCommand
 from app.cli.output import Document, Format, Output
 from app.cli.output.documents import unsent_document, write_document
 from app.cli.output.table import Column

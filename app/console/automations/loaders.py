@@ -9,8 +9,8 @@ from typing import Final
 
 from app.automations.assembly import rules_of
 from app.automations.bot import LEASE
-from app.automations.by_hand import process_of
 from app.automations.occurrences import upcoming
+from app.automations.reloading import process_of
 from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
 from app.config.load import parse

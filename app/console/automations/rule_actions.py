@@ -12,8 +12,9 @@ from textual.screen import Screen
 
 from app.automations.acting import CannotActError
 from app.automations.bot import LEASE
-from app.automations.by_hand import ByHand, hand_over, process_of
+from app.automations.by_hand import ByHand
 from app.automations.occurrences import is_within
+from app.automations.reloading import hand_over, process_of
 from app.config import ConfigError
 from app.config.automation_tables import read_tables, save_table, with_enabled
 from app.console.automations.loaders import Automations, RulesFile
