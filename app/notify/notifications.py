@@ -50,9 +50,9 @@ class Notification:
     """Facts by name, as received: run_id, repository, branch, status, platform."""
     after: tuple[str, ...] = ()
     """For the end of a state, the keys of its beginning: told only if one of them was. Empty: always told."""
-    lasts: bool = False
+    is_lasting: bool = False
     """It tells of a lasting state, not of an event, and is told even if it is late."""
-    mine: bool = False
+    is_followed: bool = False
     """It concerns a followed run, and is never condensed into a summary."""
 
 
@@ -64,8 +64,8 @@ def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
         group = (one.kind, dict(one.about).get("status", "") if one.kind == "run" else "")
         many.setdefault(group, []).append(one)
     for group, members in many.items():
-        mine = [one for one in members if one.mine]
-        others = [one for one in members if not one.mine]
+        mine = [one for one in members if one.is_followed]
+        others = [one for one in members if not one.is_followed]
         told += mine + (others if len(others) <= ONE_BY_ONE else [_summary(group[0], group[1], others)])
     return tuple(told)
 
@@ -131,7 +131,7 @@ def _move(move: StatusChange, profile: str) -> Notification:
         body=safe_text(f"{move.branch_name} · {move.run_id} · {profile}", limit=200),
         at=move.at,
         about=(*_about(move.run_id, move.repository, move.new), ("branch", move.branch_name)),
-        mine=move.is_pinned,
+        is_followed=move.is_pinned,
     )
 
 
@@ -146,7 +146,7 @@ def _stuck(run: StuckRun, profile: str) -> Notification:
         body=safe_text(f"{usual} · {run.run_id} · {profile}", limit=200),
         at=run.last_seen_at,
         about=_about(run.run_id, run.repository, run.status),
-        lasts=True,
+        is_lasting=True,
     )
 
 
@@ -184,7 +184,7 @@ def link_notification(link: LinkState, hold: timedelta, now: datetime, profile: 
         body=safe_text(f"{since}; {note} · {link.error_message or ''}".rstrip(" ·"), limit=200),
         at=link.failing_since,
         about=(("status", "token refused" if is_refused else "down"),),
-        lasts=True,
+        is_lasting=True,
     )
 
 
@@ -229,7 +229,7 @@ def _begun(incident: Incident, hold: timedelta, now: datetime, profile: str) -> 
         about=(("platform", incident.platform), ("status", incident.word)),
         # Well for the moment: not told now, but its end is told if its beginning was.
         after=(impaired, bad) if incident.recovered_at is not None else (),
-        lasts=True,
+        is_lasting=True,
     )
 
 

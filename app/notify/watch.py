@@ -94,7 +94,7 @@ class Watch:
         pending = [one for one in states if one.key in self._held]
         outward = [] if self._is_quiet(now) else [*events, *fresh, *pending]
         if self._is_quiet(now):
-            self._held |= {one.key for one in fresh if one.lasts}
+            self._held |= {one.key for one in fresh if one.is_lasting}
         else:
             self._held.clear()
         won = await self.cache.following.claim([one.key for one in outward], at=now) if outward else frozenset()

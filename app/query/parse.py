@@ -20,7 +20,7 @@ LONGEST: Final = 4_000
 
 def read_value(token: QueryToken, wanted: KeyName) -> str:
     """A value's meaning in the filter; quoted values are literal."""
-    if token.quoted:
+    if token.is_quoted:
         return token.text
     if wanted == "status" and token.text.casefold() in KNOWN_STATUSES:
         return token.text.casefold()
@@ -37,15 +37,15 @@ def _repository(text: str) -> str:
 
 def given(term: Term) -> tuple[QueryToken, ...]:
     """The term's values, without an empty one after a comma."""
-    return tuple(token for token in term.tokens if token.text or token.quoted)
+    return tuple(token for token in term.tokens if token.text or token.is_quoted)
 
 
 def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
     """The mistake in the term's form, if any."""
     for token in term.tokens:
-        if not token.closed:
+        if not token.is_closed:
             return unclosed(token)
-        if wanted == "status" and not token.quoted and "*" in token.text:
+        if wanted == "status" and not token.is_quoted and "*" in token.text:
             return QueryProblem(
                 token.start, token.end, "A status has no pattern.", "Write it out, or exclude some: -status:…"
             )
@@ -65,7 +65,7 @@ def unclosed(token: QueryToken) -> QueryProblem:
 def spans(term: Term, *, is_problem: bool = False) -> Iterator[TextSpan]:
     """The term's tokens; all are problems if the term is not valid."""
     at = term.start
-    if term.negated:
+    if term.is_negated:
         yield TextSpan(at, at + 1, "problem" if is_problem else "sign")
         at += 1
     if term.key is not None:
@@ -159,11 +159,11 @@ class _Parser:
 
     def _word(self, term: Term) -> None:
         (token,) = term.tokens
-        if term.negated:
+        if term.is_negated:
             cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
             self._refuse(term, QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure))
             return
-        if not token.closed:
+        if not token.is_closed:
             self._refuse(term, unclosed(token))
             return
         self.words += token.text.split()
@@ -182,17 +182,17 @@ class _Parser:
             case "is":
                 return self._is(term)
             case _:
-                values = self.lists.setdefault((wanted, term.negated), {})
+                values = self.lists.setdefault((wanted, term.is_negated), {})
                 values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
                 return None
 
     def _limit(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         token = term.tokens[0]
         try:
-            limit = _edge(token, self.now, wanted, negated=term.negated)
+            limit = _edge(token, self.now, wanted, negated=term.is_negated)
         except ValueError as error:
             return QueryProblem(token.start, token.end, *_told(str(error)))
-        if (wanted == "since") != term.negated:
+        if (wanted == "since") != term.is_negated:
             self.since = limit if self.since is None else max(self.since, limit)
         else:
             self.until = limit if self.until is None else min(self.until, limit)
@@ -207,11 +207,11 @@ class _Parser:
             cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended or is:stuck."
             return QueryProblem(token.start, token.end, f"A run is never {token.text!r}.", cure)
         if state == "stuck":
-            if term.negated:
+            if term.is_negated:
                 return QueryProblem(term.start, term.end, "Stuck runs cannot be excluded.", "Take the minus away.")
             self.stuck = True
             return None
-        if term.negated:
+        if term.is_negated:
             state = STATES[1 - STATES.index(state)]
         self.states.setdefault(state, term)
         return None

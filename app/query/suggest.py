@@ -65,7 +65,7 @@ def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
 
 def _of_word(term: Term, typed: str, known: Vocabulary) -> Iterator[Suggestion]:
     (token,) = term.tokens
-    if token.quoted:
+    if token.is_quoted:
         return
     yield from _keys(typed, token.start, token.end)
     if len(typed) >= _SHORTEST_NAME:
@@ -115,4 +115,4 @@ def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:
 
 
 def _typed(token: QueryToken, cursor: int) -> str:
-    return token.text[: max(0, cursor - token.start - int(token.quoted))]
+    return token.text[: max(0, cursor - token.start - int(token.is_quoted))]

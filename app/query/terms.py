@@ -67,9 +67,9 @@ class QueryToken:
     """Without quotes and escapes."""
     start: int
     end: int
-    quoted: bool = False
+    is_quoted: bool = False
     """Whether the token was quoted, and so is literal."""
-    closed: bool = True
+    is_closed: bool = True
     """False: the closing quote is missing."""
 
 
@@ -79,7 +79,7 @@ class Term:
 
     start: int
     end: int
-    negated: bool
+    is_negated: bool
     key: str | None
     """The key as written; None: the term is a word."""
     key_end: int
@@ -139,13 +139,13 @@ def _quoted(line: str, start: int) -> QueryToken:
     while at < len(line):
         character = line[at]
         if character == QUOTE:
-            return QueryToken("".join(text), start, at + 1, quoted=True)
+            return QueryToken("".join(text), start, at + 1, is_quoted=True)
         if character == ESCAPE and line[at + 1 : at + 2] in {QUOTE, ESCAPE}:
             at += 1
             character = line[at]
         text.append(character)
         at += 1
-    return QueryToken("".join(text), start, at, quoted=True, closed=False)
+    return QueryToken("".join(text), start, at, is_quoted=True, is_closed=False)
 
 
 def _blanks_end(line: str, at: int) -> int:

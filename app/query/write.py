@@ -47,14 +47,14 @@ def value_text(value: str, key: KeyName) -> str:
     if value and len(found) == 1 and len(found[0].tokens) == 1:
         (token,) = found[0].tokens
         is_pattern = key == "status" and "*" in value
-        if not token.quoted and token.text == value == read_value(token, key) and not is_pattern:
+        if not token.is_quoted and token.text == value == read_value(token, key) and not is_pattern:
             return value
     return quoted(value)
 
 
 def _word(word: str) -> str:
     found = list(terms(word))
-    is_plain = len(found) == 1 and found[0].key is None and not found[0].negated and not found[0].tokens[0].quoted
+    is_plain = len(found) == 1 and found[0].key is None and not found[0].is_negated and not found[0].tokens[0].is_quoted
     return word if is_plain else quoted(word)
 
 

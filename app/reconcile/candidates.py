@@ -69,7 +69,7 @@ class Proposal:
     """The runs around the send are all known. False: there may be others."""
 
     @property
-    def certain(self) -> bool:
+    def is_certain(self) -> bool:
         """Whether nothing but the action can have made the first candidate."""
         return [candidate.is_marked for candidate in self.candidates].count(True) == 1
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.events import Announce, HealthChanged
-from app.sync.polls import OthersPoll, PollRecord, alone
+from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from storage.cache import Cache
 from storage.records import HealthChange
 
@@ -21,7 +21,7 @@ class HealthSync:
         announce: Announce,
         *,
         clock: Callable[[], datetime],
-        others_poll: OthersPoll = alone,
+        others_poll: OthersPoll = no_others_poll,
     ) -> None:
         self._client = client
         self._cache = cache

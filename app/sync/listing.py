@@ -155,25 +155,25 @@ def _is_all(query: RunQuery, condition: RunFilter) -> bool:
 def matches(run: Run, condition: RunFilter, final_statuses: Collection[str]) -> bool:
     """Whether the run matches the whole filter; the same answer as the cache's SQL gives."""
     is_right = condition.lets_status_through(run.status, final_statuses)
-    return is_right and _places(run, condition) and _dates(run, condition) and _words(run, condition)
+    return is_right and _is_at(run, condition) and _is_in_time(run, condition) and _has_words(run, condition)
 
 
-def _places(run: Run, condition: RunFilter) -> bool:
+def _is_at(run: Run, condition: RunFilter) -> bool:
     label, branch = run.repository.label, run.branch_name
     return (
-        (not condition.repositories or _any(label, condition.repositories))
-        and not _any(label, condition.not_repositories)
-        and (not condition.branches or _any(branch, condition.branches))
-        and not _any(branch, condition.not_branches)
+        (not condition.repositories or _matches_any(label, condition.repositories))
+        and not _matches_any(label, condition.not_repositories)
+        and (not condition.branches or _matches_any(branch, condition.branches))
+        and not _matches_any(branch, condition.not_branches)
     )
 
 
-def _any(text: str, patterns: tuple[str, ...]) -> bool:
+def _matches_any(text: str, patterns: tuple[str, ...]) -> bool:
     # Only `*` is special: a branch may well contain `[` or `?`.
     return any(fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
 
 
-def _dates(run: Run, condition: RunFilter) -> bool:
+def _is_in_time(run: Run, condition: RunFilter) -> bool:
     if condition.since is None and condition.until is None:
         return True
     if run.created_at is None:
@@ -183,6 +183,6 @@ def _dates(run: Run, condition: RunFilter) -> bool:
     )
 
 
-def _words(run: Run, condition: RunFilter) -> bool:
+def _has_words(run: Run, condition: RunFilter) -> bool:
     places = [run.run_id.casefold(), run.repository.label.casefold(), run.branch_name.casefold()]
     return all(any(word in place for place in places) for word in condition.search.casefold().split())

@@ -76,7 +76,7 @@ class Cadence:
         return max(0.0, self.due_at_s - now_s)
 
 
-async def alone() -> bool:
+async def no_others_poll() -> bool:
     """No other process polls."""
     return False
 
@@ -88,7 +88,7 @@ class PollRecord:
     subject: Subject
     cache: Cache
     announce: Announce
-    others_poll: OthersPoll = alone
+    others_poll: OthersPoll = no_others_poll
 
     async def keep(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
         """Record a poll that ended with this error, or with none.

@@ -12,7 +12,7 @@ from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RejectedError
 from app.events import Announce, RunsChanged
 from app.sync.look_up import SECOND, LookUp, LookUpVerdict
-from app.sync.polls import OthersPoll, PollRecord, alone
+from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.walk import ENDS, Walk, newest
 from storage.cache import Cache
@@ -77,7 +77,7 @@ class RunSync:
         clock: Callable[[], datetime],
         page_size: int,
         first_runs: int,
-        others_poll: OthersPoll = alone,
+        others_poll: OthersPoll = no_others_poll,
     ) -> None:
         self._client = client
         self.cache = cache

@@ -51,7 +51,7 @@ class Access:
 
     def exchange(self, link: str) -> str | None:
         """Return a pass in exchange for the link's secret, once; None if the secret is wrong or was used."""
-        if self._link is None or not _same(link, self._link):
+        if self._link is None or not _is_same(link, self._link):
             return None
         self._link = None
         given = _secret()
@@ -60,10 +60,10 @@ class Access:
 
     def admits(self, shown: str | None) -> bool:
         """Whether this is a pass that was given."""
-        return shown is not None and any(_same(shown, given) for given in self._passes)
+        return shown is not None and any(_is_same(shown, given) for given in self._passes)
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same(one: str, other: str) -> bool:
     return compare_digest(one.encode("utf-8", "replace"), other.encode())
 
 

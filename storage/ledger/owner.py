@@ -39,15 +39,15 @@ def this_process() -> Owner:
 
 def is_dead(owner: Owner) -> bool | None:
     """Whether the process has certainly ended; None: it runs in another container and cannot be seen from here."""
-    if _differ(owner.boot, _boot()):
+    if _is_other(owner.boot, _boot()):
         return True
-    if _differ(owner.namespace, _namespace()):
+    if _is_other(owner.namespace, _namespace()):
         return None
     started = _started(owner.pid)
-    return started is None or _differ(owner.started, started)
+    return started is None or _is_other(owner.started, started)
 
 
-def _differ(one: str, other: str) -> bool:
+def _is_other(one: str, other: str) -> bool:
     return NOT_TOLD not in (one, other) and one != other
 
 

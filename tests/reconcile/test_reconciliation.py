@@ -70,7 +70,7 @@ async def proposed(engine: Engine, action: Action) -> list[str]:
     assert await engine.refresh() is None
     await engine.reconciliation.work()
     found = await engine.reconciliation.cached(action)
-    assert not found.certain
+    assert not found.is_certain
     return [candidate.run.run_id for candidate in found.candidates]
 
 
@@ -246,7 +246,7 @@ async def test_only_the_actions_own_id_makes_it_certain(
         await engine.refresh()
         found = await engine.reconciliation.ask(action)
 
-    assert (found.candidates[0].run.run_id, found.certain) == (made.run_id, is_certain)
+    assert (found.candidates[0].run.run_id, found.is_certain) == (made.run_id, is_certain)
     assert {candidate.run.run_id for candidate in found.candidates[1:]} <= {"run_theirs"}
     for theirs in found.candidates[1:]:
         assert ("other metadata than was sent" in theirs.evidence) == bool(request_.metadata)

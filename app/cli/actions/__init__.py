@@ -47,7 +47,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
     document: dict[str, object] = {"action": action_document(action)}
     if found is not None:
         runs = [as_received(candidate.run.raw_json) for candidate in proposed]
-        document |= {"candidates": runs, "certain": found.certain}
+        document |= {"candidates": runs, "certain": found.is_certain}
     output = invocation.output
     output.record(document, _pairs(action))
     if output.format is Format.TABLE:

@@ -27,7 +27,7 @@ class RunDocument:
     run: Run
     detail: RunDetail | None
     """None: the cache has not seen it."""
-    stuck: bool
+    is_stuck: bool
     continues: str | None
     now: datetime
     """Now, by the clock that the run's times come from."""
@@ -36,7 +36,7 @@ class RunDocument:
 
     def document(self) -> dict[str, object]:
         """As JSON."""
-        return run_document(self.run, self.detail, stuck=self.stuck, continues=self.continues)
+        return run_document(self.run, self.detail, stuck=self.is_stuck, continues=self.continues)
 
     @property
     def presence(self) -> str:
@@ -84,7 +84,7 @@ def badge(status: str) -> str:
 
 
 def _status(view: RunDocument) -> str:
-    marks = ["stuck"] if view.stuck else []
+    marks = ["stuck"] if view.is_stuck else []
     if view.presence != "current":
         marks.append(view.presence)
     return badge(view.run.status) + (f" ({', '.join(marks)})" if marks else "")

@@ -98,7 +98,7 @@ def _pairs(view: RunDocument, *, for_people: bool) -> list[tuple[str, str]]:
         ("created_at", rfc3339(run.created_at) or "unreadable"),
         ("updated_at", rfc3339(run.updated_at) or "unreadable"),
         ("took", view.took),
-        ("state", view.presence + (", stuck" if view.stuck else "")),
+        ("state", view.presence + (", stuck" if view.is_stuck else "")),
     ]
     if view.detail:
         seen_at = view.detail.last_seen_at

@@ -29,7 +29,7 @@ IN_INBOX: Final = frozenset({"failed", "stuck"})
 def cause_of(news: "Notification") -> tuple[str, ...]:
     """The cause that several toasts share; a followed run has its own."""
     about = dict(news.about)
-    if news.mine or not about.get("repository"):
+    if news.is_followed or not about.get("repository"):
         return (news.key,)
     return _what(news), about["repository"]
 

@@ -333,7 +333,7 @@ def _settled_in_words(action: Action) -> str:
 
 def _found_in_words(found: Proposal) -> SafeText:
     count = len(found.candidates)
-    if found.certain:
+    if found.is_certain:
         return safe_text("Found: the first run carries this action's own id.")
     if count == 0 and found.is_whole:
         return safe_text("No run fits: most likely it did not take effect.")

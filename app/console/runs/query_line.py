@@ -46,17 +46,17 @@ def as_typed(line: str, cursor: int) -> str:
     without = line[: found.start] + line[found.end :]
     if found.key is None:
         # A quote that was just opened, or a minus, would be a mistake if nothing followed.
-        return line if found.tokens[0].closed and not found.negated else without
+        return line if found.tokens[0].is_closed and not found.is_negated else without
     key = key_name(found.key)
     piece = next((piece for piece in found.tokens if piece.start <= cursor <= piece.end), None)
     if key is None or piece is None:
         return line
-    if not piece.closed or not given(found):
+    if not piece.is_closed or not given(found):
         return without
-    meant = piece.text if piece.quoted else _meant(key, piece.text)
+    meant = piece.text if piece.is_quoted else _meant(key, piece.text)
     if meant is None:
         return without
-    return line if piece.quoted or not piece.text else line[: piece.start] + meant + line[piece.end :]
+    return line if piece.is_quoted or not piece.text else line[: piece.start] + meant + line[piece.end :]
 
 
 def settled(line: str, cursor: int) -> str:
