@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from functools import partial
 from typing import Any
 
 import pytest
@@ -135,25 +136,23 @@ async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, dis
         assert scene.app.current_mode == "organizations"
 
 
-@pytest.mark.parametrize("error", [UnreachableError, PreferencesError, GitError, ActionRefusedError])
-async def test_any_other_failure_is_said(
-    staged: Staged, recwarn: pytest.WarningsRecorder, error: type[RunwardenError]
-) -> None:
+async def test_any_other_failure_is_said(staged: Staged, recwarn: pytest.WarningsRecorder) -> None:
     """As a toast: what is on show may be as true as before.
 
     A worker cancelled before its turn, as on a screen that closes, leaves no coroutine that nothing awaits.
     """
 
-    async def fail() -> None:
-        raise error("Connection refused.")
+    async def fail(error: RunwardenError) -> None:
+        raise error
 
     async with staged() as scene:
-        scene.app.screen.call_later(fail)
-        scene.app.screen.run_worker(fail)
-        await scene.settle()
+        for kind in (UnreachableError, PreferencesError, GitError, ActionRefusedError):
+            scene.app.screen.call_later(fail, kind(f"{kind.__name__} is said."))
+            scene.app.screen.run_worker(partial(fail, kind(f"{kind.__name__} is said.")))
+            await scene.settle()
 
-        assert scene.toasts.count("Connection refused.") == 2
-        assert scene.app.is_running
+            assert scene.toasts.count(f"{kind.__name__} is said.") == 2
+            assert scene.app.is_running
 
         for node in (scene.app, scene.app.screen):
             node.run_worker(scene.engine.cache.links).cancel()

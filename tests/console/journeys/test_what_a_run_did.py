@@ -89,6 +89,8 @@ async def test_a_run_is_started_watched_read_answered_and_taken_over(
         await hand.do("escape", "Close esc")
         results.work("Add sign-in.", None)
         await hand.scene.sync()
+        assert hand.scene.table.row is not None
+        assert hand.scene.table.row.run_id == NEW_RUN, "the cursor goes to what was started"
 
         await hand.open("agent/started")
         await hand.see("from the service", "Add sign-in.", "working")
