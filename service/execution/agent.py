@@ -118,14 +118,14 @@ def _run(
     with ours:
         with theirs, command.stdin().open("rb") as given:
             process = _spawn(command, given, theirs, limits, group)
-        write, end_output = secrets.masking(_capped(log, limits.output_bytes))
-        supervised = _SupervisedAgent(process, ours, write, watched)
+        output = secrets.masked_stream(_CappedLog(log, limits.output_bytes).write)
+        supervised = _SupervisedAgent(process, ours, output.write, watched)
         report = ""
         try:
             report = supervised.watch(_usage(process, command, limits), command.agent)
         finally:
             _end(process, report or supervised.end(), command.workspace)
-            end_output()
+            output.end()
     return report
 
 
@@ -270,17 +270,19 @@ def _status(report: str, limits: AgentLimits) -> int:
     return status
 
 
-def _capped(log: IO[bytes], limit: int) -> Callable[[bytes], None]:
-    left = limit
+class _CappedLog:
+    """A log that drops all output beyond a limit, and says so once."""
 
-    def write(chunk: bytes) -> None:
-        nonlocal left
-        if left <= 0:
+    def __init__(self, log: IO[bytes], limit: int) -> None:
+        self._log = log
+        self._limit = limit
+        self._left = limit
+
+    def write(self, chunk: bytes) -> None:
+        if self._left <= 0:
             return
-        log.write(chunk[:left])
-        left -= len(chunk)
-        if left <= 0:
-            log.write(f"\n[output beyond {limit} bytes was dropped]\n".encode())
-        log.flush()
-
-    return write
+        self._log.write(chunk[: self._left])
+        self._left -= len(chunk)
+        if self._left <= 0:
+            self._log.write(f"\n[output beyond {self._limit} bytes was dropped]\n".encode())
+        self._log.flush()

@@ -1,4 +1,4 @@
-"""The queue: DBOS carries each accepted turn to one worker at a time, branch by branch, and remembers its steps."""
+"""The queue: DBOS gives each accepted turn to one worker, one turn of a branch at a time, and records its steps."""
 
 import hashlib
 import logging
@@ -23,7 +23,7 @@ QUEUE: Final = "turns"
 WORKFLOW: Final = "execute_turn"
 """A turn's name in the queue's tables."""
 _APPLICATION: Final = "runwarden"
-# Constant: DBOS recovers workflows of the same version only, and ours stay compatible across releases.
+# Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.
 APPLICATION_VERSION: Final = "runwarden-1"
 _QUICK_S: Final = 0.2
 _SLOW_S: Final = 2.0
@@ -45,13 +45,13 @@ _SETTLE: Final["StepOptions"] = {
 Perform = Callable[[str, int], dict[str, object] | None]
 Settle = Callable[[str, int, dict[str, object]], None]
 _SUBSEC_SINCE: Final = (3, 42)
-"""The version of SQLite from which on `unixepoch('subsec')` is known."""
+"""The first version of SQLite that knows `unixepoch('subsec')`."""
 _TABLE: Final = "workflow_status"
 _SCHEMA: Final = "dbos"
 
 
 class TurnQueue:
-    """This process's end of the queue; DBOS allows one in a process."""
+    """The queue as this process uses it; DBOS allows one in a process."""
 
     def __init__(self, database: Database, executor: str, concurrency: int) -> None:
         self._database = database
@@ -123,7 +123,7 @@ class TurnQueue:
         DBOS._recover_pending_workflows([executor])  # noqa: SLF001 — there is no public name for it
 
     def gave_up(self, run_id: str, number: int) -> str | None:
-        """Return the state in which the queue gave up a turn; None while it has not."""
+        """Return the state with which the queue gave up a turn; None: it has not given it up."""
         from dbos import DBOS
 
         status = DBOS.get_workflow_status(_workflow_id(run_id, number))
@@ -136,7 +136,7 @@ class TurnQueue:
     def adjust_polling(self) -> None:
         """Poll the queue fast after recent work and slowly otherwise.
 
-        The database holds one interval for all workers: a busy worker sets its own, an idle one accepts the other's.
+        The database holds one interval for all workers: a busy worker sets it again, an idle one leaves it to others.
         """
         if self._queue is None:
             return
@@ -149,9 +149,9 @@ class TurnQueue:
 
 
 def _mend_sqlite(database: Database) -> None:
-    """Give an older SQLite a function that DBOS uses on Python 3.12 and newer: the present to the millisecond.
+    """Give an older SQLite `unixepoch('subsec')`, the present to the millisecond, which DBOS uses from Python 3.12 on.
 
-    Without it `unixepoch('subsec')` is NULL, and no row of the queue can be written.
+    Without this function the call is NULL, and no row of the queue can be written.
     """
     is_old = database.is_sqlite and database.engine.dialect.dbapi.sqlite_version_info < _SUBSEC_SINCE  # type: ignore[union-attr]  # it is loaded
     if is_old and not sa.event.contains(sa.Engine, "connect", _add_unixepoch):
@@ -171,7 +171,7 @@ def _unixepoch(modifier: str) -> float:
 
 
 def _make_queue(database: Database, concurrency: int) -> None:
-    """Create or configure the queue before DBOS starts: later it would take a second to notice."""
+    """Create or configure the queue before DBOS starts, which would take a second to notice it later."""
     from dbos import DBOSClient
 
     migrate_queue(database)
@@ -190,7 +190,7 @@ def _make_queue(database: Database, concurrency: int) -> None:
 
 
 def migrate_queue(database: Database) -> None:
-    """Make or upgrade the queue's own tables."""
+    """Create or upgrade the queue's own tables."""
     from dbos import DBOS
 
     _mend_sqlite(database)
@@ -219,7 +219,7 @@ class QueueEntry:
 
     @property
     def run_id(self) -> str:
-        """The run whose turn it is."""
+        """The id of the turn's run."""
         return self.workflow_id.rpartition(":")[0]
 
 
@@ -238,7 +238,7 @@ class QueueHistory:
             logging.getLogger("dbos").setLevel(logging.WARNING)
             url = self._database.url.render_as_string(hide_password=False)
             # Pruning sends one statement at a time, so one connection is enough.
-            # SQLite is used through our engine, whose connections overwrite deleted content.
+            # SQLite is used through this service's engine, whose connections overwrite deleted content.
             self._client = DBOSClient(
                 system_database_url=url,
                 system_database_engine=self._database.engine if self._database.is_sqlite else None,

@@ -1,4 +1,4 @@
-"""A rehearsal: one turn of an agent on a repository of the caller's, without a run and without a push."""
+"""A rehearsal: one turn of an agent on a given repository, without a run and without a push."""
 
 import io
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Rehearsal:
         self._url = url
 
     def turn(self, agent: Agent, instructions: str, run_id: str = "run_rehearsal", number: int = 1) -> RehearsalResult:
-        """Let an agent do one turn; later ones of a run find the session of the first."""
+        """Let an agent do one turn; a later turn of the same run continues the session of the first."""
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
         git = GitRunner(workspace.git_home, self._settings.git_timeout_s, _identity(self._settings))
         log, secrets = io.BytesIO(), Secrets(of_environment(agent.secret_names))
@@ -75,13 +75,9 @@ class Rehearsal:
                 failure, reason = str(error), getattr(error, "reason", None)
             result = workspace.result()
             commit = workspace.commit(git, snapshot, base, "rehearsal")
-            diff = (
-                ""
-                if commit is None
-                else git(
-                    "diff-tree", "--root", "-p", "--no-ext-diff", "--no-textconv", commit.sha, git_dir=workspace.ours
-                )
-            )
+            if commit is not None:
+                options = ("--root", "-p", "--no-ext-diff", "--no-textconv")
+                diff = git("diff-tree", *options, commit.sha, git_dir=workspace.ours)
         finally:
             workspace.remove()
         return RehearsalResult(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, meter.used)

@@ -31,17 +31,17 @@ _PAUSE_S: Final = 3600.0
 _HELD_PAUSE_S: Final = 5.0
 """How soon a deletion that waits for a worker is tried again."""
 _RETENTION: Final = 2
-"""The number of the pruning task, which one worker at a time does for all; each prunes its own data folder."""
+"""The number of the task of pruning the database, which one worker at a time does for all."""
 _AGAIN_MICROS: Final = DAY_MICROS
 """How far back branches are checked again, as a repository may have been unreachable."""
 _REMOVAL: Final = 3
-"""The number of the removal of branches, which one worker at a time does for all."""
+"""The number of the task of removing branches, which one worker at a time does for all."""
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PruneSummary:
-    """What was removed, or would be."""
+    """What was removed, or, in a dry run, what would be."""
 
     queue_entries: int = 0
     stored_files: int = 0
@@ -69,7 +69,7 @@ class Pruner:
             passed_over = 0
             while (found := history.ended(before, passed_over, _BATCH)) and not self.stopping.is_set():
                 with self._database.read() as connection:
-                    # The queue may have given a turn up unknown to any worker: without its entry the run never ends.
+                    # The queue may have given up a turn before any worker noticed: its entry is needed to end the run.
                     open_runs = turns.open_among(connection, [entry.run_id for entry in found])
                 closed = [entry for entry in found if entry.run_id not in open_runs]
                 forgotten += len(closed)
@@ -116,7 +116,7 @@ class Pruner:
 
 
 def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path]:
-    """Yield the files of runs last written before an instant; folders found empty afterwards are removed."""
+    """Yield the files of runs last written before an instant, and remove each folder that the caller empties."""
     # Ids begin with their time: a turn accepted later cannot have ended earlier.
     end = f"run_{ids.ulid(max(0, before), lambda _: 0)}"
     with os.scandir(runs) as found:
@@ -130,14 +130,14 @@ def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path
 
 
 class StaleBranches:
-    """Removes branches of runs that ended long ago, if the service made them and no one else wrote to them."""
+    """Removes branches of runs that ended long ago, if the service made them and only the service pushed to them."""
 
     def __init__(self, database: Database, folder: DataFolder, git_timeout_s: float) -> None:
         self._database = database
         self._folder = folder
         self._git_timeout_s = git_timeout_s
         self._done_until = 0
-        """Branches of runs that ended before this instant were checked since this worker started."""
+        """This worker has checked the branches of runs that ended before this instant."""
 
     def remove(self, before: int, stopping: threading.Event) -> int:
         """Remove branches whose last run ended before an instant (microseconds); return how many."""
@@ -199,7 +199,7 @@ class StaleBranches:
 class RetentionThread:
     """A thread that prunes as the settings say, and completes deletions: when the worker starts, and once an hour.
 
-    A deletion that waits for a worker to let go is looked at again soon.
+    A deletion of something that a worker still holds is tried again after a few seconds.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class RetentionThread:
         self._settings = settings
         self._clock = clock
         self._held = 0
-        """Deleted turns still held by a worker, or by one that died a moment ago."""
+        """How many deleted turns are still held by a worker, which may have just died."""
 
     def start(self) -> None:
         """Begin; the queue's tables must exist."""
@@ -226,11 +226,11 @@ class RetentionThread:
         threading.Thread(target=self._run, name="retention", daemon=True).start()
 
     def close(self) -> None:
-        """Remove nothing more."""
+        """Stop after the present batch."""
         self._pruning.stopping.set()
 
     def once(self) -> PruneSummary:
-        """Prune as the settings say, and return what went."""
+        """Prune as the settings say, and return what was removed."""
         now = self._clock()
         pruned = PruneSummary()
         with self._database.sole(_RETENTION) as mine:
@@ -253,7 +253,7 @@ class RetentionThread:
         return pruned
 
     def remove_branches(self) -> int:
-        """Remove old branches of runs where the settings say so, and return how many."""
+        """Remove old branches of runs, if the settings say so, and return how many."""
         if self._settings.branches_days is None:
             return 0
         before = self._clock() - int(self._settings.branches_days * DAY_MICROS)

@@ -27,13 +27,13 @@ _RESOLVER: Final = Path("/etc/resolv.conf")
 _DOORS: Final = "/run/runwarden"
 _PROBE_S: Final = 60
 _STARTER: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
-"""bubblewrap would answer 1 for a command that it cannot start; the shell answers 126 or 127, and names it."""
+"""A shell starts the command: for one that cannot start it exits with 126 or 127, and bubblewrap only with 1."""
 PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The sandbox's folders as the agent sees them: always the same, as many programs find their state by path."""
+    """The sandbox's folders as the agent sees them, the same in every turn: many programs find their state by path."""
 
     tree: str = "/workspace"
     home: str = "/home/agent"
@@ -54,9 +54,9 @@ class SandboxView:
     readable: tuple[Path, ...] = ()
     network: bool = False
     doors: Path | None = None
-    """The folder of the sockets that lead out; None: nothing does."""
+    """The folder of the sockets to the proxies; None: the agent has none."""
     ports: Mapping[int, str] = field(default_factory=dict)
-    """Ports of its loopback, with the name of the socket that each leads to."""
+    """Ports of the agent's loopback, with the name of the socket that each leads to."""
     hidden: tuple[str, ...] = ()
     """Files of its checkout that are hidden from it."""
     sealed: tuple[str, ...] = ()
@@ -78,7 +78,6 @@ class Sandbox:
     """slirp4netns's path, for agents' own networks; None: an agent may get only the machine's."""
     network_fault: str | None = None
     """Why no agent may have a network; None: agents have one if they are configured so."""
-
     groups: DelegatedGroup | None = None
     """Makes a control group with limits for each agent; None: limits are only enforced by measuring its processes."""
 
@@ -87,7 +86,7 @@ class Sandbox:
         return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason}){walls}"
 
     def tree_of(self, workspace: Workspace) -> str:
-        """Return the agent's path of its checkout."""
+        """Return the path at which the agent sees its checkout."""
         return str(workspace.tree) if self.program is None else INSIDE.tree
 
     def wrap(self, argv: list[str], workspace: Workspace, objects: Path, view: SandboxView) -> list[str]:
@@ -102,7 +101,7 @@ class Sandbox:
             raise NoSandboxError(self.network_fault)
         own = self.slirp if view.network else None
         mounts = _system_mounts(_resolver(workspace, own) if view.network else None)
-        # First, because later mounts may lie below.
+        # These come first, because later mounts may lie inside them.
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
         relay = [] if view.doors is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
         mounts += _read_only([*_program_paths(argv), *view.readable, *relay])
@@ -158,7 +157,7 @@ def _filtered(program: str, workspace: Workspace, arguments: list[str]) -> list[
 
 
 def find(settings: ExecutionSettings) -> Sandbox:
-    """Find out what sandbox is in force here.
+    """Probe this machine, and return the sandbox for its agents.
 
     Raises:
         NoSandboxError: One is required and there is none.
@@ -234,7 +233,7 @@ def _system_mounts(resolver: Path | None) -> list[str]:
 
 
 def _read_only(paths: Iterable[Path]) -> list[str]:
-    """Return the mounts that show paths in their own places; a path inside another one needs no mount."""
+    """Return the mounts that show paths unchanged; a path inside another one needs no mount of its own."""
     mounts: list[str] = []
     shown = [*map(Path, _SYSTEM)]
     for path in sorted(set(paths)):
@@ -246,7 +245,7 @@ def _read_only(paths: Iterable[Path]) -> list[str]:
 
 
 def _program_paths(argv: list[str]) -> Iterator[Path]:
-    """Yield the paths that the command itself reads: our interpreter, this package, and the files it names."""
+    """Yield the paths that the command itself reads: the interpreter, this package, and the files it names."""
     if argv[0] == sys.executable:
         yield from (Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service")
     yield from (path for path in map(Path, argv) if path.is_absolute() and path.is_file())

@@ -1,4 +1,4 @@
-"""Secrets that the service knows: masked in everything it keeps, and never pushed."""
+"""Secrets that the service knows: they are masked in everything that it stores, and never pushed."""
 
 import json
 import os
@@ -13,7 +13,7 @@ _HARMLESS: Final = re.compile(
     r"PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|USER|SHELL|.*_(URL|HOST|PORT|MODEL|REGION|PROXY|PATH|DIR|LEVEL|TIMEOUT)",
     re.IGNORECASE,
 )
-"""Names of variables that agents are given for other reasons; whatever else they are given counts as secret."""
+"""Names of variables whose values are not secret; the value of any other variable that an agent gets is."""
 _SHORTEST: Final = 6
 """The shortest value that is masked: shorter ones occur in any text."""
 
@@ -45,23 +45,9 @@ class Secrets:
             held = self._tail(held)
         return None
 
-    def masking(self, write: Callable[[bytes], None]) -> tuple[Callable[[bytes], None], Callable[[], None]]:
-        """Return a function that masks pieces of a stream and writes them, and a function that ends the stream."""
-        held = b""
-
-        def take(piece: bytes) -> None:
-            nonlocal held
-            held += piece
-            at = self._settled(held)
-            if at:
-                write(self._masked(held[:at]))
-                held = held[at:]
-
-        def end() -> None:
-            if held:
-                write(self._masked(held))
-
-        return take, end
+    def masked_stream(self, write: Callable[[bytes], None]) -> "MaskedStream":
+        """Return a stream that masks what is written to it and passes it on to `write`."""
+        return MaskedStream(self._masked, self._settled, write)
 
     def _masked(self, data: bytes) -> bytes:
         return self._pattern.sub(MASK.encode(), data)
@@ -78,10 +64,35 @@ class Secrets:
         return max(ends, len(data) - len(self._tail(data)))
 
     def _tail(self, data: bytes) -> bytes:
-        """Return the beginning of a value at the end of some data, if there may be one."""
+        """Return the end of the data that may be the beginning of a value; empty when no end may be."""
         longest = data[max(0, len(data) - self._longest + 1) :] if self._longest else b""
         starts = (longest[at:] for at in range(len(longest)))
         return next((start for start in starts if any(form.startswith(start) for form in self._forms)), b"")
+
+
+class MaskedStream:
+    """Masks a stream of bytes; an end that may be the beginning of a value is held back until more is written."""
+
+    def __init__(
+        self, mask: Callable[[bytes], bytes], settled: Callable[[bytes], int], write: Callable[[bytes], None]
+    ) -> None:
+        self._mask = mask
+        self._settled = settled
+        self._write = write
+        self._held = b""
+
+    def write(self, piece: bytes) -> None:
+        """Add a piece, and pass on what further pieces cannot change."""
+        self._held += piece
+        at = self._settled(self._held)
+        if at:
+            self._write(self._mask(self._held[:at]))
+            self._held = self._held[at:]
+
+    def end(self) -> None:
+        """Pass on the rest."""
+        if self._held:
+            self._write(self._mask(self._held))
 
 
 def _forms(value: str) -> set[bytes]:
@@ -92,7 +103,7 @@ def _forms(value: str) -> set[bytes]:
 
 
 def of_environment(names: Iterable[str | None]) -> dict[str, str]:
-    """Return the named variables of the service's own environment that have a value, harmless ones left out."""
+    """Return the values of those named variables that are set in the service's environment and may be secret."""
     return {name: value for name in names if name and not _HARMLESS.fullmatch(name) and (value := os.environ.get(name))}
 
 

@@ -51,7 +51,7 @@ def _become_subreaper() -> None:
 
 
 def _become_agent(argv: list[str], file_bytes: int, group: str, fault: int) -> NoReturn:
-    """Turn the forked child into the agent; what prevents it is written to `fault`."""
+    """Turn the forked child into the agent; the reason why it cannot start is written to `fault`."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -13,7 +13,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def walk(root: Path) -> Iterator[tuple[int, list["os.DirEntry[str]"]]]:
-    """Yield each folder's descriptor and entries, `root` first; what the caller removes is not entered.
+    """Yield each folder's descriptor and entries, `root` first; folders that the caller removes are not entered.
 
     Two descriptors are open at a time, and no path is built. A folder that cannot be read, or is moved during the walk,
     is left out.
@@ -35,7 +35,7 @@ def walk(root: Path) -> Iterator[tuple[int, list["os.DirEntry[str]"]]]:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A folder on the way from the root to where a walk is."""
+    """A folder on the path from the root to the walk's present folder."""
 
     name: str
     identity: tuple[int, int]

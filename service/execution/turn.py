@@ -1,4 +1,4 @@
-"""One attempt at a turn: fetch, check out, run the agent, commit, push. It always ends; it commits at most once."""
+"""One attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
 
 import logging
 import threading
@@ -41,7 +41,7 @@ class InterruptedTurnError(Exception):
 
 
 class SupersededError(Exception):
-    """Another attempt took over the turn, or it was ended; this one must leave no trace."""
+    """Another attempt took over the turn, or it was ended; this one must store and push nothing."""
 
 
 class TurnExecution:
@@ -59,7 +59,7 @@ class TurnExecution:
     ) -> None:
         self._tracer = tracer or NoTracer()
         self._secret_names = secret_names
-        """Variables that hold other secrets than those of agents and code hosts."""
+        """Variables that hold secrets other than those of agents and code hosts."""
         self.stopping = threading.Event()
         """Set when the service goes down: agents at work are interrupted."""
         self._database = database
@@ -67,13 +67,13 @@ class TurnExecution:
         self._settings = settings
         self._at_work: dict[tuple[str, int], TurnAtWork] = {}
         self._claimed: dict[tuple[str, int], int] = {}
-        """The attempts of turns that were claimed here and not settled yet."""
+        """The attempt at each turn that was claimed here and is not settled yet."""
         self.sandbox = sandbox
         """The sandbox of every agent in this process."""
         self._clock = clock
 
     def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
-        """Carry a turn out and return how it ended.
+        """Execute a turn and return how it ended.
 
         Raises:
             InterruptedTurnError: The service is going down.
@@ -110,7 +110,7 @@ class TurnExecution:
                 at_work.share_all(self._database, dict(zip(DIFFS, self._diffs(attempt), strict=True)))
 
     def attempt_of(self, run_id: str, number: int) -> int | None:
-        """Return the latest attempt at a turn that was claimed here; None: it was not."""
+        """Return the latest attempt at a turn that was claimed here; None: the turn was not."""
         return self._claimed.get((run_id, number))
 
     def attend(self) -> None:
@@ -136,7 +136,7 @@ class TurnExecution:
         )
 
     def _diffs(self, attempt: Attempt) -> tuple[Path, Path]:
-        """Return where the patches of the turn and of the whole run are kept."""
+        """Return the files for the patches of the turn and of the whole run."""
         key = (attempt.run.id, attempt.turn.number)
         return self._folder.turn_diff(*key), self._folder.run_diff(*key)
 
@@ -196,7 +196,7 @@ class TurnExecution:
         return self._publish(attempt, snapshot, base)
 
     def _show_at_work(self, attempt: Attempt, commit: str | None) -> None:
-        """Let the code host show that a turn is at work on an existing branch."""
+        """Request a status on the code host that says that a turn works on an existing branch."""
         if commit is not None and attempt.agent.options.on_completion.status:
             with self._database.write() as connection:
                 postings.at_work(connection, attempt.run, attempt.turn.number, commit, self._clock())
@@ -208,7 +208,7 @@ class TurnExecution:
             )
 
     def _check_branch(self, attempt: Attempt, snapshot: RepositorySnapshot) -> None:
-        """Refuse a protected branch; only after the fetch is the default branch known for certain.
+        """Refuse a protected branch, now that the fetch has shown which branch is the default one.
 
         Raises:
             GitCommandError: It is protected.
@@ -267,7 +267,7 @@ class TurnExecution:
             with self._tracer.step("push"):
                 attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
         except GitCommandError as error:
-            # A push may land and its answer be lost, or the push of a killed attempt arrive after we looked.
+            # The push may have landed without its answer, or a killed attempt's push may have arrived since the fetch.
             done = own_commit(attempt, self._fetch(attempt))
             if done is None:
                 raise GitCommandError(f"the push was refused: {error}") from error

@@ -10,7 +10,10 @@ import subprocess
 import sys
 
 STARTER = 'echo >&7; read _ <&8 || exit 125; exec 7>&- 8<&-; exec "$0" "$@"'
-"""The shell's start: reports that the namespaces are ready, and waits for the network. Shells take one digit."""
+"""The shell's program: it reports that the namespaces are ready, waits for the network, and becomes the command.
+
+Its descriptors have one digit, since some shells know no others.
+"""
 RESOLVER = "nameserver 10.0.2.3\n"
 """slirp4netns's own resolver, which forwards queries to the machine's."""
 _READY, _GO = 7, 8
@@ -37,7 +40,7 @@ def _innermost(pid: int) -> int:
 
 
 def _connect(program: str, pid: int) -> "subprocess.Popen[bytes] | None":
-    """Start slirp4netns on the network of a process; None, with its words on standard error, when it cannot."""
+    """Start slirp4netns on the network of a process; None: it failed, and its message is on standard error."""
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
     owner = fcntl.ioctl(network, _OWNER_OF_NAMESPACE)
     reading, writing = _pipe()

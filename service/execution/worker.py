@@ -49,7 +49,7 @@ class Companion(Protocol):
 
 
 class TurnWorker:
-    """Executes turns in this process; `wake()` tells it that something was accepted."""
+    """Executes turns in this process; `wake()` tells it that a turn was accepted."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class TurnWorker:
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
         self.me: Final = Worker(executor, socket.gethostname(), sandbox, os.getpid(), concurrency, clock(), clock())
-        """This worker's identity for the others."""
+        """This worker as other processes see it."""
         self._workspaces: Workspaces | None = None
         self._queue = TurnQueue(database, executor, concurrency)
         self._doorbell: DoorbellListener | None = None
@@ -103,7 +103,7 @@ class TurnWorker:
             self._doorbell = DoorbellListener(self._database.url, self.wake)
 
     def stop(self, grace_s: float) -> bool:
-        """Start no new turns, give those at work their grace, interrupt the rest; True when none was left.
+        """Start no new turns, wait `grace_s` for those at work, and interrupt the rest; return whether none was left.
 
         Interrupted turns stay in the queue under this worker's name until the next worker recovers them.
         """
@@ -138,7 +138,7 @@ class TurnWorker:
             return self._end(run_id, number)
 
     def _end(self, run_id: str, number: int) -> dict[str, object] | None:
-        """Bring a turn to an end; None when another worker has to do so."""
+        """Execute a turn and return its outcome; None: another worker has to end it."""
         self._queue.mark_busy()
         with self._counting:
             self._active += 1
@@ -176,7 +176,7 @@ class TurnWorker:
     def _settle(self, run_id: str, number: int, outcome: dict[str, Any]) -> None:
         with self._bound(run_id, number):
             self._execution.settle(run_id, number, TurnOutcome(**outcome))
-        # The place of this turn is free for another.
+        # The turn has freed its place for another.
         self.wake()
 
     def _bound(self, run_id: str, number: int) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Workspaces: the folders of one attempt at one turn, removed when it ends or its worker dies."""
+"""Workspaces: the folders of one attempt at a turn, removed when the attempt ends or its worker dies."""
 
 import contextlib
 import fcntl
@@ -46,15 +46,15 @@ class Workspace:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.tree = root / "tree"
-        """The checkout: the one place where the agent's changes count."""
+        """The checkout: only changes in it are committed."""
         self.history = root / "history.git"
-        """A git-dir for the agent to work with; nothing in it is used after the agent ran."""
+        """A git-dir for the agent; nothing in it is used after the agent has ended."""
         self.home = root / "home"
         self.git_home = root / "git-home"
-        """The home folder of our own git, which must find no `.netrc` of the agent's."""
+        """The home folder of the service's git, so that it finds no `.netrc` from the agent."""
         self.temporary = root / "scratch" / "tmp"
         self.shared = root / "scratch" / "shm"
-        """Shown by the sandbox as /tmp and /dev/shm: on the disk, so that one limit covers all of it."""
+        """The agent's /dev/shm, as `temporary` is its /tmp: both on the disk, so that one limit covers all files."""
         self.result_file = root / "result" / "result.json"
         self.task_file = root / "task.json"
         self.instructions_file = root / "instructions.txt"
@@ -64,14 +64,14 @@ class Workspace:
         self.settings_file = root / "settings.json"
         """The settings of the agent's program."""
         self.doors = root / "doors"
-        """The sockets that lead out of the sandbox, if any."""
+        """The folder of the sockets to the proxies, if the agent has any."""
         self._nothing = root / "nothing"
         self.sealed = self._nothing / "sealed"
         """Shown in place of folders that a program must not write to."""
         self.left_behind: tuple[str, ...] = ()
-        """Patterns of files that the agent's program writes for itself: never committed."""
+        """Patterns of files that the agent's program writes for itself, which are never committed."""
         self.ours = root / "commit.git"
-        """Made after the agent ended, so that nothing it wrote can steer our git."""
+        """The service's git-dir, made after the agent has ended, so that the agent cannot have changed it."""
 
     def create(self, task: dict[str, object]) -> None:
         """Make the folders and write the task down."""
@@ -97,7 +97,7 @@ class Workspace:
         return empty
 
     def check_out(self, git: GitRunner, snapshot: RepositorySnapshot, branch: str) -> str | None:
-        """Fill the checkout from the branch, else from the default branch; return its commit, None when empty."""
+        """Fill the checkout from the branch, or else from the default branch; return the commit, if there is any."""
         self._borrow(git, self.history, snapshot, f"--initial-branch={branch}")
         base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
         refs = [f"create refs/remotes/origin/{name} {sha}" for name, sha in snapshot.branches.items()]
@@ -140,7 +140,7 @@ class Workspace:
                 yield os.readlink(os.fsencode(self.tree / name))  # noqa: PTH115 — as bytes
 
     def push(self, git: GitRunner, url: str, branch: str, commit: str, expected: str | None) -> None:
-        """Push a commit to its branch if the branch still is where we found it (absent, when `expected` is None).
+        """Push a commit to its branch if the branch is still at `expected` (None: if it still does not exist).
 
         Raises:
             GitCommandError: The branch has moved, or the repository cannot be written.
@@ -165,7 +165,7 @@ class Workspace:
         )
 
     def report(self, summary: str) -> None:
-        """Write the result file of an agent that described its work but wrote no such file."""
+        """Write the result file for an agent whose output held a summary, unless it wrote the file itself."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with contextlib.suppress(FileExistsError), os.fdopen(os.open(self.result_file, flags, 0o600), "w") as file:
             json.dump({"summary": summary}, file)
@@ -207,7 +207,7 @@ def _remove(place: Path) -> None:
 
 
 class Workspaces:
-    """The workspaces of one worker process; its lock is held until the process ends, however it ends."""
+    """The workspaces of one worker process, whose lock tells other workers that it lives."""
 
     def __init__(self, folder: DataFolder, executor: str) -> None:
         self._work = folder.work

@@ -14,19 +14,19 @@ from service.store.database import Database
 
 _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0
-"""After a failure: the token of a GitHub App's installation is never allowed to ask."""
+"""How long a failure is remembered; the token of a GitHub App's installation may never ask."""
 _TIMEOUT_S: Final = 3.0
-"""Code hosts wait ten seconds for an answer to a delivery."""
+"""Short, because code hosts wait only ten seconds for an answer to a delivery."""
 
 
 class OwnAccounts:
-    """Asks code hosts whose their tokens are, and remembers it for an hour."""
+    """Asks code hosts for the accounts of their tokens, and remembers the answers for an hour."""
 
     def __init__(self, database: Database, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._database = database
         self._monotonic = monotonic
         self._known: dict[tuple[str, str], tuple[str | None, float]] = {}
-        """API address and token to the account, and until when (monotonic seconds) that holds."""
+        """API address and token to the account, and to the monotonic second at which the entry expires."""
         self._lock = threading.Lock()
 
     def of(self, platform: str, path: str) -> frozenset[str]:

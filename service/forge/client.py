@@ -22,6 +22,7 @@ _PAGE: Final = 50
 _MOST_PAGES: Final = 40
 _LARGEST: Final = 8 << 20
 """The largest answer in bytes: fifty pull requests with long texts."""
+_HUNK: Final = re.compile(r"@@ -[0-9,]+ \+([0-9]+)")
 _LONGEST_REASON: Final = 300
 _LONGEST_WAIT_S: Final = 3600.0
 
@@ -84,12 +85,12 @@ class ReviewComment:
     line: int
     body: str
     start_line: int | None = None
-    """The first line, if it covers several."""
+    """The first line, if the comment covers several."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostedReview:
-    """A note on the whole pull request: a review's body (GitHub), a note (GitLab)."""
+    """A text about the whole pull request: the body of a review (GitHub), or a note (GitLab)."""
 
     id: str
     body: str
@@ -102,19 +103,19 @@ class Thread:
 
     id: str
     comment_id: str
-    """Of its first comment."""
+    """The id of its first comment."""
     path: str
     line: int | None
     """None: the line is no longer in the diff."""
     body: str
-    """Of its first comment."""
+    """The text of its first comment."""
     author: str
     is_resolved: bool
     resolved_by: str | None
 
 
 class Forge(Protocol):
-    """One repository on a forge. Every method may raise `ForgeError`; each that changes something may be repeated."""
+    """One repository on a forge. Every method may raise `ForgeError`; repeating a change does no harm."""
 
     def account(self) -> str:
         """Return the name of the token's account."""
@@ -135,7 +136,7 @@ class Forge(Protocol):
         """Set a commit's status, replacing the one with the same context."""
 
     def reviews(self, number: int) -> list[PostedReview]:
-        """Return all notes on a pull request, oldest first."""
+        """Return all reviews of a pull request, oldest first."""
 
     def threads(self, number: int) -> list[Thread]:
         """Return all discussions at lines of a pull request's diff, oldest first."""
@@ -144,13 +145,13 @@ class Forge(Protocol):
         """Return the lines at which a pull request's diff can be commented, by path."""
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
-        """Post one review; it is not looked for first, so look at `reviews` and `threads` before."""
+        """Post one review, even if there is an equal one: read `reviews` and `threads` before."""
 
     def update_review(self, number: int, review: PostedReview, body: str) -> None:
-        """Replace the text of one of our reviews."""
+        """Replace the text of one of the service's reviews."""
 
     def update_comment(self, number: int, thread: Thread, body: str) -> None:
-        """Replace the text of a thread's first comment, which is ours."""
+        """Replace the text of a thread's first comment, which the service wrote."""
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a thread as resolved, or as open again."""
@@ -231,7 +232,7 @@ class ForgeHttp:
 
 
 def wait_of(answer: HostResponse) -> float | None:
-    """Return for how many seconds a forge wants no request; None: it does not say."""
+    """Return the seconds that a forge wants to be left without requests; None: it does not say."""
     headers = answer.headers
     given = headers.get("retry-after", "").strip()
     if given.isascii() and given.isdigit():
@@ -261,11 +262,8 @@ def reason_of(body: object) -> str:
     return f" ({text})" if text else ""
 
 
-_HUNK: Final = re.compile(r"@@ -[0-9,]+ \+([0-9]+)")
-
-
 def shown_lines(patch: str, *, with_context: bool) -> frozenset[int]:
-    """Return the lines that a file's patch adds, or those that it shows of the new file."""
+    """Return the lines of the new file that a patch adds; `with_context`: all that it shows."""
     found, line = set(), 0
     for text in patch.split("\n"):
         if hunk := _HUNK.match(text):
@@ -278,9 +276,9 @@ def shown_lines(patch: str, *, with_context: bool) -> frozenset[int]:
 
 
 def harmless(text: str, limit: int) -> str:
-    """Return foreign text that mentions no one, hides nothing and is no command to the forge.
+    """Return text from outside, changed so that the forge neither obeys it nor notifies anyone.
 
-    GitLab obeys lines such as `/merge`, both notify `@names`, and a comment in HTML could pass for our own mark.
+    GitLab obeys lines such as `/merge`, both forges notify `@names`, and an HTML comment could imitate a mark.
     """
     text = printable(text.replace("\r", "")).replace("<!--", "&lt;!--")
     text = re.sub(r"@(?=\w)", "@\u200b", text)
@@ -289,7 +287,7 @@ def harmless(text: str, limit: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the beginning of a text that is too long."""
+    """Return the text, or its beginning and an ellipsis if it is longer than the limit."""
     return text if len(text) <= limit else text[: limit - 2].rstrip() + " …"
 
 

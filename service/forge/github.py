@@ -53,7 +53,7 @@ class GitHub:
         self._graphql = f"{root}/graphql"
 
     def account(self) -> str:
-        """Return the name of the token's account; an installation's token may not ask."""
+        """Return the name of the token's account; the token of an App's installation may not ask for it."""
         return str(self._http.document("GET", "/user").get("login"))
 
     def pull_requests(self, branch: str) -> list[PullRequest]:
@@ -86,7 +86,7 @@ class GitHub:
         self._http.document("PATCH", f"{self._repository}/pulls/{number}", {"body": body})
 
     def set_status(self, commit: str, _branch: str, status: CommitStatus) -> None:
-        """Set a commit's status, unless it is the newest of its context: that one is shown."""
+        """Set a commit's status, unless the newest status of its context, which GitHub shows, is equal."""
         document = {
             "state": status.state,
             "context": status.context,
@@ -119,11 +119,11 @@ class GitHub:
         self._http.document("POST", f"{self._repository}/pulls/{number}/reviews", document)
 
     def update_review(self, number: int, review: PostedReview, body: str) -> None:
-        """Replace the text of one of our reviews."""
+        """Replace the text of one of the service's reviews."""
         self._http.document("PUT", f"{self._repository}/pulls/{number}/reviews/{review.id}", {"body": body})
 
     def update_comment(self, _number: int, thread: Thread, body: str) -> None:
-        """Replace the text of a thread's first comment, which is ours."""
+        """Replace the text of a thread's first comment, which the service wrote."""
         self._http.document("PATCH", f"{self._repository}/pulls/comments/{thread.comment_id}", {"body": body})
 
     def resolve(self, _number: int, thread: Thread, *, is_resolved: bool = True) -> None:

@@ -74,7 +74,7 @@ class GitLab:
         self._http.document("PUT", f"{self._project}/merge_requests/{number}", {"description": body})
 
     def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:
-        """Set a commit's status; a status that it has already is left as it is."""
+        """Set a commit's status, unless the commit already has it."""
         document = {
             "state": _STATES[status.state],
             "ref": branch,
@@ -91,7 +91,7 @@ class GitLab:
                 raise
 
     def reviews(self, number: int) -> list[PostedReview]:
-        """Return all notes on the whole merge request, the system's left out."""
+        """Return all notes on the whole merge request, except GitLab's own."""
         found = self._http.pages(f"{self._project}/merge_requests/{number}/notes", sort="asc", order_by="created_at")
         own = (one for one in found if not one.get("system") and one.get("type") != "DiffNote")
         return [PostedReview(str(one["id"]), str(one.get("body") or ""), _name(one.get("author"))) for one in own]
@@ -126,11 +126,11 @@ class GitLab:
             self._http.document("POST", f"{place}/notes", {"body": body})
 
     def update_review(self, number: int, review: PostedReview, body: str) -> None:
-        """Replace the text of one of our notes."""
+        """Replace the text of one of the service's notes."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}/notes/{review.id}", {"body": body})
 
     def update_comment(self, number: int, thread: Thread, body: str) -> None:
-        """Replace the text of a discussion's first note, which is ours."""
+        """Replace the text of a discussion's first note, which the service wrote."""
         self._http.document("PUT", f"{self._discussion(number, thread)}/notes/{thread.comment_id}", {"body": body})
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Handlers post a status or a pull request; each looks first for what exists, and may be repeated."""
+"""Handlers post a status or a pull request; each reads first what exists, so that a repetition does no harm."""
 
 import re
 from collections.abc import Callable
@@ -20,6 +20,8 @@ _LONGEST_LIST: Final = 40_000
 """The length of all instructions together: GitHub accepts 65,536 characters in the whole text."""
 _LARGEST_ESCAPE: Final = 5
 """The most characters that stand for one, as in `&amp;`."""
+_END: Final = "<!-- /runwarden -->"
+"""The line after which a pull request's text is no longer the service's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Subject:
     turns: list[Turn]
     """Oldest first."""
     default_branch: str | None
-    """None: the repository was never asked for it."""
+    """None: it has not been read from the repository yet."""
     run_url: str | None
     """The address of the run's page; None: there is none."""
     mask: Callable[[str], str]
@@ -39,7 +41,7 @@ class Subject:
 
     @property
     def turn(self) -> Turn:
-        """The turn that asked for it."""
+        """The turn that requested the posting."""
         return next(one for one in self.turns if one.number == self.posting.number)
 
     @property
@@ -48,18 +50,17 @@ class Subject:
         return f"<!-- runwarden {self.run.id} -->"
 
     def say(self, text: str | None, limit: int) -> str:
-        """Return foreign text as Markdown that shows it and does nothing, at most twice as long as the limit."""
+        """Return text from outside as Markdown that only shows it, at most twice as long as the limit."""
         text = cut(self.mask(text or ""), limit)
         shown = inert(text)
         return shown if len(shown) <= 2 * limit else inert(cut(text, limit // _LARGEST_ESCAPE))
 
     def say_line(self, text: str | None, limit: int) -> str:
-        """Return the first line of foreign text as it may be posted."""
+        """Return the first line of text from outside, harmless to the forge."""
         return harmless(one_line(self.mask(text or "").strip().partition("\n")[0]), limit)
 
 
 Handler = Callable[[Forge, Subject], Posted]
-_END: Final = "<!-- /runwarden -->"
 
 
 def post_status(forge: Forge, subject: Subject) -> Posted:
@@ -72,9 +73,9 @@ def post_status(forge: Forge, subject: Subject) -> Posted:
 
 
 def post_pull_request(forge: Forge, subject: Subject) -> Posted:
-    """Open the pull request of a run's branch, or bring our part of its text up to date.
+    """Open the pull request of a run's branch, or bring the service's part of its text up to date.
 
-    What people made of it stays: its title, the text around our part, whether it is a draft, and that it is closed.
+    What people changed stays: its title, the text around that part, whether it is a draft, and that it is closed.
     """
     found = forge.pull_requests(subject.run.branch)
     current = next((one for one in found if one.state == "open"), None)
@@ -90,7 +91,7 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
 
 
 def _is_settled(found: PullRequest, subject: Subject) -> bool:
-    """Whether the run's pull request was closed by a person, or merged in its present state."""
+    """Whether this is the run's pull request, and a person closed it or it was merged at the run's commit."""
     ours = subject.mark in found.body
     return ours and (found.state == "closed" or found.head == subject.posting.wanted["commit"])
 
@@ -110,7 +111,7 @@ def _proposal(subject: Subject) -> NewPullRequest:
 
 
 def _renewed(body: str, subject: Subject) -> str:
-    """Return a text with our part renewed; without our marks a person took it over."""
+    """Return a text with the service's part renewed; a text without its marks belongs to people and stays."""
     pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
     # A server may have changed the ends of lines.
     return re.sub(pattern, lambda _: _part(subject), body.replace("\r\n", "\n"), count=1, flags=re.DOTALL)

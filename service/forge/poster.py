@@ -29,7 +29,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "status": post_status,
 }
 CLAIM_MICROS: Final = 300 * SECOND_MICROS
-"""A claimed posting is due again after this time: its claimer must have died."""
+"""A claim expires after this time, since the worker that made it must have died."""
 _FORGES: Final[Mapping[str, type[GitHub | GitLab]]] = {"github": GitHub, "gitlab": GitLab}
 _BATCH: Final = 20
 _ROUND_S: Final = 2.0
@@ -54,10 +54,10 @@ class Poster:
         self._secret_names = secret_names
         self._handlers = handlers
         self._rests: dict[tuple[str, str], int] = {}
-        """Until when (microseconds) a forge gets no requests, because it asked for a wait or did not answer."""
+        """The instant (microseconds) until which a forge gets no requests, as it asked for a wait or did not answer."""
 
     def recover(self) -> None:
-        """Take over a dead worker's claims: SQLite has one worker at a time; elsewhere its claims expire."""
+        """Release a dead worker's claims at once on SQLite, which has one worker; on PostgreSQL they expire."""
         if self._database.is_sqlite:
             with self._database.write() as connection:
                 postings.release_all(connection)

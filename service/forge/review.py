@@ -1,7 +1,7 @@
-"""One review for each agent on a pull request: kept up to date over its pushes, and never repeated.
+"""One review for each agent on a pull request, which is brought up to date after each push.
 
-Our comments are found by the marks in them, so a repetition after a crash posts only what is missing. A finding whose
-thread someone else resolved, whose comment was deleted or whose box was ticked is dismissed, and is not posted again.
+The service finds its comments by the marks in them, so a repetition after a crash posts only what is missing. A finding
+whose thread someone else resolved, whose comment was deleted or whose box was ticked is not posted again.
 """
 
 import re
@@ -23,7 +23,7 @@ _FORBIDDEN: Final = frozenset({403, 404})
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _PATIENCE: Final = 6
-"""How often a pull request that may not show a push yet is read again."""
+"""How many attempts wait for a pull request to show the push that was reviewed."""
 _HEAD: Final = re.compile(r"refs/(?:pull|merge-requests)/([0-9]{1,9})/head")
 Lines = Mapping[str, frozenset[int]]
 
@@ -72,7 +72,7 @@ def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:
     """Bring an agent's review of a pull request up to date with its findings.
 
     Raises:
-        ForgeError: The forge did not take all of it; what it took is found again.
+        ForgeError: The forge did not accept everything; the next attempt finds what it did accept.
     """
     lines = forge.diff_lines(number)
     try:
@@ -111,7 +111,7 @@ class _Update:
         ]
 
     def apply(self) -> None:
-        """Post new findings, then close gone ones; the text is written last, as it reports both."""
+        """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
         text = self._text()
         if self._review is None and not self._report.found and not self._threads:
             return
@@ -177,7 +177,7 @@ class _Update:
 
 
 def _account(forge: Forge) -> str | None:
-    """Return the name of our account; None: the token may not ask, and only marks identify our comments."""
+    """Return the name of the token's account; None: it may not ask, and only marks identify the service's comments."""
     try:
         return forge.account()
     except ForgeError as error:

@@ -1,4 +1,4 @@
-"""The text of a review: foreign text made inert, and the marks by which our comments are found again."""
+"""The text of a review: text from outside made inert, and the marks by which the service finds its comments."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from service.findings.document import SEVERITIES, IdentifiedFinding
 from service.text import printable
 
 MARK: Final = "<!-- runwarden:"
-"""The beginning of our marks; foreign text cannot hold one in the places where marks are read."""
+"""The beginning of a mark; text from outside cannot hold one where marks are read."""
 _FENCED: Final = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 # Without pipes: in a row of a table they end a cell, and with it the code.
 _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
@@ -20,12 +20,12 @@ _MENTION: Final = re.compile(r"@(?=\w)|#(?=\d)|(?<!\w)!(?=\d)")
 _COMMAND: Final = re.compile(r"(?m)^([ \t]*(?:>[ \t]*)*)/(?=\w)")
 _SHORTEST: Final = "```"
 _LONGEST_LIST: Final = 30_000
-"""Characters: GitHub takes 65,536 of the whole text, also with all that its mark remembers."""
+"""The characters of the list; GitHub accepts 65,536 for the whole text, with the data in its mark."""
 _REMEMBERED: Final = 500
 
 
 def inert(text: str) -> str:
-    """Return foreign text as Markdown that shows all of it: no mention, link, image, HTML or command; code stays."""
+    """Return text from outside as Markdown that shows it without mentions, links, images, HTML and commands."""
     text = printable(text.replace("\r", ""))
     parts, at = [], 0
     for block in _FENCED.finditer(text):
@@ -56,14 +56,14 @@ def _escaped(text: str) -> str:
 def fenced(text: str, kind: str = "") -> str:
     """Return a block of code that its content cannot end."""
     if _SHORTEST in text and (disarmed := _disarmed(text)) != text:
-        # To GitLab a shorter fence ends it, and commands may follow: then it is no text to take over as it is.
+        # GitLab ends the block at a shorter fence and obeys what follows: the text is changed, so it is no suggestion.
         text, kind = disarmed, ""
     fence = "`" * max(len(_SHORTEST), 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}{kind}\n{text}\n{fence}"
 
 
 def in_code(text: str) -> str:
-    """Return foreign text as code within a line."""
+    """Return text from outside as code within a line."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     padding = " " if text[:1] in "` " or text[-1:] in "` " else ""
     return f"{fence}{padding}{text}{padding}{fence}"
@@ -84,7 +84,7 @@ class Marks:
         return f"{self._finding}{finding_id} -->"
 
     def id_of(self, comment: str) -> str | None:
-        """Return the finding of a comment; None: it is not ours. The mark is at its end, after all foreign text."""
+        """Return the finding of a comment by the mark at its very end; None: the service did not write it."""
         found = self._id.search(comment.replace("\r", ""))
         return None if found is None else found[1]
 
@@ -94,7 +94,7 @@ class Marks:
         return f"{self._review}{json.dumps(kept, separators=(',', ':'))} -->"
 
     def memory_of(self, review: str) -> dict[str, set[str]] | None:
-        """Return the data of one of our reviews, with the ticked findings; None: it is not ours."""
+        """Return the data in a review of the service, with the ticked findings; None: it is another's review."""
         text = review.replace("\r", "").rstrip()
         _, mark, rest = text.rpartition(self._review)
         if not mark or not rest.endswith(" -->") or "\n" in rest:

@@ -1,4 +1,4 @@
-"""GitLab: its API as far as onboarding needs it, and projects found through it, or through git where there is none."""
+"""GitLab for onboarding: its API for projects and webhooks, and git for hosts that are connected without the API."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class GitLabApi:
 
     @property
     def has_token(self) -> bool:
-        """Whether the host's token is there; without it GitLab shows public projects only."""
+        """Whether the host has a token; without one GitLab shows public projects only."""
         return self._token is not None
 
     def project(self, key: int | str) -> Mapping[str, Any]:
@@ -49,7 +49,7 @@ class GitLabApi:
         return self._document("GET", f"/projects/{quote(str(key), safe='')}")
 
     def hooks(self, project_id: int) -> Iterator[Mapping[str, Any]]:
-        """Walk through a project's webhooks.
+        """Yield a project's webhooks.
 
         Raises:
             GitLabError: The token may not see them.
@@ -126,7 +126,7 @@ class Project:
 
 
 def find_project(host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
-    """Look a project up by its id, else by its path.
+    """Look up a project by its id, or else by its path.
 
     Raises:
         OnboardingError: There is no such project, or the host cannot be asked.
@@ -170,7 +170,7 @@ def _checked_address(host: Host, path: str, given: object) -> str:
     url = given if isinstance(given, str) else ""
     api = urlsplit(host.api_url or "")
     parts, where = urlsplit(url), location(url)
-    # Without TLS only where the operator connected the API without it.
+    # An address without TLS is accepted only if the operator connected the API without TLS.
     is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
     root = api.path.partition("/api/")[0].strip("/")
     expected = Location(host.host, f"{root}/{path}".strip("/"))

@@ -34,7 +34,7 @@ _TROUBLES: Final = re.compile(r"returned error: (404|429|5\d\d)\b|repository '.*
 _logger = logging.getLogger(__name__)
 _PARALLEL: Final = 32
 _GRACE_S: Final = 1.0
-"""How long a probe may run beyond its own time-out, which name look-ups do not obey."""
+"""How long a probe may exceed its own time-out, which does not limit name look-ups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class HostState:
     status: str
     """`ok`, `degraded`, `unauthorized` or `unreachable`."""
     reason: str | None = None
-    """Why it is not ok, with the cure if there is one."""
+    """Why the status is not `ok`, with the cure if there is one."""
 
 
 OK: Final = HostState("ok")
@@ -123,7 +123,7 @@ _NOTHING_TO_ASK: Final = HostState(
 class _Probe:
     host: Host
     url: str | None
-    """The repository that git is asked for; None: the host's API is asked, or there is nothing to ask."""
+    """The repository that git is asked for; None: the API is asked, or no repository is known."""
     token: str | None = field(repr=False)
 
 
@@ -183,7 +183,7 @@ class HealthProbes:
         return _NOTHING_TO_ASK if probe.url is None else probe_git(probe.url, probe.token, self._settings)
 
     def _tell(self, host: Host, verdict: HostState) -> None:
-        """Log a change: callers see only the status; operators need the reason."""
+        """Log a change of status with its reason, which callers do not see."""
         with self._lock:
             before, self._last_status[host] = self._last_status.get(host, "ok"), verdict.status
         if verdict.status != before:

@@ -1,4 +1,4 @@
-"""Reaching a code host: its token, and HTTP: one request, no redirects, no proxies, a bounded answer, one deadline."""
+"""Requests to code hosts: their tokens, and HTTP without redirects or proxies, with a limited size and deadline."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ def token_of(host: Host) -> str | None:
 
 
 def token_at(host: Host, url: str) -> str | None:
-    """Return a host's token for git at an address; None when the address is not on that host: it must not leak."""
+    """Return a host's token for git at an address; None when the address is on another host, which must not see it."""
     where = location(url)
     return token_of(host) if where is not None and where.host == host.host else None
 
@@ -50,7 +50,7 @@ class HostResponse:
     headers: Mapping[str, str]
     """Names in lower case."""
     body: Any
-    """The JSON document; None when it was none."""
+    """The JSON document; None when the body was not JSON."""
     took_s: float
 
 

@@ -1,4 +1,4 @@
-"""Onboarding: a GitLab project becomes a repository of an organization, with its webhook. Repeating it is harmless."""
+"""Onboarding: a GitLab project becomes an organization's repository, with a webhook. Repeating it does no harm."""
 
 import os
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Webhook:
     configured: bool | None
     """None: GitLab could not be asked, so the webhook was not changed."""
     failure: str | None = None
-    """Why it is not there or not known to be, with the cure."""
+    """Why there is no webhook, or why that is not known, with the cure."""
 
 
 def ensure_webhook(
@@ -70,7 +70,7 @@ def _put_webhook(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> 
         # A concurrent onboarding may have created one as well: both keep the oldest.
         present = _ours(api, project_id, fields)
     else:
-        # GitLab does not show the secret, so whether it is the right one cannot be seen.
+        # GitLab does not show a webhook's secret, so the webhook is always set again.
         api.change_hook(project_id, present[0], fields)
     for superfluous in present[1:]:
         try:
@@ -141,7 +141,7 @@ class Onboarding:
         if known is not None and not wants_webhook:
             return Outcome(is_new=False, repository=known, webhook_failure=None)
         project = self._project(key, known)
-        # GitLab is asked before the database is held: its answers take their time.
+        # GitLab is asked before the database is locked, since it may answer slowly.
         same = next((one for one in own if _is(one, project)), None)
         webhook = self._webhook(project, same) if wants_webhook else _NO_WEBHOOK
         with self._database.write() as connection:
@@ -182,7 +182,7 @@ class Onboarding:
         return ensure_webhook(api, project.id, settings, os.environ)
 
     def _keep(self, connection: sa.Connection, project: Project, webhook: Webhook) -> tuple[Repository, bool]:
-        """Store the project, replacing the repository that it already is; return whether it is new."""
+        """Store the project, replacing its repository if there is one; return the repository and whether it is new."""
         repositories.begin_change(connection, self._organization_id)
         own = repositories.of(connection, self._organization_id)
         same = next((one for one in own if _is(one, project)), None)

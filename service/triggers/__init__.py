@@ -1,1 +1,1 @@
-"""Triggers: what a code host delivers about a pull request starts runs, where a repository has rules."""
+"""Triggers: deliveries about a pull request start runs where the repository has rules."""

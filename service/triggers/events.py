@@ -1,4 +1,4 @@
-"""Deliveries: whether a code host really sent one, and what it says of a pull request."""
+"""Deliveries: the proof that a code host sent one, and its content as a change of a pull request."""
 
 import hashlib
 import hmac
@@ -26,7 +26,7 @@ _KINDS: Final = {
     "open": "opened",
     "reopen": "reopened",
 }
-"""Which change each action of GitHub and GitLab is; GitLab's `update` can be several."""
+"""The actions of GitHub and GitLab, and the change that each means; GitLab's `update` means one of several."""
 _Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 _Number = Annotated[int, Field(ge=1, lt=1 << 31)]
 _Name = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
@@ -43,10 +43,10 @@ class PullRequestEvent:
 
     kind: str
     path: str
-    """The path of the repository that it is to be merged into."""
+    """The path of the repository that the pull request is to be merged into."""
     number: int
     ref: str
-    """Where that repository keeps the head, also one of a fork."""
+    """The ref under which that repository keeps the head, also the head of a fork."""
     head: str
     head_sha: str
     base: str
@@ -132,9 +132,9 @@ class _Commit(_Model):
 class _Attributes(_Model):
     iid: _Number
     action: str = ""
-    """GitLab leaves it out where it recomputes something."""
+    """Empty when GitLab only recomputed something."""
     oldrev: str | None = None
-    """Where the head was before a push."""
+    """The head before a push; None: nothing was pushed."""
     state: str = "opened"
     source_branch: _Name
     target_branch: _Name
@@ -200,9 +200,9 @@ _PROOFS: Final = {"github": "x-hub-signature-256", "gitlab": "x-gitlab-token"}
 
 
 def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Mapping[str, str]) -> frozenset[str]:
-    """Return under which names stand the secrets that a delivery proves to know; headers in lower case.
+    """Return the names of the secrets with which a delivery is signed; header names are in lower case.
 
-    The older header of GitHub, with SHA-1, proves nothing.
+    GitHub's older header, with SHA-1, is not accepted.
     """
     given = headers.get(_PROOFS[platform], "")
     if platform == "github" and not _SIGNATURE.fullmatch(given):
@@ -219,7 +219,7 @@ def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Ma
 
 
 def may_be_authentic(platform: str, headers: Mapping[str, str], secrets: Mapping[str, str]) -> bool:
-    """Whether the headers hold a proof at all; without one the body need not be read."""
+    """Whether the headers hold a possible proof; without one the body need not be read."""
     if platform == "gitlab":
         return bool(authentic(platform, headers, b"", secrets))
     return _SIGNATURE.fullmatch(headers.get(_PROOFS[platform], "")) is not None
@@ -237,7 +237,7 @@ def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
 
 
 def read(platform: str, headers: Mapping[str, str], raw: bytes) -> PullRequestEvent | None:
-    """Return what a delivery says of a pull request; None: nothing that any rule is about.
+    """Return the change of a pull request that a delivery reports; None: it reports none that a rule can name.
 
     Raises:
         PayloadError: It is about a pull request, and cannot be read.

@@ -27,14 +27,14 @@ _MARKS: Final = {"github": "#", "gitlab": "!"}
 
 
 class UnknownRepositoryError(ServiceError):
-    """No repository is configured under the name, or its secret is another."""
+    """No repository is configured under the name, or it has another secret."""
 
     def __init__(self) -> None:
         super().__init__("the repository is not configured for this webhook")
 
 
 class ApprovalError(ServiceError):
-    """What is to be approved does not wait, or cannot start; the text says why."""
+    """The delivery to approve does not wait for approval, or its run cannot start; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class Receiver:
         self._clock = clock
 
     def receive(self, delivery: WebhookDelivery) -> list[DeliveryDecision]:
-        """Decide on a delivery; what came before is `duplicate`.
+        """Decide on a delivery; one that was decided on before is a `duplicate`.
 
         Raises:
-            UnknownRepositoryError: It is about none that is configured with the secret that it knows.
+            UnknownRepositoryError: No repository is configured under its path with a secret that signed it.
         """
         common = self._settings.secret_of_webhooks(delivery.platform)
         with self._database.write() as connection:
@@ -146,10 +146,10 @@ class Receiver:
     def _late(
         self, connection: sa.Connection, subject: PullRequestKey, event: PullRequestEvent, now: int
     ) -> str | None:
-        """Return why a change comes too late; None: it does not."""
+        """Return why a change comes too late; None: it comes in time."""
         if event.changed_at < deliveries.latest_change(connection, subject):
             return "a later change came first"
-        # Decisions older than this are deleted, so a signed delivery that is sent again later would not be recognized.
+        # Older decisions are deleted, so that a repetition of an older delivery would not be recognized.
         kept = int(self._settings.retention.deliveries_days * DAY_MICROS)
         return (
             "older than the decisions that are kept (retention.deliveries_days)"
@@ -168,7 +168,7 @@ class Receiver:
     def _supersede(
         self, connection: sa.Connection, past: Sequence[DeliveryEntry], event: PullRequestEvent, now: int
     ) -> None:
-        """End runs that were started for an older head, unless people continued them, and drop what waits for one."""
+        """End runs that were started for an older head, unless people continued them, and drop waiting ones."""
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
         older = [one for one in past if one.head_sha != event.head_sha]
         still_open = turns.open_among(connection, [one.run_id for one in older if one.run_id])
@@ -213,7 +213,7 @@ class Receiver:
 
 
 def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str, now: int) -> Run:
-    """Start what waits; the operator answers for what the commit makes the agent do.
+    """Start a waiting run; with this, the operator takes responsibility for what the commit makes the agent do.
 
     Raises:
         ApprovalError: It does not wait, or cannot start now.
@@ -236,7 +236,7 @@ def _refusal(
     rule: TriggerRule,
     event: PullRequestEvent,
 ) -> str | None:
-    """Return why a run that a rule asks for cannot be; None: it can."""
+    """Return why the run that a rule asks for cannot start; None: it can."""
     owner = organizations.by_id(connection, subject.organization_id)
     if owner is None or not owner.active:
         return "the organization is not active"

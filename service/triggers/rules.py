@@ -1,4 +1,4 @@
-"""Rules: which change of a pull request starts which agent; nothing does until a repository has one."""
+"""Rules: which changes of a pull request start which agent. A repository without rules starts none."""
 
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal

@@ -100,10 +100,10 @@ def test_a_stream_is_masked_wherever_it_is_cut(pieces: list[bytes], at: int) -> 
     pieces.insert(min(at, len(pieces)), b"secret-va")
     pieces.insert(min(at + 1, len(pieces)), b"lue and secret")
     out: list[bytes] = []
-    write, end = secrets.masking(out.append)
+    stream = secrets.masked_stream(out.append)
     for piece in pieces:
-        write(piece)
-    end()
+        stream.write(piece)
+    stream.end()
 
     assert b"secret" not in b"".join(out)
     assert b"".join(out) == b"".join(pieces).replace(b"secret-value", b"[masked]").replace(b"secret", b"[masked]")
