@@ -1,1 +1,1 @@
-"""Back-ups: one file with all that a service cannot make again, from either database and into either."""
+"""Back-ups: one file with everything that a service cannot recreate, from and into either kind of database."""

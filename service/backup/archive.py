@@ -71,7 +71,7 @@ class ArchiveWriter:
         self._members[name] = Member(bytes=size, sha256=reader.digest.hexdigest())
 
     def finish(self, **facts: Any) -> Manifest:
-        """Add the manifest; the arguments are the facts that the files do not show."""
+        """Add the manifest; the arguments are its fields that do not follow from the files."""
         manifest = Manifest(format=_FORMAT, members=self._members, **facts)
         text = manifest.model_dump_json().encode()
         self._tar.addfile(_entry(_MANIFEST, len(text)), io.BytesIO(text))
@@ -165,7 +165,7 @@ def _read(file: IO[bytes]) -> Member:
 
 
 def members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the name and the content of each file of an archive, in order; read one before the next.
+    """Yield the name and the content of each file of an archive, in order; read each before asking for the next.
 
     Raises:
         BackupError: It holds a member with an unknown name.

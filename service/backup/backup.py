@@ -1,4 +1,4 @@
-"""Making a back-up, while the service runs: the database at one moment, and the logs and diffs of its runs."""
+"""Makes a back-up while the service runs: the database at one moment, and the logs and diffs of its runs."""
 
 import base64
 import contextlib
@@ -54,12 +54,12 @@ def back_up(database: Database, folder: DataFolder, target: Path, clock: Clock) 
 
 @contextlib.contextmanager
 def _snapshot(database: Database, scratch: Path) -> Iterator[sa.Connection]:
-    """Open the database in its present state, which stays the same however long it is read."""
+    """Open the database in its present state, which does not change while it is read."""
     if not database.is_sqlite:
         with database.read() as connection:
             yield connection
         return
-    # A reader keeps SQLite's writers waiting: the file is copied at once, and the copy is read.
+    # A long read would keep SQLite's writers waiting, so the file is copied first and the copy is read.
     with contextlib.closing(Database(f"sqlite:///{scratch / 'snapshot.sqlite'}")) as copy:
         raw = (database.engine.raw_connection(), copy.engine.raw_connection())
         with contextlib.closing(raw[0]) as source, contextlib.closing(raw[1]) as target:
@@ -81,7 +81,7 @@ def _add_files(writer: ArchiveWriter, folder: DataFolder, connection: sa.Connect
 
 
 def _creation(dialect: str) -> list[str]:
-    """Return the statements that make today's tables."""
+    """Return the statements that create the tables of the present version."""
     statements: list[str] = []
 
     def note(statement: Any, *_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""Restoring a back-up: checked first, unpacked beside the old state, then moved in its place."""
+"""Restores a back-up: checks it, unpacks it beside the old state, then moves it into the place of that state."""
 
 import base64
 import contextlib
@@ -33,7 +33,7 @@ _RUNNING = "a service runs on {0}; stop it before it is restored"
 
 @dataclass(frozen=True, slots=True)
 class RestoreSummary:
-    """The numbers of restored things."""
+    """What was restored, in numbers."""
 
     made_at: int
     organizations: int
@@ -137,7 +137,7 @@ class Restore:
                 _write(self._folder.settings_file, file)
 
     def _load_elsewhere(self, manifest: Manifest) -> tuple[int, int, int]:
-        """Make a new SQLite file, complete, and put it in the place of the present one."""
+        """Fill a new SQLite file, and move it into the place of the present one when it is complete."""
         target = self._folder.database_file
         draft = target.with_name("service.sqlite.restored")
         for stale in (draft, draft.with_name(f"{draft.name}-journal")):
@@ -161,7 +161,7 @@ class Restore:
         return number["organizations"], number["runs"], queued
 
     def _load_tables(self, connection: sa.Connection, made_by: int) -> dict[str, int]:
-        """Make the tables as they were in the back-up's version, and fill them; return how many rows each has."""
+        """Create the tables as of the back-up's version, and fill them; return the number of rows of each."""
         number: dict[str, int] = {}
         made = sa.MetaData()
         for name, file in archive.members(self._source):
@@ -191,10 +191,14 @@ def _check_version(manifest: Manifest) -> None:
 
 
 def _organizations(database: Database, clock: Clock) -> int:
-    """Return how many organizations there are, and see that no worker is alive elsewhere."""
+    """Return how many organizations there are.
+
+    Raises:
+        BackupError: A worker on another machine is alive.
+    """
     with database.read() as connection:
         there = sa.inspect(connection)
-        # `version` refuses what belongs to another program.
+        # `version` raises an error if the database belongs to another program.
         if version(connection) is None or not there.has_table(organizations.name):
             return 0
         if not database.is_sqlite and (living := workers.heard_within(connection, 10 * SECOND_MICROS, clock)):
@@ -204,7 +208,7 @@ def _organizations(database: Database, clock: Clock) -> int:
 
 def _clear(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
-        # The queue would take a turn that it has executed before for done.
+        # The old queue would count a turn that it has executed before as done.
         connection.exec_driver_sql("DROP SCHEMA IF EXISTS dbos CASCADE")
     metadata.drop_all(connection)
     connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
@@ -217,7 +221,7 @@ def _write(place: Path, file: IO[bytes]) -> None:
 
 
 def _made_tables(connection: sa.Connection, statements: bytes) -> sa.MetaData:
-    """Make the tables of an earlier version, empty, and return them."""
+    """Create the empty tables of the back-up's version, and return them."""
     for statement in json.loads(statements):
         connection.execute(sa.DDL(str(statement).replace("%", "%%")))  # type: ignore[no-untyped-call]  # SQLAlchemy's
     made = sa.MetaData()
@@ -256,10 +260,10 @@ def _rows(table: sa.Table, lines: Iterator[bytes]) -> Iterator[dict[str, object]
 
 
 def queue_again(connection: sa.Connection, clock: Clock) -> int:
-    """Queue the turns that had not ended: the back-up has no queue. Return their number.
+    """Queue the turns that had not ended, since the back-up has no queue; return their number.
 
-    What one of them pushed after the back-up is found on its branch and not done again: a further attempt looks for it,
-    so none of them may be the first.
+    Each may have pushed a commit after the back-up. Only a second or later attempt looks for that commit, so every turn
+    counts as attempted.
     """
     still = sa.and_(turns.c.status.notin_(run_store.FINAL), turns.c.executor.is_distinct_from(MADE_UP))
     attempt = sa.case((turns.c.attempt < 1, 1), else_=turns.c.attempt)

@@ -1,4 +1,4 @@
-"""`backup` and `restore`: one file with all that a service cannot make again."""
+"""`backup` and `restore`: one file with everything that a service cannot recreate."""
 
 from pathlib import Path
 

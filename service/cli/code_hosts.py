@@ -27,7 +27,7 @@ from service.store.repositories import Repository
 
 
 def _document(one: Host | Repository) -> dict[str, object]:
-    # A login in an address is for git alone.
+    # Only git may see the login in an address.
     shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(one).items()}
     if isinstance(one, Repository):
         shown["triggers"] = [rule.model_dump(mode="json") for rule in one.triggers]
@@ -98,8 +98,18 @@ def check(admin: AdminContext, slug: str) -> None:
 @admin_command
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
     """Disconnect a code host; configured repositories stay, and so does the trial that it started."""
-    _take_away(admin, slug, platform, hosts.disconnect, f"{platform} host", host)
+    _remove(admin, slug, platform, hosts.disconnect, action="host.disconnect", what=f"{platform} host")
     admin.show({"platform": platform, "state": "disconnected"}, [f"{platform} disconnected"])
+
+
+@host.command("list")
+@organization_option
+@admin_command
+def list_hosts(admin: AdminContext, slug: str) -> None:
+    """List an organization's code hosts."""
+    with admin.read() as connection:
+        found = hosts.of(connection, find_organization(connection, slug).id)
+    admin.show({"hosts": [_document(one) for one in found]}, [_host_line(one) for one in found])
 
 
 @click.group("repository")
@@ -142,34 +152,28 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
 @admin_command
 def remove(admin: AdminContext, name: str, slug: str) -> None:
     """Remove a repository; its runs stay, and the repository itself is not touched."""
-    _take_away(admin, slug, name, repositories.remove, f"repository {name!r}", repository)
+    _remove(admin, slug, name, repositories.remove, action="repository.remove", what=f"repository {name!r}")
     admin.show({"name": name, "state": "removed"}, [f"{name} removed"])
 
 
-def _list_command(group: click.Group, key: str, about: str, of: Callable[..., Any], line: Callable[[Any], str]) -> None:
-    @group.command("list", help=about)
-    @organization_option
-    @admin_command
-    def show_all(admin: AdminContext, slug: str) -> None:
-        with admin.read() as connection:
-            found = of(connection, find_organization(connection, slug).id)
-        admin.show({key: [_document(one) for one in found]}, [line(one) for one in found])
+@repository.command("list")
+@organization_option
+@admin_command
+def list_repositories(admin: AdminContext, slug: str) -> None:
+    """List an organization's repositories."""
+    with admin.read() as connection:
+        found = repositories.of(connection, find_organization(connection, slug).id)
+    admin.show({"repositories": [_document(one) for one in found]}, [_repository_line(one) for one in found])
 
 
-def _take_away(
-    admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], what: str, group: click.Group
-) -> None:
-    verb = "disconnect" if group is host else "remove"
-    with admin.change(f"{group.name}.{verb}") as change:
+def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], *, action: str, what: str) -> None:
+    """Remove an organization's host or repository; `action` is the name in the audit trail."""
+    with admin.change(action) as change:
         organization = find_organization(change.connection, slug)
         change.organization_id = organization.id
         if not remove(change.connection, organization.id, name):
             raise SetupError(
                 f"{organization.slug} has no {what}; "
-                f"list them with: runwarden service {group.name} list --org {organization.slug}"
+                f"list them with: runwarden service {action.partition('.')[0]} list --org {organization.slug}"
             )
         change.target = name
-
-
-_list_command(host, "hosts", "List an organization's code hosts.", hosts.of, _host_line)
-_list_command(repository, "repositories", "List an organization's repositories.", repositories.of, _repository_line)

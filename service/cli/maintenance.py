@@ -56,7 +56,7 @@ def _inventory(connection: sa.Connection, setup: Setup) -> _Inventory:
 def _applied(
     connection: sa.Connection, setup: Setup, made: dict[str, Any], before: _Inventory
 ) -> list[dict[str, str | None]]:
-    """Return for each entry of the document: added, changed or unchanged."""
+    """Return the outcome of each entry of the document: added, changed or unchanged."""
     after = _inventory(connection, setup)
     named: list[tuple[str, str | None, str]] = []
     for agent in setup.agents:
@@ -75,7 +75,7 @@ def _applied(
 
 
 def _record(change: AdminAct, setup: Setup, made: dict[str, Any]) -> None:
-    """Name in the audit trail all that was made or set."""
+    """Record in the audit trail everything that was created or set."""
     change.record("apply")
     for one in made["organizations"]:
         change.organization_id = one["id"]
@@ -83,12 +83,14 @@ def _record(change: AdminAct, setup: Setup, made: dict[str, Any]) -> None:
         entries += [("token.create", token["id"]) for token in one["tokens"] if token["value"] is not None]
         entries += [("host.connect", platform) for platform in one["hosts"]]
         entries += [("repository.add", f"{known['platform']}:{known['path']}") for known in one["repositories"]]
-        for action, change.target in entries:
+        for action, target in entries:
+            change.target = target
             change.record(action)
     change.organization_id = None
     named = [("offer.add", offer.code) for offer in setup.offers]
     named += [("agent.add", agent.name) for agent in setup.agents]
-    for action, change.target in named:
+    for action, target in named:
+        change.target = target
         change.record(action)
 
 

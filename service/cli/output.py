@@ -108,7 +108,8 @@ class AdminContext:
                         change.record(action)
             except (ServiceError, DBAPIError):
                 if change is not None:
-                    with suppress(DBAPIError), opened.write() as change.connection:
+                    with suppress(DBAPIError), opened.write() as connection:
+                        change.connection = connection
                         change.record(action, outcome=FAILED)
                 raise
 
@@ -119,9 +120,9 @@ class AdminContext:
             yield connection
 
     def show(self, document: Mapping[str, object], lines: Sequence[str]) -> None:
-        """Print the document in the format asked for: as a table, the lines.
+        """Print the document in the chosen format; a table prints `lines` instead.
 
-        NDJSON and CSV have a line for each object of its list; a document without a list is one line itself.
+        NDJSON and CSV have a line for each object of the document's list; a document without a list is one line.
         """
         match self.format:
             case "json":
@@ -164,7 +165,7 @@ class AdminAct:
 
     connection: "Connection"
     target: str | None = None
-    """The object of the act, set once it was found: what was typed could be anything, even a token."""
+    """The object of the act, set once it is found: what was typed could be anything, even a token."""
     organization_id: str | None = None
     detail: str | None = None
     is_recorded: bool = False
@@ -198,7 +199,7 @@ def operator() -> str:
 
 
 def admin_command(function: Function) -> Function:
-    """Give a command the options that all have, an `AdminContext` as first argument, and plain errors."""
+    """Give a command the common options, an `AdminContext` as first argument, and plain errors."""
 
     @click.option(
         "--data-dir",
@@ -252,7 +253,7 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
     except (ServiceError, OSError) as error:
         fail(str(error), as_json=as_json)
     except DBAPIError as error:
-        # Damaged, full, read-only, or gone in mid-command: the database's own message is the most precise.
+        # Whether the database is damaged, full, read-only or gone, its own message is the most precise.
         cure = "see that its server or disk is well, or restore the back-up"
         fail(f"the database cannot be used: {error.orig}; {cure}", as_json=as_json)
     except ValidationError as error:
@@ -266,4 +267,4 @@ def fail(message: str, *, as_json: bool) -> NoReturn:
         click.echo(json.dumps({"error": {"kind": "usage", "message": message}}))
     else:
         click.echo(f"runwarden: {printable(message)}", err=True)
-    raise SystemExit(os.EX_OK + 2)
+    raise SystemExit(2)

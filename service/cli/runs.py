@@ -79,9 +79,8 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         documents = [one | {what: text} for one, text in zip(documents, kept, strict=True)]
         texts = [text or _absence(turn, what) for turn, text in zip(found, kept, strict=True)]
     head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
-    texts += (
-        [] if what else [f"{one['kind']}  {one['state']}  {one['url'] or ''}  {one['reason'] or ''}" for one in posted]
-    )
+    if what is None:
+        texts += [f"{one['kind']}  {one['state']}  {one['url'] or ''}  {one['reason'] or ''}" for one in posted]
     admin.show(head | {"turns": documents, "postings": posted}, texts)
 
 

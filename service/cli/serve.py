@@ -33,7 +33,7 @@ def run_process(folder: DataFolder, run: Callable[["Masks"], int]) -> NoReturn:
         status = run(masks)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Interrupted turns hold their threads on purpose: only the end of the process lets them go.
+    # Interrupted turns hold their threads until the process ends.
     os._exit(status)
 
 

@@ -1,1 +1,1 @@
-"""Mail: invitations, the only mail the service sends, and how they are delivered."""
+"""Mail: invitations, the only mail that the service sends, and their delivery."""

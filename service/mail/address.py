@@ -1,4 +1,4 @@
-"""Email addresses: one reading for the API, the commands and the mails."""
+"""Email addresses: one check for the API, the commands and the mails."""
 
 _PRIVATE = "local"
 """A top-level name that many private networks use, which the library reserves."""
@@ -8,7 +8,7 @@ def checked_address(email: str) -> tuple[str, str]:
     """Return an address in its normal form, in ASCII if possible (spec 2.1).
 
     Raises:
-        ValueError: It is not one; the text says why.
+        ValueError: It is not a valid address; the text says why.
     """
     import email_validator
 

@@ -38,7 +38,7 @@ _OPERATOR = "The operator of the service"
 
 @dataclass(frozen=True, slots=True)
 class MailMessage:
-    """A message, ready to leave."""
+    """A message, ready to be sent."""
 
     organization_id: str
     invitation_id: str
@@ -61,7 +61,7 @@ class MailError(ServiceError):
 class Mailer(Protocol):
     """Sends messages."""
 
-    def send(self, letter: MailMessage) -> None:
+    def send(self, message: MailMessage) -> None:
         """Send one message.
 
         Raises:
@@ -70,33 +70,33 @@ class Mailer(Protocol):
         ...
 
 
-def invitation_message(sender: str, owed: PendingMail) -> MailMessage:
+def invitation_message(sender: str, pending: PendingMail) -> MailMessage:
     """Compose the mail that invites an administrator; `sender` is an address, with or without a name."""
-    expires = EPOCH + timedelta(microseconds=owed.expires_at)
-    recipient = _deliverable(owed.email)
+    expires = EPOCH + timedelta(microseconds=pending.expires_at)
+    recipient = _deliverable(pending.email)
     address = parseaddr(sender)[1]
-    name = _one_line(owed.organization_name)
-    # Seven bits, because not every server on the way takes eight.
+    name = _one_line(pending.organization_name)
+    # Seven bits, because not every server on the way accepts eight.
     message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
     message["From"] = sender
     message["To"] = recipient
     message["Subject"] = f"You are invited to administer {name}"
     message["Date"] = formatdate(usegmt=True)
-    # The same for each attempt, so that a duplicate is recognized.
-    message["Message-ID"] = f"<{owed.invitation_id}@{address.rpartition('@')[2]}>"
+    # The id is the same for each attempt, so that a duplicate is recognized.
+    message["Message-ID"] = f"<{pending.invitation_id}@{address.rpartition('@')[2]}>"
     message["Expires"] = format_datetime(expires, usegmt=True)
-    message["X-Runwarden-Organization"] = owed.organization_id
+    message["X-Runwarden-Organization"] = pending.organization_id
     message.set_content(
         _TEXT.format(
-            parent=_one_line(owed.parent_name or _OPERATOR),
+            parent=_one_line(pending.parent_name or _OPERATOR),
             name=name,
-            slug=owed.organization_slug,
-            id=owed.organization_id,
+            slug=pending.organization_slug,
+            id=pending.organization_id,
             expires=f"{expires:%d %B %Y, %H:%M} UTC",
-            code=owed.code,
+            code=pending.code,
         )
     )
-    return MailMessage(owed.organization_id, owed.invitation_id, address, recipient, message.as_bytes())
+    return MailMessage(pending.organization_id, pending.invitation_id, address, recipient, message.as_bytes())
 
 
 def _one_line(name: str) -> str:

@@ -23,7 +23,7 @@ from service.store.invitations import Invitation, PendingMail
 
 _logger = logging.getLogger(__name__)
 CLAIM_MICROS: Final = 600 * SECOND_MICROS
-"""How long a claim on a mail holds: one that is older is from a process that died."""
+"""How long a claim on a mail holds; an older claim is from a process that died."""
 _LONGEST_WAIT_S: Final = 3600
 _ROUND_S: Final = 15.0
 _READY: Final = 220
@@ -121,7 +121,7 @@ class SmtpRelay:
                 session.close()
 
     def _new_session(self) -> smtplib.SMTP:
-        # With a name given, smtplib does not ask the DNS for ours.
+        # With a name given, smtplib does not look up this machine's name in the DNS.
         name, timeout_s = socket.gethostname() or "localhost", self._settings.timeout_s
         if self._settings.security == "tls":
             session: smtplib.SMTP = smtplib.SMTP_SSL(
@@ -129,8 +129,8 @@ class SmtpRelay:
             )
         else:
             session = smtplib.SMTP(local_hostname=name, timeout=timeout_s)
-        # Certificates are checked against this name, which the constructor takes only if it may connect at once,
-        # before it could be cut off.
+        # Certificates are checked against this name. The constructor would also set it, but connect at once, before the
+        # deadline applies.
         session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
         return session
 
@@ -213,7 +213,7 @@ class MailSender:
         return [one for one in found if one is not None]
 
     def claim_and_deliver(self, invitation_id: str) -> Invitation | None:
-        """Send a due mail; None when another process has claimed it, or it is gone."""
+        """Send a due mail; None: another process has claimed it, or it no longer exists."""
         return self.deliver(invitation_id) if self._claim(invitation_id) else None
 
     def _claim(self, invitation_id: str) -> bool:
@@ -269,7 +269,7 @@ class MailThread:
 
 
 def mailer_of(folder: DataFolder, settings: MailSettings, environment: Mapping[str, str]) -> Mailer:
-    """Return the configured mailer: the mail server, else the outbox.
+    """Return the configured mailer: the mail server, or else the outbox.
 
     Raises:
         SettingsError: The mail server needs a password that is not there.
