@@ -1,1 +1,1 @@
-"""Other programs as agents: their presets, where they are installed, and how their end is read."""
+"""Other programs as agents: their presets, their installation, and the outcome in their output."""

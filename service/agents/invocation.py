@@ -1,4 +1,4 @@
-"""An invocation: an agent's configuration, with its preset, for one turn."""
+"""The invocation of an agent's program for one turn, made from its configuration and its preset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class CommandTemplate:
     hidden: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
     reader: OutcomeReader | None = None
-    """None: its exit status alone says how it ended."""
+    """None: only the exit status says how the agent ended."""
 
 
 def preset_of(agent: Agent) -> Preset | None:
@@ -51,7 +51,7 @@ def is_relayed(agent: Agent) -> bool:
 
 
 def of(agent: Agent, home: str, settings_file: str, session: str | None) -> CommandTemplate:
-    """Return the agent's invocation; `session` is the one of an earlier turn of the run, or None."""
+    """Return the agent's invocation; `session` names the session of an earlier turn of the run, if there is one."""
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
     if preset is None:
@@ -71,16 +71,16 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Comm
     variables = {**preset.environment, **model.environment}
     variables |= {} if options.trust_repository else preset.untrusted_environment
     return CommandTemplate(
-        agent.argv[0] if agent.argv else preset.program,
-        tuple(_replace(word, values) for word in given),
-        "instructions" if preset.is_prompted else "nothing",
-        {**proxied, **_replaced(variables, values)},
-        preset.folders,
-        preset.sealed,
-        preset.settings,
-        () if options.trust_repository else preset.hidden,
-        preset.left_behind,
-        preset.reader(),
+        program=agent.argv[0] if agent.argv else preset.program,
+        words=tuple(_replace(word, values) for word in given),
+        stdin="instructions" if preset.is_prompted else "nothing",
+        environment={**proxied, **_replaced(variables, values)},
+        folders=preset.folders,
+        sealed=preset.sealed,
+        settings=preset.settings,
+        hidden=() if options.trust_repository else preset.hidden,
+        left_behind=preset.left_behind,
+        reader=preset.reader(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Installed programs: where one is, and the files and folders it reads: a file, an npm or a Python tree."""
+"""Installed programs: finds a program, and the files and folders that it reads (npm and Python trees, too)."""
 
 import os
 import shutil

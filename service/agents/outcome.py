@@ -1,4 +1,4 @@
-"""How an agent's turn ended, read from its output: several programs exit with 0 after a failure."""
+"""The outcome of an agent's turn, read from its output, since several programs exit with 0 after a failure."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Programs that the service knows how to call: one entry each, as data (docs/agents.md, how to write a preset).
+"""The programs that the service knows how to call, each as one entry of data (docs/agents.md tells how to write one).
 
 In argv, environment and settings, `{url}` is the model proxy, `{token}` a word that is worth nothing elsewhere,
 `{model}` the model's name, `{home}` the home folder, `{settings}` the settings file, and `{session}` the session of an

@@ -1,1 +1,1 @@
-"""The way out of a sandbox without a network: a relay inside, and the service's proxies outside."""
+"""Access to the outside for a sandbox without a network: a relay inside it, and the service's proxies outside."""

@@ -17,7 +17,7 @@ _ANSWER_TOKENS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class OrganizationDay:
-    """The use and the limits of an organization's agents today; None: no limit."""
+    """What an organization's agents have used today, and the limits; None: no limit."""
 
     micro_usd: int = 0
     tokens: int = 0
@@ -27,7 +27,7 @@ class OrganizationDay:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The use so far, this turn's part included."""
+    """What was used so far, this turn included."""
 
     run_micro_usd: int = 0
     day_micro_usd: int = 0
@@ -85,8 +85,8 @@ class SpendingWatch:
     def request(self, body_bytes: int, price: Price | None, *, is_free: bool = False) -> Iterator[None]:
         """Count a request as under way; a free one costs nothing and needs no price.
 
-        Where the budget would do but for the estimates of other requests, this one waits until they are settled: an
-        agent may have read an answer, and ask again, before what it used is recorded.
+        If only the estimates of other requests exceed the budget, this one waits until those are settled: an agent may
+        have read an answer, and ask again, before the usage of that answer is recorded.
 
         Raises:
             BudgetSpentError: The budget does not allow it.
@@ -139,7 +139,7 @@ class SpendingWatch:
 
 
 def _check_day(day: OrganizationDay, held: Spending, *, has_price: bool) -> None:
-    """Apply the organization's limits of a day; other turns' requests count once they are answered."""
+    """Apply the organization's daily limits; requests of other turns count once they are answered."""
     if day.most_usd is not None:
         if not has_price:
             raise BudgetSpentError(

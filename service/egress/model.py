@@ -42,7 +42,7 @@ class Provider:
     billed: re.Pattern[str]
     """Paths that cost tokens; the model's name is in the body, or in the group."""
     free: re.Pattern[str]
-    """Other paths that agents ask for; all else (files, batches, administration) is closed."""
+    """Other paths that agents may use; all others (files, batches, administration) are closed."""
 
 
 PROVIDERS: Final = {
@@ -74,7 +74,7 @@ PROVIDERS: Final = {
 class _Request:
     method: str
     path: str
-    """With its query, without a key."""
+    """The path with its query, without a key."""
     body: bytes
     headers: dict[str, str]
     model: str
@@ -82,7 +82,7 @@ class _Request:
 
 
 class ModelProxy:
-    """One agent's way to its model, for one turn; `key` never leaves this process but to the provider."""
+    """An agent's access to its model for one turn; this process sends `key` only to the provider."""
 
     def __init__(self, place: Path, access: ModelAccess, key: str, ledger: UsageMeter) -> None:
         self._access = access
@@ -96,7 +96,7 @@ class ModelProxy:
         self.end: TurnFailure | None = None
         """Why the agent has to be ended."""
         self.answers = 0
-        """A number that grows while answers pass."""
+        """How many pieces of answers have passed; it grows while the model answers."""
         self._lock = threading.Lock()
         self.door = Door(place, self._serve)
 
@@ -147,7 +147,7 @@ class ModelProxy:
             document = document_of(body)
             model = billed.groupdict().get("model") or str(document.get("model") or "unknown")[:200]
             if path.endswith("completions") and document.get("stream"):
-                # Otherwise a stream does not report its use.
+                # Without this option, a stream does not report its usage.
                 asked = document.get("stream_options")
                 document["stream_options"] = (asked if isinstance(asked, dict) else {}) | {"include_usage": True}
                 body = json.dumps(document).encode()

@@ -18,7 +18,7 @@ MODEL_DOOR: Final = "model.sock"
 
 
 class Outside:
-    """Open for one turn; `doors` is the folder that the sandbox shows, None: there is no way out."""
+    """The proxies of one turn; `doors` is the folder for their sockets, None: the agent has no access."""
 
     def __init__(
         self, doors: Path | None, options: AgentOptions, say: Callable[[str], None], meter: UsageMeter
@@ -38,7 +38,7 @@ class Outside:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the way out."""
+        """Close the proxies."""
         self._stack.close()
 
     @property

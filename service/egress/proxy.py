@@ -57,8 +57,12 @@ class _BlockedConnectionError(ServiceError):
     """A connection is not made; the text says why."""
 
 
+class NotTlsError(ServiceError):
+    """The bytes are not TLS, or hide the server's name."""
+
+
 class EgressProxy:
-    """One agent's way out, for one turn."""
+    """Connects one agent with the hosts on its list, for one turn."""
 
     def __init__(
         self,
@@ -82,7 +86,7 @@ class EgressProxy:
         self.door.close()
 
     def allows(self, host: str, port: int) -> bool:
-        """Whether the list has a host, by its name or by a `*.` above it, with the port (443 if it names none)."""
+        """Whether an entry of the list matches the host, by name or `*.` pattern, and the port (443 if it has none)."""
         for entry in self._allowed:
             name, _, given = entry.partition(":")
             fits = host.endswith(name[1:]) if name.startswith("*.") else host == name
@@ -168,17 +172,13 @@ def _hello_for(host: str, inside: socket.socket) -> bytes:
 
 
 def _dial(addresses: Sequence[Address]) -> socket.socket:
-    """Connect to the first checked address that answers; the name is not resolved again, as its address may change."""
+    """Connect to the first address that answers; the name is not resolved again, as its address could change."""
     for address in addresses[:-1]:
         try:
             return socket.create_connection(address, _PATIENCE_S)
         except OSError:
             continue
     return socket.create_connection(addresses[-1], _PATIENCE_S)
-
-
-class NotTlsError(ServiceError):
-    """The bytes are not TLS, or hide the server's name."""
 
 
 def read_hello(connection: socket.socket) -> tuple[bytes, str]:

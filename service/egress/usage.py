@@ -15,7 +15,7 @@ BYTES_PER_TOKEN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens; `input` are those that were neither read from nor written to the provider's cache."""
+    """Numbers of tokens; `input` excludes those read from or written to the provider's cache."""
 
     input: int = 0
     cached: int = 0
@@ -51,7 +51,7 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
 
 
 class Meter:
-    """Reads the usage out of one answer while it passes."""
+    """Reads the usage from one answer while it passes."""
 
     def __init__(self, request_bytes: int, *, is_stream: bool) -> None:
         self._is_stream = is_stream
@@ -74,7 +74,7 @@ class Meter:
             self._held = b""
 
     def total(self, *, is_complete: bool) -> Usage:
-        """Return the answer's use; if the provider did not report it, an estimate by length."""
+        """Return the answer's usage, or an estimate by length if the provider did not report it."""
         self._read(self._held.removeprefix(b"data:"))
         self._held = b""
         output = self._received // BYTES_PER_TOKEN

@@ -26,7 +26,7 @@ class ClosedPathError(BlockedRequestError):
 
 
 class Visit(BaseHTTPRequestHandler):
-    """One connection of the agent's."""
+    """One connection from an agent."""
 
     protocol_version = "HTTP/1.1"
 
@@ -43,7 +43,7 @@ class Visit(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing: single requests do not belong into the agent's log."""
+        """Log nothing: single requests do not belong in the agent's log."""
 
     def body(self) -> bytes:
         """Read the request's body.
@@ -85,7 +85,7 @@ class Visit(BaseHTTPRequestHandler):
 
     def begin(self, answer: http.client.HTTPResponse) -> None:
         """Begin to pass an answer back."""
-        # Not followed: the key belongs to one host.
+        # A redirect is an error, and is not followed: the key is for one host only.
         self.send_response(502 if answer.status // 100 == _ELSEWHERE else answer.status)
         for name in _PASSED_BACK:
             if value := answer.headers.get(name):

@@ -47,7 +47,7 @@ class CollectedFindings:
     """The findings of a turn's agent."""
 
     findings: tuple[IdentifiedFinding, ...] | None
-    """None: it wrote no such file, or none that can be used."""
+    """None: the agent wrote no findings, or none that can be used."""
     remarks: tuple[str, ...] = ()
     """Problems with its files, for the turn's log."""
 
@@ -57,7 +57,7 @@ class StoredFindings:
     """The findings of a turn as they are stored."""
 
     base: str | None
-    """The commit that the agent looked at; None: the repository was empty."""
+    """The commit that the agent read; None: the repository was empty."""
     findings: tuple[IdentifiedFinding, ...]
 
 
@@ -79,7 +79,7 @@ def keep(
 ) -> None:
     """Store the findings of a turn's agent, unless another attempt has the turn, and report problems with them.
 
-    `base`: the commit that the agent looked at.
+    `base`: the commit that the agent read.
     """
     for remark in collected.remarks:
         say(remark)
@@ -124,7 +124,7 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
 
 
 def clear(tree: Path) -> None:
-    """Remove files of findings that the repository itself holds from a checkout: they are not this agent's."""
+    """Remove files of findings that the repository itself holds, so that they do not count as this agent's."""
     for path in FILES:
         with contextlib.suppress(OSError), _folder_of(tree, path) as folder:
             os.unlink(path.rpartition("/")[2], dir_fd=folder)
@@ -135,7 +135,7 @@ def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFindi
 
     Findings equal in these are told apart by their order. A line number beyond the end of the file is dropped.
     """
-    # One file is held at a time: all that a hostile agent names would not fit into memory.
+    # Only one file is held at a time, since a hostile agent may name more than fits into memory.
     path, lines = "", list[str]()
     seen: Counter[tuple[str, str, str]] = Counter()
     for one in found:
@@ -158,7 +158,7 @@ def _words(lines: list[str]) -> str:
 
 
 def _within_limits(found: list[Finding], tree: Path) -> tuple[IdentifiedFinding, ...]:
-    """Identify the findings that can be stored: if they are too many, the heaviest."""
+    """Identify the findings that can be stored; of too many, these are the heaviest."""
     if len(found) > MOST:
         found = sorted(found, key=lambda one: SEVERITIES.index(one.severity))[:MOST]
     known = list(identified(found, tree))

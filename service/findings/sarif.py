@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 as linters and scanners write it: the results with a place, as findings."""
+"""SARIF 2.1.0, as linters and scanners write it: its results as findings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -8,16 +8,16 @@ from service.findings.document import FindingsError
 
 _SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
 _CRITICAL: Final = 9.0
-"""The `security-severity` (0 to 10) from which GitHub calls an alert critical."""
+"""From this `security-severity` (0 to 10) on, GitHub calls an alert critical."""
 _LONGEST: Final = 4_000
 _TITLE: Final = 200
 _ARGUMENT: Final = 400
 
 
 def drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
-    """Yield what the results say, as findings would be written; `root`: where the checkout is for the agent.
+    """Yield the results as drafts of findings; `root` is the path at which the agent sees the checkout.
 
-    Results that were suppressed, or that hold no longer, are left out.
+    Results that were suppressed, or that no longer hold, are left out.
 
     Raises:
         FindingsError: it is not SARIF 2.1.0.
@@ -92,7 +92,7 @@ def _message(message: Any, rule: Mapping[str, Any]) -> str:
 
 
 def _path(uri: Any, root: str) -> Any:
-    """The path that a URI names, within the checkout; whatever else it is, the check of the finding refuses it."""
+    """The path of a file URI, relative to the checkout; the check of the finding refuses anything else."""
     if not isinstance(uri, str):
         return uri
     try:

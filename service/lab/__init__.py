@@ -9,6 +9,6 @@ from service.lab.lab import FaultInjector, Lab
 
 
 def install_lab(context: Context) -> tuple[ASGIApp, dict[str, str]]:
-    """Return the application with the lab before it, and the announced `lab_token`."""
+    """Return the application with the lab in front of it, and the `lab_token` to announce."""
     lab = Lab(context)
     return FaultInjector(lab, build(lab.context), endpoints.build(lab)), {"lab_token": lab.token}

@@ -119,14 +119,14 @@ def make_history(
     if until > lab.context.clock() + CENTURY_MICROS:
         raise bad_request("invalid_request", "until: more than 100 years from now")
     spec = history.HistorySpec(
-        request.organization,
-        request.runs,
-        request.seed,
-        span,
-        until,
-        request.active,
-        request.repositories,
-        tuple(request.agents),
+        organization=request.organization,
+        runs=request.runs,
+        seed=request.seed,
+        span_micros=span,
+        until=until,
+        active=request.active,
+        repositories=request.repositories,
+        agents=tuple(request.agents),
         team=request.rhythm == "team",
     )
     try:

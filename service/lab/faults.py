@@ -40,7 +40,7 @@ class Fault(BaseModel):
     times: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """How many requests it affects."""
     delay_s: Annotated[float, Field(ge=0, le=3600)] = 0
-    """Waited before anything else happens."""
+    """The pause before anything else happens."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
     """For `status`: the answer in place of the operation."""
     retry_after: HeaderText | None = None
@@ -65,7 +65,7 @@ class Fault(BaseModel):
 
 @dataclass(slots=True)
 class PendingFault:
-    """A scripted fault with its remaining number."""
+    """A scripted fault, and how many requests it will still affect."""
 
     id: int
     fault: Fault

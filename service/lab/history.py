@@ -47,7 +47,7 @@ _REQUESTERS: Final = ("ada", "grace", "linus", "margaret", "nightly")
 _HOUR: Final = 3600 * SECOND_MICROS
 _DAY: Final = 24 * _HOUR
 _BAD_NIGHT_AGO: Final = 6 * _DAY
-"""How long before the last midnight of the history the bad night begins, which lasts from midnight to four."""
+"""The bad night, from midnight to four, begins this long before the last midnight of the history."""
 _TUESDAY: Final = 1
 _SATURDAY: Final = 5
 _TEAM_FAILED_SHARE: Final = 0.06
@@ -106,8 +106,8 @@ def make(database: Database, spec: HistorySpec) -> dict[str, object]:
     """Insert the runs with their turns and return what was made and how long it took.
 
     Raises:
-        UnknownOrganizationError: Nothing was made.
-        HistoryExistsError: Nothing was made either.
+        UnknownOrganizationError: There is no such organization; nothing was inserted.
+        HistoryExistsError: The same runs exist; nothing was inserted.
     """
     began = time.monotonic()
     with database.read() as connection:
@@ -147,7 +147,7 @@ def unmake(database: Database) -> int:
 
 
 def _places(known: list[Repository], wanted: int) -> list[Repository]:
-    """Return the configured repositories, filled up with ones that exist in name only."""
+    """Return `wanted` repositories: the configured ones first, then ones that exist in name only."""
     names = (f"lab/service-{number:02d}" for number in range(1, wanted + 1))
     made_up = [Repository(name, "github", name, f"https://lab.invalid/{name}.git") for name in names]
     return [*known, *made_up][:wanted]
@@ -179,7 +179,7 @@ class _Moment:
     is_incident: bool
 
     def failure(self, platform: str, rng: random.Random) -> str | None:
-        """Why a run that begins then fails; None: it does not."""
+        """Why a run that begins at this moment fails; None: it succeeds."""
         if self.is_incident and platform == _INCIDENT_PLATFORM:
             return f"{_INCIDENT_REASON} (seeded by the lab)"
         share = _BAD_NIGHT_SHARE if self.is_bad_night else _TEAM_FAILED_SHARE
@@ -189,7 +189,7 @@ class _Moment:
 
 
 def _moments(rng: random.Random, since: int, until: int, count: int) -> Iterator[_Moment]:
-    """Yield when `count` runs begin, oldest first."""
+    """Yield the moments at which `count` runs begin, oldest first."""
     hours = [_moment_of_hour(at, until) for at in range(since, until - _HOUR + 1, _HOUR)]
     picked = rng.choices(hours, [weight for _, weight in hours], k=count)
     for at, moment in sorted((moment.at + rng.randrange(_HOUR), moment) for moment, _ in picked):
@@ -197,7 +197,7 @@ def _moments(rng: random.Random, since: int, until: int, count: int) -> Iterator
 
 
 def _moment_of_hour(at: int, until: int) -> tuple[_Moment, float]:
-    """The moment that an hour begins, and how many runs begin in it compared with other hours."""
+    """The beginning of an hour, and the weight of the hour: how many runs begin in it, compared with other hours."""
     begins = datetime.fromtimestamp(at // SECOND_MICROS, UTC)
     hour, weekday = begins.hour, begins.weekday()
     midnight = until - until % _DAY

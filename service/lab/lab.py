@@ -1,4 +1,4 @@
-"""The lab in front of the application: it carries out scripted faults, on the connection itself where they say so."""
+"""The lab in front of the application: it carries out scripted faults, some of them on the connection itself."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ShiftedClock:
-    """A clock that runs as another does, some seconds ahead of it or behind."""
+    """A clock that is some seconds ahead of another, or behind it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
