@@ -13,6 +13,9 @@ from typing import Final
 from service.agents import outcome
 from service.agents.outcome import Listener, OutcomeReader
 
+_CODEX_MODEL: Final = "model_providers.runwarden"
+_OPENCODE: Final[dict[str, object]] = {"autoupdate": False, "share": "disabled", "permission": "allow"}
+
 
 @dataclass(frozen=True, slots=True)
 class ModelWords:
@@ -61,10 +64,6 @@ class Preset:
     def reader(self) -> OutcomeReader:
         """Return a reader of its output."""
         return OutcomeReader(self.listener, outcome.aider if self.is_told_by_lines else None, must_end=self.must_end)
-
-
-_CODEX_MODEL: Final = "model_providers.runwarden"
-_OPENCODE: Final[dict[str, object]] = {"autoupdate": False, "share": "disabled", "permission": "allow"}
 
 
 def _opencode(provider: str, package_version: str) -> ModelWords:

@@ -143,11 +143,13 @@ class _Update:
 
     def _dismissals(self) -> set[str]:
         """Return the findings that a person resolved, deleted or ticked, now or earlier."""
-        resolved = {key for key, thread in self._threads.items() if thread.is_resolved and not self._closed(key)}
+        resolved = {
+            key for key, thread in self._threads.items() if thread.is_resolved and not self._is_closed_by_service(key)
+        }
         deleted = self._memory.get("posted", set()) - self._threads.keys()
         return self._memory.get("dismissed", set()) | resolved | deleted
 
-    def _closed(self, key: str) -> bool:
+    def _is_closed_by_service(self, key: str) -> bool:
         """Whether the service resolved a thread."""
         by = self._threads[key].resolved_by
         if self._account is None:

@@ -82,7 +82,7 @@ def probe_git(url: str, token: str | None, settings: ProbingSettings) -> HostSta
 
 
 def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> HostState:
-    if answer.status == _TOO_MANY or (answer.status in _UNAUTHORIZED and _spent(answer)):
+    if answer.status == _TOO_MANY or (answer.status in _UNAUTHORIZED and _is_rate_limited(answer)):
         return HostState("degraded", f"{host.host} answered {answer.status}: the rate limit of the token is spent")
     if answer.status in _UNAUTHORIZED:
         cure = f"check the token in {host.token_env}" if host.token_env else "give the host a token with --token-env"
@@ -96,7 +96,7 @@ def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> Host
     return _timely(answer.took_s, settings)
 
 
-def _spent(answer: HostResponse) -> bool:
+def _is_rate_limited(answer: HostResponse) -> bool:
     """Whether a refusal is about the number of requests: GitHub answers 403 for it, and says so in headers."""
     return answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
 

@@ -15,6 +15,8 @@ from service.clock import EPOCH, MICROSECOND
 from service.errors import ServiceError
 
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
+_PROOFS: Final = {"github": "x-hub-signature-256", "gitlab": "x-gitlab-token"}
+"""The headers with the proof that a code host sent a delivery."""
 _DELIVERY: Final = re.compile(r"[A-Za-z0-9-]{8,100}", re.ASCII)
 _GITLAB_BOT: Final = re.compile(r"(project|group)_[0-9]+_bot(_|\b)")
 _KINDS: Final = {
@@ -196,7 +198,6 @@ _PULL_REQUESTS: Final[Mapping[str, tuple[str, str, type[_GitHub] | type[_GitLab]
     "github": ("x-github-event", "pull_request", _GitHub),
     "gitlab": ("x-gitlab-event", "Merge Request Hook", _GitLab),
 }
-_PROOFS: Final = {"github": "x-hub-signature-256", "gitlab": "x-gitlab-token"}
 
 
 def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Mapping[str, str]) -> frozenset[str]:
