@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -39,13 +39,9 @@ from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records import Author
 from storage.state import State
+from storage.values import utc_now
 
 log = logging.getLogger(__name__)
-
-
-def utc_now() -> datetime:
-    """Return the current time, aware, in UTC."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)

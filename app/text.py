@@ -21,6 +21,8 @@ _HIDING: Final = frozenset({"5", "6", "8", "05", "06", "08"})
 """Codes that make text blink or vanish."""
 FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a formula in a spreadsheet."""
+_OBEYED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
+"""Look-alikes of first characters that programs obey (`--option`, curl's `@file` and `<file`)."""
 _LONGEST_CELL: Final = 10_000
 """Characters of a CSV cell."""
 
@@ -112,6 +114,11 @@ def csv_cell(value: object) -> str:
         return str(value)
     text = str(safe_text(str(value), limit=_LONGEST_CELL))
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def as_argument(text: str) -> str:
+    """Return text as an argument of a program, which takes it neither for an option nor for a file name."""
+    return f"{_OBEYED.get(text[:1], text[:1])}{text[1:]}"
 
 
 def plural(count: int, noun: str) -> str:

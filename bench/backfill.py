@@ -15,12 +15,12 @@ import httpx
 from app.api.client import Client
 from app.config import HistorySettings
 from app.config.token import Token
-from app.engine import utc_now
 from app.sync.backfill import Backfill
 from app.sync.runs import RunSync
 from bench.busy import peer
 from bench.figures import Figure
 from storage.cache import Cache
+from storage.values import utc_now
 
 LATENCY_S = 0.05
 MOST = 100_000

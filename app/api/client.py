@@ -16,7 +16,7 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.api.timestamps import rfc3339
+from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
 from app.config.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
@@ -118,8 +118,8 @@ class Client:
             "page_token": page_token,
             "status": status,
             **_repository_filter(repository),
-            "date_from": None if date_from is None else rfc3339(date_from),
-            "date_to": None if date_to is None else rfc3339(date_to),
+            "date_from": None if date_from is None else as_filter(date_from),
+            "date_to": None if date_to is None else as_filter(date_to),
         }
         query = tuple((name, value) for name, value in given.items() if value is not None)
         return await in_turn(self.budget, self.priority, lambda: self._read("/external/runs", wire.run_page, query))

@@ -32,7 +32,7 @@ def names_offset(received: object) -> bool:
     return timestamp(received) is not None and (found is None or found[4] is not None)
 
 
-def rfc3339(moment: datetime) -> str:
+def as_filter(moment: datetime) -> str:
     """An aware time as the request filters take it: UTC, with microseconds and `Z` (spec 4.2)."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.config import NotifySettings
 from app.notify.notifications import Notification
-from app.text import SafeText, safe_text
+from app.text import SafeText, as_argument, safe_text
 
 _END: Final = "\x1b\\"
 _TITLED: Final = ("foot", "rxvt-unicode")
@@ -23,8 +23,6 @@ DEADLINE_S: Final = 15.0
 """A slower program is killed."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
 _VALUE_LIMIT: Final = 300
-_DISARMED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
-"""Look-alikes of first characters that programs obey (`--option`, curl's `@file` and `<file`)."""
 NO_DESKTOP = (
     "Desktop notifications are not available: this terminal has none, and notify-send is not installed."
     " Install it (libnotify), use notify.command, or set notify.desktop = false."
@@ -123,8 +121,7 @@ def fill(argument: str, values: Mapping[str, str]) -> str:
 
 def _argument(value: str) -> str:
     """Foreign text as an argument: printable, and never mistaken for an option or a file name."""
-    text = safe_text(value, limit=_VALUE_LIMIT)
-    return f"{_DISARMED.get(text[:1], text[:1])}{text[1:]}"
+    return as_argument(safe_text(value, limit=_VALUE_LIMIT))
 
 
 @dataclass(frozen=True, slots=True)

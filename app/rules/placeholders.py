@@ -21,6 +21,7 @@ from app.rules.rule import (
     Response,
     Trigger,
 )
+from app.text import as_argument
 
 _RUN: Final = ("run.id", "run.repository", "run.branch", "run.status", "run.was", "run.reason")
 _ALWAYS: Final = ("rule.name", "profile.name", "time", "date")
@@ -34,8 +35,6 @@ _OF: Final[Mapping[type, tuple[str, ...]]] = {
 }
 _PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_]*(?:\.[a-z_]+)?)\}")
 """JSON and shell braces in a text stay as they are."""
-_DISARMED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
-"""Look-alikes of first characters that programs obey (`--option`, curl's `@file` and `<file`)."""
 
 
 def known_to(trigger: Trigger) -> tuple[str, ...]:
@@ -79,5 +78,4 @@ def filled_argument(argument: str, facts: Mapping[str, str]) -> str:
     """One argument of a program: a placeholder's value never makes it an option or a file name."""
     if _PLACEHOLDER.match(argument) is None:
         return filled(argument, facts)
-    text = filled(argument, facts)
-    return f"{_DISARMED.get(text[:1], text[:1])}{text[1:]}"
+    return as_argument(filled(argument, facts))

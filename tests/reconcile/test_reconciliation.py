@@ -10,9 +10,10 @@ import pytest
 
 from app.actions import AlreadyAskedError
 from app.api.requests import ContinueRun, CreateOrganization, StartRun, WriteRequest
-from app.engine import Engine, utc_now
+from app.engine import Engine
 from app.events import ActionChanged, Event
 from storage.records import Action, Repository
+from storage.values import utc_now
 from tests.sync.conftest import Desk
 from tests.sync.peer import MINUTE, SECOND, Peer
 from tests.sync.peer_socket import serving

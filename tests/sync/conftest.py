@@ -13,8 +13,9 @@ import pytest
 from app.api.errors import ApiError
 from app.config import load
 from app.config.token import StreamToken
-from app.engine import Engine, utc_now
+from app.engine import Engine
 from storage.records import RunFilter
+from storage.values import utc_now
 from tests.cli.conftest import Inside, Result
 from tests.sync.peer import MINUTE, SECOND, Answer, Peer
 from tests.sync.peer_socket import in_thread

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.engine import Engine, utc_now
+from app.engine import Engine
+from storage.values import utc_now
 from tests.sync.conftest import Desk
 from tests.sync.peer import SECOND, Archive
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.engine import Engine, utc_now
+from app.engine import Engine
+from storage.values import utc_now
 from tests.sync.conftest import Desk, ended
 from tests.sync.peer import MINUTE, SECOND
 
