@@ -1,7 +1,6 @@
 """Finding runs: the line, its offers, the pickers that write into it, and views."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from textual.widgets import OptionList
@@ -196,23 +195,18 @@ async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypa
         assert all("flaky-retry" in row for row in scene.rows)
 
 
-async def test_views_of_the_configuration_are_tabs(board: Board, staged: Staged) -> None:
+async def test_views_of_the_configuration_are_tabs(staged: Staged) -> None:
     """Those that do not fit are behind a click, and the current one is always among those on show."""
-    async with staged(SMALL) as scene:
-        views = tuple(ViewSettings(f"A rather long name {number}", "", None) for number in range(6))
-        settings = replace(scene.app.settings, views=views)
-        app = app_on(settings, scene.clock, scene.engine)
-        async with app.run_test(size=SMALL) as pilot:
-            again = Scene(pilot, scene.engine, scene.clock)
-            await again.settle()
-            bar = again.lines[2]
-            assert "[All 60]" in bar
-            assert "…+" in bar
-            assert "[+]" in bar
+    views = tuple(ViewSettings(f"A rather long name {number}", "", None) for number in range(6))
+    async with staged(SMALL, changed={"views": views}) as scene:
+        bar = scene.lines[2]
+        assert "[All 60]" in bar
+        assert "…+" in bar
+        assert "[+]" in bar
 
-            await again.press("left_square_bracket")
-            assert "[A rather long name 5 60]" in again.lines[2]
+        await scene.press("left_square_bracket")
+        assert "[A rather long name 5 60]" in scene.lines[2]
 
-            await again.pilot.click(offset=(again.lines[2].index("…+") + 1, 2))
-            await again.settle()
-            assert "A rather long name 3" in again.text
+        await scene.pilot.click(offset=(scene.lines[2].index("…+") + 1, 2))
+        await scene.settle()
+        assert "A rather long name 3" in scene.text
