@@ -1,8 +1,9 @@
 import asyncio
 import io
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from app.api.errors import ApiError
 from app.config import load
+from app.config.paths import CACHE_FILE
 from app.config.token import StreamToken
 from app.engine import Engine
 from storage.records import RunFilter
@@ -103,7 +105,9 @@ class Desk:
 
     def missing(self) -> set[str]:
         """The runs that the service has and the cache does not hold."""
-        return set(self.peer.runs) - set(self.held())
+        (file,) = self.folder.rglob(CACHE_FILE)
+        with closing(sqlite3.connect(file)) as cache:
+            return set(self.peer.runs) - {run_id for (run_id,) in cache.execute("SELECT run_id FROM runs")}
 
 
 def _moment(text: str) -> datetime:
