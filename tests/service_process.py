@@ -96,7 +96,7 @@ def make_repository(
 @cache
 def _repository_of(stream: str) -> Path:
     made = Path(tempfile.mkdtemp(dir=_MADE.name))
-    git("init", "--quiet", "--bare", "--initial-branch=main", ".", cwd=made)
+    git("init", "--quiet", "--bare", "--template=", "--initial-branch=main", ".", cwd=made)
     git("fast-import", "--quiet", cwd=made, given=stream)
     return made
 

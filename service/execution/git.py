@@ -46,6 +46,8 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_ATTR_NOSYSTEM": "1",
+        # No samples of hooks: each turn would write and remove dozens of files.
+        "GIT_TEMPLATE_DIR": "",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "true",
         "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20",
