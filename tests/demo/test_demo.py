@@ -23,6 +23,7 @@ from app.config import Profile, Settings
 from app.demo import program_here, run_demo
 from storage.state import AT_WORK
 from tests.cli.conftest import Inside
+from tests.distribution.installation import THIS, Installation, built, python_of
 from tests.program import Program, run
 from tests.service.conftest import BARE
 from tests.waiting import eventually
@@ -83,15 +84,19 @@ def printed(config: Path, *arguments: str) -> Any:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """Begun where modules have our names: it executes none of them."""
+    """From the wheel, begun where modules have our names: it executes none of them."""
     folder = tmp_path_factory.mktemp("demo")
+    python = python_of(THIS, with_libraries=True)
+    installation = Installation(python, folder / "installed")
+    installation.pip("--no-compile", "--no-deps", "--no-index", str(built(folder)))
+    installation.borrow(python.libraries)
     project = folder / "project"
     (project / "service").mkdir(parents=True)
     for name in ("service/__init__.py", "json.py", "app.py"):
         (project / name).write_text("raise SystemExit('somebody else')")
-    argv, pipe = [sys.executable, "-P", "-m", "app", "demo", "--no-console"], subprocess.PIPE
+    argv, pipe = [str(installation.bin / "runwarden"), "demo", "--no-console"], subprocess.PIPE
     options = ("--keep", "--folder", str(folder / "kept demo"))
-    env = environment(folder)
+    env = installation.environment | {"TMPDIR": str(folder)}
     demo = begun(subprocess.Popen([*argv, *options], env=env, cwd=project, stdout=pipe, stderr=pipe, text=True))
     yield demo
     demo.process.kill()

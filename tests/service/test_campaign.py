@@ -194,15 +194,17 @@ def check(made: Deployment, api: Node, record: Record) -> int:
     return repeated
 
 
+LONG = (pytest.mark.campaign, pytest.mark.timeout(3600))
+
+
 @pytest.mark.parametrize(
-    ("runs", "kills"),
+    ("kind", "runs", "kills"),
     [
-        pytest.param(6, 2, id="6", marks=pytest.mark.timeout(600)),
-        pytest.param(30, 12, id="30", marks=[pytest.mark.campaign, pytest.mark.timeout(3600)]),
-        pytest.param(200, 12, id="200", marks=[pytest.mark.campaign, pytest.mark.timeout(3600)]),
+        # Among several machines, each way to lose a worker has a test of its own (test_postgresql.py).
+        ("sqlite", 6, 2),
+        *(pytest.param(kind, runs, 12, marks=LONG) for kind in ("sqlite", "postgresql") for runs in (30, 200)),
     ],
 )
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_no_death_of_a_worker_loses_or_doubles_anything(
     tmp_path: Path, request: pytest.FixtureRequest, kind: str, runs: int, kills: int, record_testsuite_property: Any
 ) -> None:
