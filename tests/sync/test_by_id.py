@@ -10,12 +10,12 @@ from tests.sync.peer import SECOND, Answer, Archive
 HOUR = timedelta(hours=1)
 
 
-def _with_history(desk: Desk, count: int = 1_300) -> str:
+def _with_history(desk: Desk, count: int = 400) -> str:
     """A run older than what a first poll reads; its id."""
     desk.peer.put("run_ancient", created=desk.peer.now - 20 * HOUR, updated=desk.peer.now - 19 * HOUR)
     desk.peer.fill(count, until=desk.peer.now - HOUR, every=10 * SECOND)
-    desk.poll()
-    assert "run_ancient" not in desk.held()
+    desk.poll(first_runs=200)
+    assert "run_ancient" in desk.missing()
     return "run_ancient"
 
 
@@ -59,28 +59,28 @@ def test_what_was_searched_once_is_not_searched_again(desk: Desk) -> None:
 
 def test_a_failure_on_the_way_keeps_what_came(desk: Desk) -> None:
     """The next one goes on from there."""
-    run_id = _with_history(desk, 4_000)
-    before = len(desk.held())
-    desk.peer.before(25, lambda: Answer(500, {"message": "Out of order."}))
+    run_id = _with_history(desk, 1_500)
+    before = desk.missing()
+    desk.peer.before(12, lambda: Answer(500, {"message": "Out of order."}))
     result = desk.run("runs", "show", run_id, "--json")
-    kept = len(desk.held())
+    kept = desk.missing()
 
     assert result.code == 8
-    assert kept > before
+    assert kept < before
     assert desk.facts("runs", "show", run_id)["run"]["run_id"] == run_id
 
 
 def test_ctrl_c_keeps_what_came(desk: Desk) -> None:
     """Exit code 130; what was fetched until then is here."""
-    run_id = _with_history(desk, 4_000)
-    before = len(desk.held())
+    run_id = _with_history(desk, 1_500)
+    before = desk.missing()
     command = CommandLine(desk.folder, desk.peer.base_url, "test-token")
-    desk.peer.before(25, lambda: process.send_signal(signal.SIGINT))
+    desk.peer.before(12, lambda: process.send_signal(signal.SIGINT))
     process = command.begin("runs", "show", run_id, "--json")
     process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert len(desk.held()) > before
+    assert desk.missing() < before
 
 
 def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> None:
