@@ -32,7 +32,8 @@ _NEVER_S: Final = 3600.0
 _SPARE_CONNECTIONS: Final = 3
 _BROKEN: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
 _TAKEN: Final = "PENDING"
-_OPEN: Final = frozenset({_TAKEN, "ENQUEUED", "DELAYED"})
+_WAITING: Final = "ENQUEUED"
+_OPEN: Final = frozenset({_TAKEN, _WAITING, "DELAYED"})
 _SETTLE: Final["StepOptions"] = {
     "name": "settle",
     "retries_allowed": True,
@@ -93,6 +94,7 @@ class TurnQueue:
         self._execute = execute_turn
         DBOS.launch()
         _stop_idle_polling(engine)
+        _look_before_dequeuing(engine, self._database)
         self._queue = DBOS.retrieve_queue(QUEUE)
 
     def close(self, wait_s: int, give_up_s: float) -> None:
@@ -202,6 +204,29 @@ def _stop_idle_polling(engine: "DBOS") -> None:
     # No public name for either: delayed workflows and deadlines, and the queue for DBOS's own workflows.
     engine._background_jobs_stop_event.set()  # noqa: SLF001 — see above
     engine._registry.get_internal_queue()._polling_interval_sec = _NEVER_S  # noqa: SLF001 — see above
+
+
+def _look_before_dequeuing(engine: "DBOS", database: Database) -> None:
+    """Let each poll ask first whether there is anything to dequeue.
+
+    DBOS puts its large question together anew each time, which costs a third of the CPU time of a service that waits.
+    """
+    table = sa.table(
+        _TABLE, sa.column("queue_name"), sa.column("status"), schema=None if database.is_sqlite else _SCHEMA
+    )
+    # The status in the question's text: the index of what is in flight is found by it.
+    waiting = sa.select(sa.literal(1)).where(
+        table.c.queue_name == sa.bindparam("queue"), table.c.status == sa.literal_column(f"'{_WAITING}'")
+    )
+    tables = engine._sys_db  # noqa: SLF001 — there is no public name for it
+    scopes = tables.dequeue_scopes
+
+    def scopes_with_work(queue_name: str) -> list[str | None]:
+        with database.read() as connection:
+            found = connection.execute(waiting.limit(1), {"queue": queue_name}).first()
+        return [] if found is None else scopes(queue_name)
+
+    tables.dequeue_scopes = scopes_with_work  # type: ignore[method-assign]  # as above
 
 
 def _workflow_id(run_id: str, number: int) -> str:

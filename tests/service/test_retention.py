@@ -194,12 +194,13 @@ def test_an_age_that_cannot_be_read_is_refused(tmp_path: Path, age: str) -> None
 
 
 def test_an_idle_queue_does_not_ask_for_what_is_never_there(tmp_path: Path) -> None:
-    """Of DBOS's threads, the one for delays and deadlines ends, and its own queue is hardly looked at."""
+    """Of DBOS's threads, the one for delays and deadlines ends, and an empty queue is not asked for its turns."""
     script = f"""
 import threading, time
 from dbos import DBOS
 from service.execution.queue import TurnQueue
 from service.store.database import Database
+from dbos._dbos import _get_dbos_instance
 queue = TurnQueue(Database("sqlite:///{tmp_path}/service.sqlite"), "me", 1)
 queue.open(lambda run_id, number: None, lambda run_id, number, ending: None)
 while not any(thread.name.startswith("queue-worker-") for thread in threading.enumerate()):
@@ -208,9 +209,11 @@ for thread in threading.enumerate():
     if thread.name == "dbos-background-jobs":
         thread.join(300)
 print(sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(("dbos-b", "queue-w"))))
+print(_get_dbos_instance()._sys_db.dequeue_scopes("turns"))
 queue.close(0, 60)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert "dbos-background-jobs" not in done.stdout, done.stderr
     assert "queue-worker-" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
