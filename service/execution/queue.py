@@ -209,7 +209,7 @@ def _stop_idle_polling(engine: "DBOS") -> None:
 def _look_before_dequeuing(engine: "DBOS", database: Database) -> None:
     """Let each poll ask first whether there is anything to dequeue.
 
-    DBOS puts its large question together anew each time, which costs a third of the CPU time of a service that waits.
+    DBOS puts its large question together for each poll, which costs a third of the CPU time of a service that waits.
     """
     table = sa.table(
         _TABLE, sa.column("queue_name"), sa.column("status"), schema=None if database.is_sqlite else _SCHEMA
