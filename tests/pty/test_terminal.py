@@ -11,6 +11,13 @@ from tests.run_board import Board, served
 
 Opened = Callable[..., Terminal]
 MOUSE_ON, MOUSE_OFF = b"\x1b[?1003h", b"\x1b[?1003l"
+DISCARDED = b"keys were discarded"
+WITNESSED = f"""
+import os, termios
+from app.__main__ import main
+termios.tcflush = lambda *_: os.write(1, {DISCARDED!r})
+main()
+"""
 
 
 def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
@@ -61,19 +68,24 @@ def test_ctrl_z_stops_it_and_continuing_paints_it_again(opened: Opened) -> None:
 
 
 def test_stopped_by_another_it_goes_on_once_and_gives_the_modes_back(opened: Opened) -> None:
-    """SIGSTOP leaves the terminal as it is; continued, one reader takes the keys and everything is painted."""
-    terminal = opened()
+    """SIGSTOP leaves the terminal as it is; continued, one reader takes all keys and everything is painted."""
+    terminal = opened(program=WITNESSED)
     terminal.shows("complete", "fix/login-timeout")
-    for _ in range(2):
+    for times in (2, 3):
         terminal.process.send_signal(signal.SIGSTOP)
         terminal.read_until(lambda: terminal.state() == "T")
         terminal.screen.rows.clear()
         terminal.process.send_signal(signal.SIGCONT)
+        terminal.wrote(b"\x1b[?1049h", times=times)
         terminal.shows("fix/login-timeout", "? help")
+
+    assert DISCARDED not in terminal.seen
+
     terminal.type("q")
 
     assert terminal.end() == 0
     assert terminal.attributes == terminal.attributes_before
+    assert DISCARDED in terminal.seen
 
 
 def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> None:

@@ -47,7 +47,11 @@ def _resume(driver: Any) -> None:
     """
     if driver._auto_restart:  # noqa: SLF001 — whether the terminal is ours, or an editor's
         if not driver._must_signal_resume:  # noqa: SLF001 — whether Textual stopped it
+            # Textual would discard what has been typed since; it does not if its reader has ended before.
+            driver.exit_event.set()
+            driver._key_thread.join()  # noqa: SLF001 — it has no other name
             driver.suspend_application_mode()
+            driver.exit_event.clear()
             driver._must_signal_resume = True  # noqa: SLF001 — as above
         driver.resume_application_mode()
 
