@@ -69,7 +69,7 @@ def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
 
     path = config_path(None, os.environ)
     # Before the file is read: a frame of its current content must not pass for one of a later content.
-    told = configuration(str(path))
+    found = configuration(str(path))
     try:
         settings = load(path, os.environ)
         profile = settings.profile()
@@ -79,7 +79,7 @@ def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
     from app.console import run_console
 
     # Data that the configuration moves elsewhere stays there; frames are kept beside the environment's data folder.
-    keep = None if settings.data_dir and "RUNWARDEN_DATA_DIR" not in os.environ else partial(frame.keep, told)
+    keep = None if settings.data_dir and "RUNWARDEN_DATA_DIR" not in os.environ else partial(frame.keep, found)
     return run_console(settings, profile, modes_before=modes, keep_frame=keep)
 
 

@@ -22,18 +22,18 @@ AGAIN_BAR = 0.3
 def measure(_: int) -> Iterator[Figure]:
     """Loading, and loading the same again."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+        root = Path(folder)
         numbers = iter(range(1000))
-        kept, every = place / "kept.sqlite3", list(pages(COUNT))
+        kept, every = root / "kept.sqlite3", list(pages(COUNT))
         store(kept, every)
         load, yardstick = in_turn(
-            lambda: timed(lambda: store(place / f"{next(numbers)}.sqlite3", every)),
-            lambda: timed(lambda: upsert(place / f"{next(numbers)}.sqlite3", every)),
+            lambda: timed(lambda: store(root / f"{next(numbers)}.sqlite3", every)),
+            lambda: timed(lambda: upsert(root / f"{next(numbers)}.sqlite3", every)),
             rounds=3,
         )
         yield Figure(f"load {COUNT:,} runs", load, "sqlite-utils upsert_all", yardstick, bar=LOAD_BAR)
         sorted_load, _ = in_turn(
-            lambda: timed(lambda: store(indexed(place / f"{next(numbers)}.sqlite3"), every)), lambda: 0.0, rounds=3
+            lambda: timed(lambda: store(indexed(root / f"{next(numbers)}.sqlite3"), every)), lambda: 0.0, rounds=3
         )
         yield Figure("the same, where every order is in use", sorted_load, "sqlite-utils upsert_all", yardstick)
         again, _ = in_turn(lambda: timed(lambda: store(kept, every)), lambda: 0.0, rounds=3)

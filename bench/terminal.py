@@ -129,9 +129,9 @@ def filled(folder: str, runs: int, base_url: str = NO_SERVICE) -> dict[str, str]
     """The environment of a console that has so many runs cached."""
     env = environment(folder, base_url)
     settings = load(None, env)
-    place = data_folder(settings, settings.profile())
-    place.mkdir(parents=True, mode=0o700)
-    fill(place / CACHE_FILE, runs)
+    data = data_folder(settings, settings.profile())
+    data.mkdir(parents=True, mode=0o700)
+    fill(data / CACHE_FILE, runs)
     return env
 
 

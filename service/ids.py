@@ -16,7 +16,7 @@ TOKEN_PREFIX: Final = "rwt_"  # noqa: S105 — the visible beginning of every to
 def ulid(micros: int, random_bits: Callable[[int], int] = secrets.randbits) -> str:
     """Return a 26-character ULID: ids made later sort later (to the millisecond)."""
     value = (micros // 1000) << _RANDOM_BITS | random_bits(_RANDOM_BITS)
-    return "".join(_CROCKFORD[value >> (5 * place) & 31] for place in reversed(range(_ULID_LENGTH)))
+    return "".join(_CROCKFORD[value >> (5 * digit) & 31] for digit in reversed(range(_ULID_LENGTH)))
 
 
 def run_id(micros: int) -> str:

@@ -134,9 +134,9 @@ def build_worker(
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)
     retention = RetentionThread(database, folder, settings.retention, now_micros, settings.execution)
     posting = PostingThread(Poster(database, settings.forge, now_micros, settings.secret_names))
-    places = concurrency or settings.execution.concurrency
+    slots = concurrency or settings.execution.concurrency
     companions = (retention, posting)
-    return TurnWorker(database, folder, settings.execution, execution, companions, now_micros, concurrency=places)
+    return TurnWorker(database, folder, settings.execution, execution, companions, now_micros, concurrency=slots)
 
 
 def drain(worker: TurnWorker, settings: ExecutionSettings) -> None:

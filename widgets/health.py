@@ -75,7 +75,7 @@ class HostFacts:
     badge: Badge
     since: str = ""
     """The text after the state: `for 12m`."""
-    place: str = ""
+    location: str = ""
     under_way: tuple[tuple[Badge, int], ...] = ()
     """Its active runs by status."""
     history: tuple[Slice, ...] = ()
@@ -96,12 +96,12 @@ def host_block(facts: HostFacts, width: int) -> Block:
     state = fit(facts.badge.text, max(cell_len(facts.badge.text) + GAP, _state_cells(width)))
     under_way = _under_way(facts.under_way)
     room = width - TITLE - cell_len(state) - sum(cell_len(text) for text, _ in under_way)
-    both = "  ".join(filter(None, (facts.since, facts.place)))
+    both = "  ".join(filter(None, (facts.since, facts.location)))
     said = next((one for one in (both, facts.since) if cell_len(one) <= room), facts.since.partition(" · ")[0])
     head: list[Piece] = [(_name(facts.title), "strong"), (state, tone), (said, "quiet")]
     is_roomy = cell_len(said) <= room
     lines = [apart(head, under_way if is_roomy else (), width)]
-    lines += [((line, "quiet"),) for line in wrap(facts.place, width) if said != both]
+    lines += [((line, "quiet"),) for line in wrap(facts.location, width) if said != both]
     if not is_roomy:
         lines.append(tuple(under_way))
     if any(facts.history):

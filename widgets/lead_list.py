@@ -196,12 +196,12 @@ class LeadList(CursorView):
         self._lines = [line for block in self._blocks for line in block.lines]
         self.total = len(self._lines)
         self.virtual_size = Size(0, self.total + HEADER)
-        place = next((at for at, block in enumerate(self._blocks) if block.key and block.key == key), None)
-        if self._sought and place is not None:
+        index = next((at for at, block in enumerate(self._blocks) if block.key and block.key == key), None)
+        if self._sought and index is not None:
             self._sought = ""
-            self.put_cursor(self._starts[place])
+            self.put_cursor(self._starts[index])
         else:
-            self._stay(place)
+            self._stay(index)
         if len(before) != self.total or self._head != old:
             self.refresh(layout=len(before) != self.total)
         else:
@@ -220,16 +220,16 @@ class LeadList(CursorView):
             blocks = self._draw(max(1, room.width - self.styles.scrollbar_size_vertical - MARK))
         return blocks or (Block(()),)
 
-    def _stay(self, place: int | None) -> None:
+    def _stay(self, index: int | None) -> None:
         """Keep the cursor on its row, or near it if it is gone."""
         before = self._cursor
         keyed = [at for at, block in enumerate(self._blocks) if block.key]
         if keyed and not self._was_moved:
-            place = keyed[0]
-        elif place is None and keyed:
+            index = keyed[0]
+        elif index is None and keyed:
             wanted = self._block_at(min(self._cursor, self.total - 1))
-            place = min(keyed, key=lambda each: abs(each - wanted))
-        self._cursor = 0 if place is None else self._starts[place]
+            index = min(keyed, key=lambda each: abs(each - wanted))
+        self._cursor = 0 if index is None else self._starts[index]
         if self._cursor != before:
             if self.scroll_offset.y:
                 self.scroll_rows_to(self.scroll_offset.y + self._cursor - before)

@@ -270,23 +270,23 @@ class ProfileList(Widget, can_focus=True):
         if self._detail == "line":
             return [self._line([*head, *self._rest_of_line(facts, state)], is_here=is_here)]
         head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
-        place, counts, hosts = place_words(facts), count_words(facts), host_words(facts, self._criteria)
+        location, counts, hosts = place_words(facts), count_words(facts), host_words(facts, self._criteria)
         indent: StyledText = (" " * INDENT, "")
         if self.size.width >= WIDE:
             link_text, link_style = link_words(facts, self._criteria)
             first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts or _UNKNOWN)]
             room = NAME + STATE + LINK
-            second = [indent, (fit(shorten(place, room - 1, "middle"), room), STYLES["quiet"]), *_spaced(hosts)]
+            second = [indent, (fit(shorten(location, room - 1, "middle"), room), STYLES["quiet"]), *_spaced(hosts)]
             return [self._line(line, is_here=is_here) for line in (first, second)] + [Content("")]
-        lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (place, STYLES["quiet"])])
+        lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (location, STYLES["quiet"])])
         return [self._line(line, is_here=is_here) for line in lines] + [Content("")]
 
     def _rest_of_line(self, facts: ProfileFacts, state: Badge) -> list[StyledText]:
         room = self.size.width - INDENT - NAME - STATE - 1
-        place = place_words(facts, with_address=room > ADDRESS)
+        location = place_words(facts, with_address=room > ADDRESS)
         return [
             (fit(shorten(state.word, STATE - 1), STATE), state.style),
-            (shorten(place, max(0, room), "middle"), STYLES["quiet"]),
+            (shorten(location, max(0, room), "middle"), STYLES["quiet"]),
         ]
 
     def _line(self, parts: list[StyledText], *, is_here: bool) -> Content:

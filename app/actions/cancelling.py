@@ -45,11 +45,11 @@ async def look(actions: Actions, action: Action) -> Action:
     return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
 
 
-def _turn_of(action: Action, told: RunTurns) -> Turn | None:
+def _turn_of(action: Action, run_turns: RunTurns) -> Turn | None:
     """The turn to cancel: the last one, unless that was started later."""
     sent_at = action.sending_at or action.created_at
-    begun = [turn for turn in told.turns if turn.started_at is None or turn.started_at <= sent_at]
-    turns = begun or told.turns
+    begun = [turn for turn in run_turns.turns if turn.started_at is None or turn.started_at <= sent_at]
+    turns = begun or run_turns.turns
     return turns[-1] if turns else None
 
 

@@ -278,7 +278,8 @@ def read_body(model: type[_Body], body: bytes, status: int | None = None) -> _Bo
         return model.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(step) for step in first["loc"][:4])
+        location = ".".join(str(step) for step in first["loc"][:4])
         raise UnusableAnswerError(
-            f"The service's answer cannot be read{f' at {place}' if place else ''}: {first['msg']}.", status=status
+            f"The service's answer cannot be read{f' at {location}' if location else ''}: {first['msg']}.",
+            status=status,
         ) from error

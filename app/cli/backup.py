@@ -42,10 +42,10 @@ def _copy(settings: Settings, profiles: tuple[Profile, ...], folder: Path) -> li
         raise failed("usage", f"{folder} is not empty. Name a new folder for each backup.")
     copied: list[Path] = []
     for profile in profiles:
-        place = data_folder(settings, profile)
+        source = data_folder(settings, profile)
         for file in (LEDGER_FILE, STATE_FILE):
-            if (place / file).exists():
-                (folder / place.name).mkdir(mode=0o700, exist_ok=True)
-                copy_database(place / file, target := folder / place.name / file)
+            if (source / file).exists():
+                (folder / source.name).mkdir(mode=0o700, exist_ok=True)
+                copy_database(source / file, target := folder / source.name / file)
                 copied.append(target)
     return copied

@@ -181,19 +181,19 @@ def _change(document: "MutableMapping[str, Any]", names: list[str], value: objec
     """Set a key of a document, or remove it where the value is None."""
     from tomlkit import table
 
-    place: Any = document
+    parent: Any = document
     for name in names[:-1]:
-        if name not in place:
+        if name not in parent:
             if value is None:
                 return
-            place[name] = table()
-        place = place[name]
-        if not hasattr(place, "keys"):
+            parent[name] = table()
+        parent = parent[name]
+        if not hasattr(parent, "keys"):
             raise failed("usage", f"{name} in {'.'.join(names)} is not a table: only keys of tables can be set.")
     if value is None:
-        place.pop(names[-1], None)
+        parent.pop(names[-1], None)
     else:
-        place[names[-1]] = value
+        parent[names[-1]] = value
 
 
 def _toml(text: str) -> object:

@@ -128,8 +128,8 @@ def _line(level: ExitLevel, hosts: Sequence[HostView]) -> str:
 
 def detail(host: HostView) -> str:
     """A host's line: its status, since when, and its address."""
-    place = " ".join(part for part in (host.platform.host, host.platform.group) if part)
-    return f"{host.platform.platform}: {host.platform.status}{_since(host)}{f', {place}' if place else ''}"
+    label = " ".join(part for part in (host.platform.host, host.platform.group) if part)
+    return f"{host.platform.platform}: {host.platform.status}{_since(host)}{f', {label}' if label else ''}"
 
 
 def _since(host: HostView) -> str:

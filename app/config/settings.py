@@ -35,8 +35,8 @@ class ConfigError(RunwardenError):
         """Counted from 1; None: it concerns no single line."""
         self.message = message
         self.cure = cure
-        place = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
-        super().__init__(f"{place}{f'{key}: ' if key else ''}{message} {cure}")
+        location = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
+        super().__init__(f"{location}{f'{key}: ' if key else ''}{message} {cure}")
 
 
 @dataclass(frozen=True, slots=True)

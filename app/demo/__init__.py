@@ -38,8 +38,8 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
         threading.Thread(target=import_module, args=("app.console.app",), daemon=True).start()
     with (
         _ended_by_signals(),
-        _folder(folder, keep=keep) as place,
-        _world(place, is_live=show is not None, keep=keep) as world,
+        _folder(folder, keep=keep) as root,
+        _world(root, is_live=show is not None, keep=keep) as world,
     ):
         settings, profile = world.configuration()
         if show is None:
@@ -110,31 +110,31 @@ def _ended_by_signals() -> Iterator[None]:
 @contextmanager
 def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
     was_there = folder is not None and folder.exists()
-    place = _made(folder)
-    keep = keep or _is_kept(place)
+    root = _made(folder)
+    keep = keep or _is_kept(root)
     try:
-        yield place
+        yield root
     finally:
         if keep:
-            _say(_ways_back(place))
+            _say(_ways_back(root))
         else:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(root, ignore_errors=True)
             if was_there:
-                place.mkdir(exist_ok=True)
+                root.mkdir(exist_ok=True)
 
 
-def _is_kept(place: Path) -> bool:
-    return (place / "config.toml").exists() and (place / "service").is_dir()
+def _is_kept(root: Path) -> bool:
+    return (root / "config.toml").exists() and (root / "service").is_dir()
 
 
-def _ways_back(place: Path) -> str:
-    kept = f"Everything is kept in {place}; the repositories are in {place / 'repositories'}."
-    if not _is_kept(place):
+def _ways_back(root: Path) -> str:
+    kept = f"Everything is kept in {root}; the repositories are in {root / 'repositories'}."
+    if not _is_kept(root):
         return kept
-    port = urlsplit(load(place / "config.toml", {}).profile().base_url).port
-    folder, config = shlex.quote(str(place / "service")), shlex.quote(str(place / "config.toml"))
+    port = urlsplit(load(root / "config.toml", {}).profile().base_url).port
+    folder, config = shlex.quote(str(root / "service")), shlex.quote(str(root / "config.toml"))
     program = program_here()
-    back = f"Come back: {program} demo --folder {shlex.quote(str(place))}"
+    back = f"Come back: {program} demo --folder {shlex.quote(str(root))}"
     return (
         f"{kept}\n{back}\nIts service alone: {program} serve --data-dir {folder} --port {port}\n"
         f"A look: {program} --config {config}"
@@ -165,19 +165,19 @@ def _made(folder: Path | None) -> Path:
 
 
 @contextmanager
-def _world(place: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
-    is_kept = _is_kept(place)
-    what = f"Starting the demo that was kept in {place}…" if is_kept else _banner(place, is_live=is_live, keep=keep)
-    config = shlex.quote(str(place / "config.toml"))
+def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
+    is_kept = _is_kept(root)
+    what = f"Starting the demo that was kept in {root}…" if is_kept else _banner(root, is_live=is_live, keep=keep)
+    config = shlex.quote(str(root / "config.toml"))
     _say(f"{what}\nFrom another terminal, while it runs: {program_here()} --config {config} runs list")
     try:
-        world = resume(place) if is_kept else build(place, is_live=is_live)
+        world = resume(root) if is_kept else build(root, is_live=is_live)
     except subprocess.CalledProcessError as error:
         raise DemoError(f"git could not make the demo's repositories: {error.stderr.strip()}") from error
     except FileNotFoundError as error:
         raise DemoError("The demo needs git, and found none on PATH. Install it, then try again.") from error
     except OSError as error:
-        raise DemoError(f"The demo cannot be built in {place}: {error.strerror}. Name another --folder.") from error
+        raise DemoError(f"The demo cannot be built in {root}: {error.strerror}. Name another --folder.") from error
     try:
         if is_live and not is_kept:
             seed_month(world.service)
@@ -186,13 +186,13 @@ def _world(place: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
         world.service.stop()
 
 
-def _banner(place: Path, *, is_live: bool, keep: bool) -> str:
+def _banner(root: Path, *, is_live: bool, keep: bool) -> str:
     if not is_live:
         return "Making four repositories and starting the service…"
     return (
         "Making four repositories and starting a service on this machine.\n"
         "The month of history is made up by the service's lab. Runs from now on are real: agents work in\n"
-        f"{place / 'repositories'}, at the pace of a model.\n"
+        f"{root / 'repositories'}, at the pace of a model.\n"
         + ("All of it is kept." if keep else "All of it goes when you leave; --keep keeps it (make demo KEEP=1).")
     )
 

@@ -62,10 +62,10 @@ class Dispatcher:
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
         while True:
             basis = await self.state.newest_delivery()
-            waiting, told = await self.state.waiting_alerts(), await self.state.told()
-            if not waiting and not told:
+            waiting, problems = await self.state.waiting_alerts(), await self.state.told()
+            if not waiting and not problems:
                 return False
-            at = await self._situation(now, news, waiting, told)
+            at = await self._situation(now, news, waiting, problems)
             found = plan(at, notify)
             # Otherwise another process, such as a command run by cron, has made messages: the plan is made again.
             if await self.state.apply_plan(found, now, basis):
@@ -80,13 +80,13 @@ class Dispatcher:
         return bool(notify.rules or notify.desktop or notify.command)
 
     async def _situation(
-        self, now: datetime, news: News, waiting: tuple[Alert, ...], told: tuple[ToldProblem, ...]
+        self, now: datetime, news: News, waiting: tuple[Alert, ...], problems: tuple[ToldProblem, ...]
     ) -> Situation:
         return Situation(
             now=now,
             present=news.present,
             waiting=waiting,
-            told=told,
+            told=problems,
             last_made=await self.state.last_made(),
             marks=await self.state.marks(),
             silences=await self.state.active_silences(now),
@@ -100,10 +100,10 @@ class Dispatcher:
     async def _claim(self, found: Plan, at: Situation) -> None:
         """Keep consoles from telling the same alerts and their ends; called last, as a claim is final."""
         own = (each.key for each in self._shared(at.waiting) if each.key not in at.elsewhere)
-        told = [key for key in own if found.settled.get(key) == "told"]
-        ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in told]
-        if told:
-            await self.cache.following.claim([*told, *ends], at=at.now)
+        notified = [key for key in own if found.settled.get(key) == "told"]
+        ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in notified]
+        if notified:
+            await self.cache.following.claim([*notified, *ends], at=at.now)
 
     def _report(self, found: Plan, at: Situation) -> None:
         for message in found.messages:

@@ -58,7 +58,7 @@ class Notification:
 
 def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
     """The notifications in their order, with many of a kind condensed into one summary at the end."""
-    told: list[Notification] = []
+    notifications: list[Notification] = []
     many: dict[tuple[NotificationKind, str], list[Notification]] = {}
     for one in news:
         group = (one.kind, dict(one.about).get("status", "") if one.kind == "run" else "")
@@ -73,13 +73,13 @@ def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
 def _summary(kind: NotificationKind, status: str, news: Sequence[Notification]) -> Notification:
     newest = max(news, key=lambda one: one.at)
     what = f"runs {status}" if kind == "run" and status else _MANY[kind]
-    places = ", ".join(dict.fromkeys(dict(one.about).get("repository", "") for one in reversed(news)))
+    repositories = ", ".join(dict.fromkeys(dict(one.about).get("repository", "") for one in reversed(news)))
     return Notification(
         key=newest.key,
         kind=kind,
         level=max((one.level for one in news), key=_LEVELS.index),
         title=safe_text(f"{len(news)} {what}", limit=120),
-        body=safe_text(f"in {places}" if places else newest.body, limit=200),
+        body=safe_text(f"in {repositories}" if repositories else newest.body, limit=200),
         at=newest.at,
         about=tuple((name, value) for name, value in newest.about if name == "status"),
     )
@@ -188,23 +188,23 @@ def link_notification(link: LinkState, hold: timedelta, now: datetime, profile: 
     )
 
 
-def link_back_notification(told: Notification, link: LinkState, now: datetime, profile: str) -> Notification:
+def link_back_notification(outage: Notification, link: LinkState, now: datetime, profile: str) -> Notification:
     """The link is back, or the token is accepted again."""
     back = link.last_ok_at or now
     what = (
         "The service accepts the token again"
-        if told.key.startswith("link:token")
+        if outage.key.startswith("link:token")
         else "The link to the service is back"
     )
     return Notification(
-        key=f"{told.key}:over",
+        key=f"{outage.key}:over",
         kind="link",
         level="information",
         title=safe_text(f"{what}: {profile}", limit=120),
-        body=safe_text(f"after {span((back - told.at).total_seconds())}"),
+        body=safe_text(f"after {span((back - outage.at).total_seconds())}"),
         at=back,
         about=(("status", "up"),),
-        after=(told.key,),
+        after=(outage.key,),
     )
 
 

@@ -32,14 +32,14 @@ AHEAD: Final[Mapping[MessagePhase, str]] = {"again": "Still so: ", "escalated": 
 def plan(at: Situation, notify: NotifySettings) -> Plan:
     """The messages due now, and the new state of told problems."""
     first = told_first(at, notify)
-    fresh = {key_of(told) for told in first.told if told.last_at == at.now}
-    counted = {key_of(told): told for told in first.told}
-    going_on = [counted.get(key_of(told), told) for told in at.told if key_of(told) not in fresh]
+    fresh = {key_of(problem) for problem in first.told if problem.last_at == at.now}
+    counted = {key_of(problem): problem for problem in first.told}
+    going_on = [counted.get(key_of(problem), problem) for problem in at.told if key_of(problem) not in fresh]
     over = list(_over(going_on, at, notify))
-    reminders, changed = _reminders([told for told in going_on if told not in over], at, notify)
+    reminders, changed = _reminders([problem for problem in going_on if problem not in over], at, notify)
     return replace(
         first,
-        messages=(*first.messages, *_messages("over", ((told.route, told) for told in over), at), *reminders),
+        messages=(*first.messages, *_messages("over", ((problem.route, problem) for problem in over), at), *reminders),
         told=tuple({**counted, **changed}.values()),
         over=tuple(over),
     )
@@ -47,14 +47,14 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
 
 def _over(going_on: Sequence[ToldProblem], at: Situation, notify: NotifySettings) -> Iterable[ToldProblem]:
     """Ended problems, each batch together: a storm ends in one message, or in one an interval."""
-    is_there = {key_of(told): at.present.has(told.group, told.newest_at) for told in going_on}
-    lasting = {(told.route, told.batch) for told in going_on if is_there[key_of(told)] is not False}
-    for told in (each for each in going_on if is_there[key_of(each)] is False):
-        place = (told.route, told.batch)
-        last = at.last_made.get(place, told.last_at)
-        is_due = place not in lasting or at.now >= last + notify.group_interval
-        if is_due and not is_quiet(told.route, notify, at.now):
-            yield told
+    is_there = {key_of(problem): at.present.has(problem.group, problem.newest_at) for problem in going_on}
+    lasting = {(problem.route, problem.batch) for problem in going_on if is_there[key_of(problem)] is not False}
+    for problem in (each for each in going_on if is_there[key_of(each)] is False):
+        key = (problem.route, problem.batch)
+        last = at.last_made.get(key, problem.last_at)
+        is_due = key not in lasting or at.now >= last + notify.group_interval
+        if is_due and not is_quiet(problem.route, notify, at.now):
+            yield problem
 
 
 def _reminders(
@@ -63,44 +63,44 @@ def _reminders(
     again: list[tuple[str, ToldProblem]] = []
     escalated: list[tuple[str, ToldProblem]] = []
     changed: dict[ToldKey, ToldProblem] = {}
-    for told in lasting:
-        route, age = notify.route(told.route), at.now - told.first_at
-        if age > route.give_up or not _needs_a_person(told, at) or is_quiet(told.route, notify, at.now):
+    for problem in lasting:
+        route, age = notify.route(problem.route), at.now - problem.first_at
+        if age > route.give_up or not _needs_a_person(problem, at) or is_quiet(problem.route, notify, at.now):
             continue
-        if route.escalate_after is not None and age >= route.escalate_after and not told.is_escalated:
-            changed[key_of(told)] = replace(told, is_escalated=True)
-            beyond = replace(told, route=route.escalate_to, first_at=at.now, last_at=at.now, is_escalated=False)
+        if route.escalate_after is not None and age >= route.escalate_after and not problem.is_escalated:
+            changed[key_of(problem)] = replace(problem, is_escalated=True)
+            beyond = replace(problem, route=route.escalate_to, first_at=at.now, last_at=at.now, is_escalated=False)
             changed[key_of(beyond)] = beyond
-            escalated.append((route.escalate_to, told))
-        if route.repeat is not None and at.now >= told.last_at + route.repeat:
-            changed[key_of(told)] = replace(changed.get(key_of(told), told), last_at=at.now)
-            again.append((told.route, told))
+            escalated.append((route.escalate_to, problem))
+        if route.repeat is not None and at.now >= problem.last_at + route.repeat:
+            changed[key_of(problem)] = replace(changed.get(key_of(problem), problem), last_at=at.now)
+            again.append((problem.route, problem))
     return [*_messages("again", again, at), *_messages("escalated", escalated, at)], changed
 
 
-def _needs_a_person(told: ToldProblem, at: Situation) -> bool:
-    is_there = at.present.has(told.group, told.newest_at)
-    return is_there is True and not at.is_acknowledged(told) and not at.is_silenced(told)
+def _needs_a_person(problem: ToldProblem, at: Situation) -> bool:
+    is_there = at.present.has(problem.group, problem.newest_at)
+    return is_there is True and not at.is_acknowledged(problem) and not at.is_silenced(problem)
 
 
 def _messages(phase: MessagePhase, members: Iterable[tuple[str, ToldProblem]], at: Situation) -> Iterable[Message]:
     batches: dict[tuple[str, str], list[ToldProblem]] = defaultdict(list)
-    for route, told in members:
-        batches[route, told.batch].append(told)
+    for route, problem in members:
+        batches[route, problem.batch].append(problem)
     return [_message(phase, route, batch, group, at) for (route, batch), group in batches.items()]
 
 
 def _message(phase: MessagePhase, route: str, batch: str, group: Sequence[ToldProblem], at: Situation) -> Message:
-    newest = max(group, key=lambda told: told.newest_at)
-    title, count = f"{AHEAD.get(phase, '')}{newest.title}", sum(told.count for told in group)
+    newest = max(group, key=lambda problem: problem.newest_at)
+    title, count = f"{AHEAD.get(phase, '')}{newest.title}", sum(problem.count for problem in group)
     if phase == "over":
         kind, _, what = newest.group.partition(":")
         title = OVER[kind].format(newest.about.get("repository") or safe_text(what, limit=80))
         title = f"{newest.source}: {title}" if newest.source else title
-    inhibited = sum(told.inhibited for told in group)
+    inhibited = sum(problem.inhibited for problem in group)
     parts = [
-        places([told.about.get("repository", "") for told in group]) if len(group) > 1 else "",
-        f"after {span((at.now - min(told.first_at for told in group)).total_seconds())}",
+        places([problem.about.get("repository", "") for problem in group]) if len(group) > 1 else "",
+        f"after {span((at.now - min(problem.first_at for problem in group)).total_seconds())}",
         f"{count:,} in all" if count > 1 else "",
         f"{plural(inhibited, 'run')} failed there" if inhibited else "",
     ]
@@ -108,10 +108,10 @@ def _message(phase: MessagePhase, route: str, batch: str, group: Sequence[ToldPr
         route,
         batch,
         phase,
-        "information" if phase == "over" else worst(told.level for told in group),
+        "information" if phase == "over" else worst(problem.level for problem in group),
         titled(title, len(group)),
         " · ".join(filter(None, parts)),
-        tuple(told.group for told in group),
+        tuple(problem.group for problem in group),
         dict(newest.about),
         count,
     )
@@ -160,7 +160,7 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> GroupingVer
 
 def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySettings) -> GroupingVerdict:
     is_there, is_failure = at.present.has(alert.group, alert.at), alert.kind == "failed"
-    is_late = waited > notify.group_interval or any(_is_of(told, alert) for told in at.told)
+    is_late = waited > notify.group_interval or any(_is_of(problem, alert) for problem in at.told)
     # That a run failed stays worth telling for a while, though another one completed since.
     if is_there is False and (is_late or not is_failure):
         return "over"
@@ -169,14 +169,14 @@ def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySe
     host = at.inhibitor(alert)
     if host is None:
         return "tell"
-    if any(told.group == host for told in at.told):
+    if any(problem.group == host for problem in at.told):
         return "inhibited"
     # If no one is told of the host's problem, the failures of its runs are told.
     return "hold" if waited <= notify.group_interval else "tell"
 
 
-def _is_of(told: ToldProblem, alert: Alert) -> bool:
-    return (told.group, told.source) == (alert.group, alert.source)
+def _is_of(problem: ToldProblem, alert: Alert) -> bool:
+    return (problem.group, problem.source) == (alert.group, alert.source)
 
 
 def _is_due(batch: str, route: str, alerts: Sequence[Alert], at: Situation, notify: NotifySettings) -> bool:
@@ -224,9 +224,9 @@ def places(names: Sequence[str]) -> str:
 def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey, ToldProblem]:
     """The state of told hosts, with the number of failures that each of them explains."""
     return {
-        key_of(told): replace(told, inhibited=told.inhibited + inhibited[told.group])
-        for told in at.told
-        if told.group in inhibited
+        key_of(problem): replace(problem, inhibited=problem.inhibited + inhibited[problem.group])
+        for problem in at.told
+        if problem.group in inhibited
     }
 
 
@@ -256,9 +256,9 @@ def _remembered(
     return found
 
 
-def key_of(told: ToldProblem) -> ToldKey:
+def key_of(problem: ToldProblem) -> ToldKey:
     """The key of a told problem."""
-    return told.group, told.source, told.route
+    return problem.group, problem.source, problem.route
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:

@@ -73,12 +73,12 @@ class Situation:
         """Whether a person never wants to hear of it again."""
         return any(mark.is_muted for mark in self._marks(one))
 
-    def is_acknowledged(self, told: ToldProblem) -> bool:
+    def is_acknowledged(self, problem: ToldProblem) -> bool:
         """Whether all that was told of it is acknowledged."""
         # A run that is stuck, and a write, are one thing each; a repository fails again and again.
-        since = datetime.min.replace(tzinfo=UTC) if told.kind in {"stuck", "action"} else told.newest_at
-        done = (mark.done_until for mark in self._marks(told))
-        return self.is_muted(told) or any(until is not None and until >= since for until in done)
+        since = datetime.min.replace(tzinfo=UTC) if problem.kind in {"stuck", "action"} else problem.newest_at
+        done = (mark.done_until for mark in self._marks(problem))
+        return self.is_muted(problem) or any(until is not None and until >= since for until in done)
 
     def _marks(self, one: Alert | ToldProblem) -> list[Mark]:
         return [self.marks[key] for key in one.keys if key in self.marks]

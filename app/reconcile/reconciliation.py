@@ -152,12 +152,12 @@ class Reconciliation:
         label = send.request.repository.label
         labels = [each for each in await cache.repositories() if each.casefold() == label.casefold()]
         # A name with a star would be a pattern, so the filter omits it; `Send` checks each match again.
-        place = RunFilter(
+        condition = RunFilter(
             repositories=tuple(each for each in labels or [label] if "*" not in each),
             branches=(branch,) if branch and "*" not in branch else (),
         )
-        timed = await cache.runs(replace(place, since=window.since, until=window.until), MOST)
-        timeless = () if timed else [run for run in await cache.runs(place, MOST) if run.created_at is None]
+        timed = await cache.runs(replace(condition, since=window.since, until=window.until), MOST)
+        timeless = () if timed else [run for run in await cache.runs(condition, MOST) if run.created_at is None]
         details = await cache.details([run.run_id for run in (*timed, *timeless)])
         return [details[run.run_id] for run in (*timed, *timeless) if run.run_id in details]
 

@@ -124,8 +124,8 @@ class Patch:
 
     def file_at(self, number: int) -> int | None:
         """The place in `files` of the file that a line belongs to; None: before the first."""
-        place = bisect_right(self.files, number, key=lambda file: file.line) - 1
-        return place if place >= 0 else None
+        index = bisect_right(self.files, number, key=lambda file: file.line) - 1
+        return index if index >= 0 else None
 
     def changed_files(self) -> tuple[ChangedFile, ...]:
         """All files of the patch; reads it to its end."""

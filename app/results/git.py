@@ -265,15 +265,15 @@ def _without_filters(keys: Sequence[str], env: Mapping[str, str]) -> dict[str, s
     pairs = [(f"{driver}.{key}", value) for driver in sorted(drivers) for key, value in off.items()]
     begin = int(env.get("GIT_CONFIG_COUNT") or 0)
     variables = {"GIT_CONFIG_COUNT": str(begin + len(pairs))}
-    for place, (key, value) in enumerate(pairs, begin):
-        variables |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}
+    for index, (key, value) in enumerate(pairs, begin):
+        variables |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
     return variables
 
 
 def _told(err: bytes, code: int) -> str:
     """The last words of git, as a line: many may be the server's."""
     lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
-    told = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
-    said = "; ".join(filter(None, told))[-_SHOWN:] or f"exit code {code}"
+    errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
+    said = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {code}"
     moved = " The repository has moved: configure its new address." if "returned error: 30" in said else ""
     return f"git: {safe_text(said)}.{moved}".replace("..", ".")

@@ -258,8 +258,8 @@ class Mirror:
                     stale.unlink(missing_ok=True)
                 yield
         except OSError as error:
-            told = f"The copy of the repository cannot be kept in {safe_text(str(folder))}: {error.strerror}."
-            raise GitError(told) from error
+            message = f"The copy of the repository cannot be kept in {safe_text(str(folder))}: {error.strerror}."
+            raise GitError(message) from error
 
 
 def trim(folder: Path, most_bytes: int) -> list[Path]:

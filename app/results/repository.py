@@ -109,8 +109,8 @@ class RunRepositories:
         """Whether an address is configured for a repository."""
         return self.address(repository) is not None
 
-    async def history(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> CommitHistory:
-        """Fetch a run's commits, and keep those of its turns; `told`: the commits that the service names.
+    async def history(self, detail: RunDetail, service_commits: Mapping[int, str] | None = None) -> CommitHistory:
+        """Fetch a run's commits, and keep those of its turns; `service_commits`: the commits that the service names.
 
         Raises:
             GitError: Its repository is not available, or holds nothing of the run.
@@ -119,12 +119,12 @@ class RunRepositories:
         mirror = self.mirror(run.repository)
         heads = await self._heads(mirror, run)
         pinned = await mirror.pinned(run.run_id)
-        head, note = await self._head(detail, mirror, heads, {**(told or {}), **pinned})
+        head, note = await self._head(detail, mirror, heads, {**(service_commits or {}), **pinned})
         base, name, commits = await _base(detail, mirror, heads, head)
         turns, remark = of_commits(detail, commits)
         found = {each.turn.number for each in turns if each.commits}
         known = {number: commit for number, commit in pinned.items() if number not in found}
-        known |= dict(told or {}) if remark or not found else {}
+        known |= dict(service_commits or {}) if remark or not found else {}
         turns, rewritten = await _kept(mirror, turns, commits, known)
         remark = REWRITTEN if rewritten else remark if found - known.keys() else ""
         for each in turns:
@@ -159,18 +159,20 @@ class RunRepositories:
             raise GitError(f"The repository has no branch {branch} yet: the run has pushed nothing.")
         raise GitError(f"The repository has no branch {branch}, and nothing of it was kept.")
 
-    async def turns(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> RunTurns:
+    async def turns(self, detail: RunDetail, service_commits: Mapping[int, str] | None = None) -> RunTurns:
         """A run's turns, as far as its commits show."""
-        history = await self.history(detail, told)
+        history = await self.history(detail, service_commits)
         return RunTurns(detail.run.run_id, tuple(each.turn for each in history.turns), "git", history.note)
 
-    async def change(self, detail: RunDetail, turn: int | None = None, told: Mapping[int, str] | None = None) -> Change:
+    async def change(
+        self, detail: RunDetail, turn: int | None = None, service_commits: Mapping[int, str] | None = None
+    ) -> Change:
         """The change of a turn, or of the whole run.
 
         Raises:
             GitError: As `history`; or the turn has no commit.
         """
-        history = await self.history(detail, told)
+        history = await self.history(detail, service_commits)
         if turn is None:
             change = await history.mirror.change(history.base, history.head, history.base_name)
         else:

@@ -59,8 +59,8 @@ def _rank(finding: ReportedFinding) -> int:
 
 def _item(one: ReportedFinding) -> Iterator[str]:
     rule = f" {_in_code(one.rule)}" if one.rule else ""
-    place = f" line {one.line}" if one.line else ""
-    yield f"- **{one.severity or 'finding'}**{rule}{place}: {' '.join(one.title.split())}"
+    location = f" line {one.line}" if one.line else ""
+    yield f"- **{one.severity or 'finding'}**{rule}{location}: {' '.join(one.title.split())}"
     if one.message:
         yield from ("", *(f"  {line}" for line in one.message.splitlines()))
     if one.suggestion:
@@ -75,8 +75,8 @@ def _in_code(text: str) -> str:
 
 def is_told_by(review: Review, others: Sequence[Review]) -> bool:
     """Whether other reviews name every place that this one does, so that it adds nothing."""
-    told = {(each.path, each.line) for other in others for each in other.findings}
-    return all((each.path, each.line) in told for each in review.findings)
+    reported = {(each.path, each.line) for other in others for each in other.findings}
+    return all((each.path, each.line) in reported for each in review.findings)
 
 
 def _findings(text: str) -> Iterator[Finding]:
@@ -87,10 +87,10 @@ def _findings(text: str) -> Iterator[Finding]:
             fence = _after(fence, line)
         elif heading := _HEADING.match(line):
             path = _path(heading[2])
-        elif place := _PLACE.search(line):
-            before, after = line[: place.start()], line[place.end() :]
+        elif location := _PLACE.search(line):
+            before, after = line[: location.start()], line[location.end() :]
             is_first = all(word.lower() in _WEIGHTS or word.isdecimal() for word in re.findall(r"\w+", before))
-            yield _finding(at, place[1], int(place[2]), before + after if is_first and after else line)
+            yield _finding(at, location[1], int(location[2]), before + after if is_first and after else line)
         elif path and (item := _ITEM.match(line)):
             number = _LINE.search(item[1])
             yield _finding(at, path, int(number[1]) if number else None, item[1])

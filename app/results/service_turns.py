@@ -37,31 +37,31 @@ class ServiceTurns:
             ApiError: The service cannot be asked.
         """
         if not self.holds(run):
-            told = await extension.turns(run.run_id)
-            if told == NOT_OFFERED:  # This holds for all runs, and is asked again a day later.
+            answer = await extension.turns(run.run_id)
+            if answer == NOT_OFFERED:  # This holds for all runs, and is asked again a day later.
                 return None
-            self._known[run.run_id] = _state(run), told if isinstance(told, RunTurns) else None
+            self._known[run.run_id] = _state(run), answer if isinstance(answer, RunTurns) else None
             self._known.move_to_end(run.run_id)
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
         return self.known(run)
 
 
-def figures(detail: RunDetail, told: RunTurns | None) -> RunFigures:
+def figures(detail: RunDetail, run_turns: RunTurns | None) -> RunFigures:
     """A run's figures: the service's turns, else the observed ones."""
-    turns = told.turns if told is not None else ()
+    turns = run_turns.turns if run_turns is not None else ()
     added, removed = ([getattr(turn, name) for turn in turns] for name in ("additions", "deletions"))
     return RunFigures(
         turns=max((turn.number for turn in turns), default=detail.turns),
         additions=_sum(added),
         deletions=_sum(removed),
-        pull=number_in(told.pull_request if told is not None else None) or pull_number(detail.run.raw_json),
+        pull=number_in(run_turns.pull_request if run_turns is not None else None) or pull_number(detail.run.raw_json),
     )
 
 
-def reason(told: RunTurns | None) -> str:
+def reason(run_turns: RunTurns | None) -> str:
     """Why a run's last turn ended as it did; empty: not known."""
-    return (told.turns[-1].reason or "") if told is not None and told.turns else ""
+    return (run_turns.turns[-1].reason or "") if run_turns is not None and run_turns.turns else ""
 
 
 def _sum(counts: list[int | None]) -> int | None:

@@ -43,29 +43,29 @@ class Results:
 
     async def turns(self, detail: RunDetail) -> RunTurns | Unavailable:
         """The run's turns: as the service tells them, else as the commits do."""
-        told = await self._ask(lambda service: service.turns(detail.run.run_id))
-        if isinstance(told, RunTurns):
-            return told
+        answer = await self._ask(lambda service: service.turns(detail.run.run_id))
+        if isinstance(answer, RunTurns):
+            return answer
         try:
             return await self.repositories.turns(detail)
         except GitError as error:
-            return _neither(error, told)
+            return _neither(error, answer)
 
     async def change(self, detail: RunDetail, turn: int | None = None) -> Change | Unavailable:
         """The change of a turn, or of the whole run: from git, which has the files as well, else from the service."""
         return await self._change(detail, turn, None)
 
     async def _change(
-        self, detail: RunDetail, turn: int | None, told: RunTurns | Unavailable | None
+        self, detail: RunDetail, turn: int | None, run_turns: RunTurns | Unavailable | None
     ) -> Change | Unavailable:
         run_id = detail.run.run_id
-        if told is None and (turn or self.repositories.is_configured(detail.run.repository)):
-            told = await self._ask(lambda service: service.turns(run_id))
-        known = {each.number for each in told.turns} if isinstance(told, RunTurns) else set()
+        if run_turns is None and (turn or self.repositories.is_configured(detail.run.repository)):
+            run_turns = await self._ask(lambda service: service.turns(run_id))
+        known = {each.number for each in run_turns.turns} if isinstance(run_turns, RunTurns) else set()
         if turn and known and turn not in known:
             return Unavailable(f"The run {safe_text(run_id)} has no turn {turn}; it has {len(known)}.")
         try:
-            return await self.repositories.change(detail, turn, commits_of(told))
+            return await self.repositories.change(detail, turn, commits_of(run_turns))
         except NoTurnError as error:
             return Unavailable(str(error))
         except GitError as error:
@@ -76,17 +76,17 @@ class Results:
 
     async def history(self, detail: RunDetail) -> CommitHistory | Unavailable:
         """The run's commits, for checking its branch out: git alone has them."""
-        told = await self._ask(lambda service: service.turns(detail.run.run_id))
+        answer = await self._ask(lambda service: service.turns(detail.run.run_id))
         try:
-            return await self.repositories.history(detail, commits_of(told))
+            return await self.repositories.history(detail, commits_of(answer))
         except GitError as error:
             return Unavailable(str(error))
 
     async def reviews(self, detail: RunDetail, turn: int | None = None) -> tuple[Review, ...] | Unavailable:
         """The agent's findings, and the Markdown that a turn, or the whole run, added or changed; never empty."""
-        told = await self._ask(lambda service: service.turns(detail.run.run_id))
-        written = await self._written(detail, turn, told)
-        turns = told.turns if isinstance(told, RunTurns) else ()
+        answer = await self._ask(lambda service: service.turns(detail.run.run_id))
+        written = await self._written(detail, turn, answer)
+        turns = answer.turns if isinstance(answer, RunTurns) else ()
         found = [each for each in turns if each.findings is not None and turn in {None, each.number}]
         if not found:
             return written
@@ -96,9 +96,9 @@ class Results:
         return written if is_told_by(report, written) else (report, *written)
 
     async def _written(
-        self, detail: RunDetail, turn: int | None, told: RunTurns | Unavailable
+        self, detail: RunDetail, turn: int | None, run_turns: RunTurns | Unavailable
     ) -> tuple[Review, ...] | Unavailable:
-        change = await self._change(detail, turn, told)
+        change = await self._change(detail, turn, run_turns)
         if isinstance(change, Unavailable):
             return change
         try:
@@ -133,9 +133,9 @@ class Results:
             return Unavailable(error.message)
 
 
-def commits_of(told: RunTurns | Unavailable | None) -> dict[int, str]:
+def commits_of(run_turns: RunTurns | Unavailable | None) -> dict[int, str]:
     """Each turn's commit, as far as the service names it."""
-    turns = told.turns if isinstance(told, RunTurns) else ()
+    turns = run_turns.turns if isinstance(run_turns, RunTurns) else ()
     return {turn.number: turn.commit for turn in turns if turn.commit}
 
 

@@ -53,7 +53,7 @@ def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnC
         turns = [*seen, *(Turn(number, "completed") for number in range(len(seen) + 1, last + 1))]
         return [with_commits(turn, marked.get(turn.number, ())) for turn in turns], ""
     starts = [turn.started_at for turn in seen]
-    found = [with_commits(turn, tuple(_between(commits, starts, place))) for place, turn in enumerate(seen)]
+    found = [with_commits(turn, tuple(_between(commits, starts, index))) for index, turn in enumerate(seen)]
     return found, BY_TIME if any(each.commits for each in found) else ""
 
 
@@ -70,9 +70,9 @@ def _of(commits: Sequence[Commit], detail: RunDetail, number: int) -> tuple[Comm
     return tuple(commit for commit in commits if mark in (each.strip() for each in commit.marks))
 
 
-def _between(commits: Sequence[Commit], starts: Sequence[datetime | None], place: int) -> Iterator[Commit]:
+def _between(commits: Sequence[Commit], starts: Sequence[datetime | None], index: int) -> Iterator[Commit]:
     """The commits made after a turn began, and before the next one did; their times are whole seconds."""
-    begin, end = (None if at is None else at.replace(microsecond=0) for at in (*starts, None)[place : place + 2])
+    begin, end = (None if at is None else at.replace(microsecond=0) for at in (*starts, None)[index : index + 2])
     for commit in commits:
         if begin is not None and commit.at >= begin and (end is None or commit.at < end):
             yield commit

@@ -309,10 +309,10 @@ def _is_plausible(run: Run) -> bool:
 def _controls(shown: Sequence[Run]) -> Sequence[Run]:
     """The runs that show most about the date filter, best first: final and old ones whose two times differ."""
 
-    def worth(place: int) -> tuple[bool, bool, int]:
-        run = plausible[place]
+    def worth(index: int) -> tuple[bool, bool, int]:
+        run = plausible[index]
         is_apart = bool(run.created_at and run.updated_at and run.updated_at - run.created_at > APART)
-        return is_apart, run.status in FINAL_STATUSES, place
+        return is_apart, run.status in FINAL_STATUSES, index
 
     plausible = [run for run in shown if _is_plausible(run)]
-    return [plausible[place] for place in sorted(range(len(plausible)), key=worth, reverse=True)]
+    return [plausible[index] for index in sorted(range(len(plausible)), key=worth, reverse=True)]

@@ -74,8 +74,8 @@ def _descends(times: Sequence[datetime]) -> bool:
     # The longest run of times that do not rise, by patience sorting from the end.
     tops: list[datetime] = []
     for time in reversed(times):
-        place = bisect_right(tops, time)
-        tops[place : place + 1] = [time]
+        index = bisect_right(tops, time)
+        tops[index : index + 1] = [time]
     return len(times) - len(tops) <= ODD_SHARE * len(times)
 
 

@@ -56,11 +56,11 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Comm
     proxied = _PROXY if is_relayed(agent) else {}
     if preset is None:
         words = agent.argv[1:]
-        told = placeholders.used(words) & placeholders.OF_INSTRUCTIONS
+        used = placeholders.used(words) & placeholders.OF_INSTRUCTIONS
         model = ModelWords() if options.model is None else GENERIC[options.model.provider]
         values = _values(options.model, home, settings_file, session)
         environment = {**proxied, **_replaced(model.environment, values)}
-        return CommandTemplate(agent.argv[0], words, "nothing" if told else "task", environment)
+        return CommandTemplate(agent.argv[0], words, "nothing" if used else "task", environment)
     model = ModelWords() if options.model is None else preset.models[options.model.provider]
     name = model.name if options.model is not None and options.model.name else ()
     guard = () if options.trust_repository else preset.untrusted

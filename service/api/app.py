@@ -76,7 +76,7 @@ class Readiness:
     def __init__(self, database: Database, deadline_s: float = 5.0) -> None:
         self._database = database
         self._deadline_s = deadline_s
-        self._places = threading.Semaphore(_ASKED_AT_ONCE)
+        self._slots = threading.Semaphore(_ASKED_AT_ONCE)
 
     async def ask(self) -> bool:
         """Whether the database answers by the deadline."""
@@ -86,7 +86,7 @@ class Readiness:
         return False
 
     def _answers(self) -> bool:
-        if not self._places.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             return False
         try:
             with self._database.read() as connection:
@@ -94,5 +94,5 @@ class Readiness:
         except SQLAlchemyError:
             return False
         finally:
-            self._places.release()
+            self._slots.release()
         return True

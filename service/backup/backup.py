@@ -37,16 +37,16 @@ def back_up(database: Database, folder: DataFolder, target: Path, clock: Clock) 
         _snapshot(database, Path(scratch)) as connection,
     ):
         for dialect in ("sqlite", "postgresql"):
-            place = Path(scratch) / f"{dialect}.json"
-            place.write_text(json.dumps(_creation(dialect)), "utf-8")
-            with place.open("rb") as file:
+            path = Path(scratch) / f"{dialect}.json"
+            path.write_text(json.dumps(_creation(dialect)), "utf-8")
+            with path.open("rb") as file:
                 writer.add(f"schema/{dialect}.json", file)
         for table in TABLES:
-            place = Path(scratch) / f"{table.name}.jsonl"
-            dump(connection, table, place)
-            with place.open("rb") as file:
+            path = Path(scratch) / f"{table.name}.jsonl"
+            dump(connection, table, path)
+            with path.open("rb") as file:
                 writer.add(f"tables/{table.name}.jsonl", file)
-            place.unlink()
+            path.unlink()
         _add_files(writer, folder, connection)
         kind = "sqlite" if database.is_sqlite else "postgresql"
         return writer.finish(schema_version=VERSION, made_at=made_at, database=kind)
@@ -73,11 +73,11 @@ def _add_files(writer: ArchiveWriter, folder: DataFolder, connection: sa.Connect
     if folder.settings_file.exists():
         with folder.settings_file.open("rb") as file:
             writer.add("service.toml", file)
-    for place in sorted(folder.runs.iterdir() if folder.runs.exists() else ()):
-        for one in sorted(place.iterdir()) if place.name in known else ():
+    for run_folder in sorted(folder.runs.iterdir() if folder.runs.exists() else ()):
+        for one in sorted(run_folder.iterdir()) if run_folder.name in known else ():
             # Retention may remove the file at this moment.
             with contextlib.suppress(FileNotFoundError), one.open("rb") as file:
-                writer.add(f"runs/{place.name}/{one.name}", file)
+                writer.add(f"runs/{run_folder.name}/{one.name}", file)
 
 
 def _creation(dialect: str) -> list[str]:
@@ -92,10 +92,10 @@ def _creation(dialect: str) -> list[str]:
     return statements
 
 
-def dump(connection: sa.Connection, table: sa.Table, place: Path) -> None:
+def dump(connection: sa.Connection, table: sa.Table, path: Path) -> None:
     """Write a table into a file: the names of its columns, then a line for each row."""
     binary = [index for index, column in enumerate(table.c) if isinstance(column.type, sa.LargeBinary)]
-    with place.open("x", encoding="utf-8") as file:
+    with path.open("x", encoding="utf-8") as file:
         file.write(json.dumps([column.name for column in table.c]) + "\n")
         for row in connection.execution_options(yield_per=ROWS_AT_ONCE).execute(sa.select(table)):
             values = list(row)

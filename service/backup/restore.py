@@ -119,9 +119,9 @@ class Restore:
         for name, file in archive.members(self._source):
             kind, _, rest = name.partition("/")
             if kind == "runs":
-                place = self._staged / rest
-                place.parent.mkdir(mode=0o700, exist_ok=True)
-                _write(place, file)
+                path = self._staged / rest
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                _write(path, file)
                 number += 1
         return number
 
@@ -214,8 +214,8 @@ def _clear(connection: sa.Connection) -> None:
     connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
 
 
-def _write(place: Path, file: IO[bytes]) -> None:
-    descriptor = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+def _write(path: Path, file: IO[bytes]) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as target:
         shutil.copyfileobj(file, target)
 

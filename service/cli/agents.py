@@ -118,8 +118,8 @@ def _rehearsed(one: Agent, settings: ExecutionSettings) -> dict[str, object]:
     from service.execution.rehearsal import Rehearsal, scratch_repository
     from service.execution.sandbox import find
 
-    with tempfile.TemporaryDirectory(prefix="runwarden-check-") as place:
-        folder = DataFolder(Path(place))
+    with tempfile.TemporaryDirectory(prefix="runwarden-check-") as scratch:
+        folder = DataFolder(Path(scratch))
         folder.create()
         url = scratch_repository(folder.root / "scratch.git", settings)
         done = Rehearsal(folder, settings, find(settings), url).turn(one, _QUESTION)

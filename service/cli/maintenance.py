@@ -131,8 +131,8 @@ def migrate(admin: AdminContext) -> None:
         from service.execution.queue import migrate_queue
 
         migrate_queue(database)
-        place = database.url.render_as_string(hide_password=True)
-    admin.show({"database": place, "schema_version": VERSION}, [f"{place}  schema version {VERSION}"])
+        address = database.url.render_as_string(hide_password=True)
+    admin.show({"database": address, "schema_version": VERSION}, [f"{address}  schema version {VERSION}"])
 
 
 @click.command("prune")
@@ -184,10 +184,10 @@ def status(admin: AdminContext) -> None:
         by_status: dict[str, int] = dict(counted.all())
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
         unsent = invitations.unsent_mails(connection)
-        place = database.url.render_as_string(hide_password=True)
+        address = database.url.render_as_string(hide_password=True)
     document = {
         "data_dir": str(admin.folder.root),
-        "database": place,
+        "database": address,
         "sandbox": _sandbox(settings),
         "limits": settings.agent.model_dump(),
         "workers": [_worker(one) for one in living],

@@ -14,16 +14,16 @@ _AT_ONCE: Final = 64
 class Door:
     """A listening socket; closing it ends every connection through it."""
 
-    def __init__(self, place: Path, serve: Callable[[socket.socket], None]) -> None:
+    def __init__(self, path: Path, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_AT_ONCE)
         self._listener = socket.socket(socket.AF_UNIX)
         # Through the folder's descriptor, as the path of a unix socket has at most 107 bytes.
-        folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY)
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
-            self._listener.bind(f"/proc/self/fd/{folder}/{place.name}")
+            self._listener.bind(f"/proc/self/fd/{folder}/{path.name}")
         finally:
             os.close(folder)
         self._listener.listen(_AT_ONCE)

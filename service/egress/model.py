@@ -84,7 +84,7 @@ class _Request:
 class ModelProxy:
     """An agent's access to its model for one turn; this process sends `key` only to the provider."""
 
-    def __init__(self, place: Path, access: ModelAccess, key: str, ledger: UsageMeter) -> None:
+    def __init__(self, path: Path, access: ModelAccess, key: str, ledger: UsageMeter) -> None:
         self._access = access
         self._provider = PROVIDERS[access.provider]
         self._base = urlsplit((access.base_url or self._provider.base_url).rstrip("/"))
@@ -98,7 +98,7 @@ class ModelProxy:
         self.answers = 0
         """How many pieces of answers have passed; it grows while the model answers."""
         self._lock = threading.Lock()
-        self.door = Door(place, self._serve)
+        self.door = Door(path, self._serve)
 
     def __enter__(self) -> Self:
         """Return the proxy."""

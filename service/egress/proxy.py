@@ -66,7 +66,7 @@ class EgressProxy:
 
     def __init__(
         self,
-        place: Path,
+        path: Path,
         allowed: Sequence[str],
         say: Callable[[str], None],
         resolve: Callable[[str, int], list[Address]] = public_addresses,
@@ -75,7 +75,7 @@ class EgressProxy:
         self._say = say
         self._resolve = resolve
         self._told: set[str] = set()
-        self.door = Door(place, self._serve)
+        self.door = Door(path, self._serve)
 
     def __enter__(self) -> Self:
         """Return the proxy."""

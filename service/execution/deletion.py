@@ -131,7 +131,7 @@ def _is_held(entry: QueueEntry, living: set[str]) -> bool:
     return entry.is_open and (bool(living) if entry.executor is None else entry.executor in living)
 
 
-def _remove(place: str) -> None:
+def _remove(path: str) -> None:
     # Tried twice, as another process may be removing the same files.
-    if not trees.remove(place) and not trees.remove(place):
-        raise OSError(f"{place} cannot be removed; remove it by hand, and what is left follows at the next start")
+    if not trees.remove(path) and not trees.remove(path):
+        raise OSError(f"{path} cannot be removed; remove it by hand, and what is left follows at the next start")

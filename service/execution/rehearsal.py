@@ -35,14 +35,14 @@ class RehearsalResult:
     """For each request to a model: the model's name, its tokens, and its cost in millionths of a dollar."""
 
 
-def scratch_repository(place: Path, settings: ExecutionSettings) -> str:
+def scratch_repository(folder: Path, settings: ExecutionSettings) -> str:
     """Make a bare repository with one file, and return its address."""
-    git = GitRunner(place.parent, settings.git_timeout_s, _identity(settings))
-    git("init", "--quiet", "--bare", "--initial-branch=main", "--", str(place))
-    blob = git.feed("# A scratch repository\n", "hash-object", "-w", "--stdin", git_dir=place).strip()
-    tree = git.feed(f"100644 blob {blob}\tREADME.md\n", "mktree", git_dir=place).strip()
-    git("update-ref", "refs/heads/main", git("commit-tree", tree, "-m", "First commit", git_dir=place), git_dir=place)
-    return str(place)
+    git = GitRunner(folder.parent, settings.git_timeout_s, _identity(settings))
+    git("init", "--quiet", "--bare", "--initial-branch=main", "--", str(folder))
+    blob = git.feed("# A scratch repository\n", "hash-object", "-w", "--stdin", git_dir=folder).strip()
+    tree = git.feed(f"100644 blob {blob}\tREADME.md\n", "mktree", git_dir=folder).strip()
+    git("update-ref", "refs/heads/main", git("commit-tree", tree, "-m", "First commit", git_dir=folder), git_dir=folder)
+    return str(folder)
 
 
 class Rehearsal:

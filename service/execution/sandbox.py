@@ -104,13 +104,18 @@ class Sandbox:
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
         relay = [] if view.doors is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
         mounts += _read_only([*_program_paths(argv), *view.readable, *relay])
-        told = (workspace.task_file, workspace.instructions_file, workspace.conversation_file, workspace.settings_file)
-        mounts += _read_only([*told, objects])
+        task_files = (
+            workspace.task_file,
+            workspace.instructions_file,
+            workspace.conversation_file,
+            workspace.settings_file,
+        )
+        mounts += _read_only([*task_files, objects])
         writable = {path: str(path) for path in (workspace.history, workspace.result_file.parent)}
         writable |= {workspace.tree: INSIDE.tree, view.home: INSIDE.home}
         writable |= {} if view.cache is None else {view.cache: INSIDE.cache}
-        for path, place in writable.items():
-            mounts += ["--bind", str(path), place]
+        for path, target in writable.items():
+            mounts += ["--bind", str(path), target]
         for name in view.sealed:
             mounts += ["--ro-bind", str(workspace.sealed), f"{INSIDE.home}/{name}"]
         for name in view.hidden:
@@ -134,8 +139,8 @@ def _relayed(view: SandboxView, argv: list[str]) -> list[str]:
     """Return a command behind the relay, if the agent may reach anything outside."""
     if view.doors is None:
         return argv
-    places = [f"{port}={_DOORS}/{name}" for port, name in view.ports.items()]
-    return [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *places, "--", *argv]
+    ports = [f"{port}={_DOORS}/{name}" for port, name in view.ports.items()]
+    return [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *ports, "--", *argv]
 
 
 def _resolver(workspace: Workspace, slirp: str | None) -> Path:

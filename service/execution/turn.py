@@ -92,7 +92,7 @@ class TurnExecution:
         if agent is None:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
-        workspace = Workspace(workspaces.place(f"{run_id}-{number}-{turn.attempt}"))
+        workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         log_file = self._folder.turn_log(run_id, number)
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log_file.open("ab") as log:

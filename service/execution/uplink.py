@@ -48,9 +48,9 @@ def _connect(program: str, pid: int) -> "subprocess.Popen[bytes] | None":
     command = [program, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-seccomp"]
     # For its own sandbox it becomes root of the network's user namespace, which has one if the service is root's.
     command += ["--enable-sandbox"] if os.geteuid() == 0 else []
-    places = ["--netns-type=path", f"--userns-path=/proc/self/fd/{owner}", f"/proc/self/fd/{network}", "tap0"]
+    namespaces = ["--netns-type=path", f"--userns-path=/proc/self/fd/{owner}", f"/proc/self/fd/{network}", "tap0"]
     slirp = subprocess.Popen(
-        [*command, f"--ready-fd={writing}", *places],
+        [*command, f"--ready-fd={writing}", *namespaces],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=said,

@@ -202,9 +202,9 @@ def _remove_nested_repositories(tree: Path) -> None:
                 raise OSError(f"a {entry.name} that the agent left in the checkout cannot be removed")
 
 
-def _remove(place: Path) -> None:
-    if not trees.remove(place):
-        _logger.warning("%s cannot be removed; remove it by hand", place)
+def _remove(path: Path) -> None:
+    if not trees.remove(path):
+        _logger.warning("%s cannot be removed; remove it by hand", path)
 
 
 class Workspaces:
@@ -217,7 +217,7 @@ class Workspaces:
         """The id of the worker."""
         self._lock = _hold(self._locks / executor)
 
-    def place(self, turn: str) -> Path:
+    def path_of(self, turn: str) -> Path:
         """Return where the workspace of an attempt goes; it does not exist yet."""
         return self._work / f"{self.executor}.{turn}"
 

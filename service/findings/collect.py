@@ -148,8 +148,8 @@ def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFindi
         key = (one.rule or ("" if context else one.title), one.path, context)
         seen[key] += 1
         digest = hashlib.sha256("\0".join((*key, str(seen[key]))).encode("utf-8", "replace")).hexdigest()
-        place = {"line": line, "end_line": None if end is None else min(end, len(lines))}
-        yield IdentifiedFinding.model_validate(one.model_dump() | place | {"id": digest[:16]})
+        span = {"line": line, "end_line": None if end is None else min(end, len(lines))}
+        yield IdentifiedFinding.model_validate(one.model_dump() | span | {"id": digest[:16]})
 
 
 def _words(lines: list[str]) -> str:

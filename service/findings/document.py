@@ -142,5 +142,5 @@ def checked(written: Iterable[Any], remarks: list[str]) -> Iterator[Finding]:
 
 def _reason(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return one_line(f"{place}: {first['msg']}" if place else first["msg"])[:_SHOWN]
+    location = ".".join(map(str, first["loc"]))
+    return one_line(f"{location}: {first['msg']}" if location else first["msg"])[:_SHOWN]

@@ -43,8 +43,8 @@ def _draft(
     by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
     rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
     rule = rules.get(rule_id, by_index)
-    place = _table(_table(next(iter(_list(result.get("locations"))), None)).get("physicalLocation"))
-    region = _table(place.get("region"))
+    location = _table(_table(next(iter(_list(result.get("locations"))), None)).get("physicalLocation"))
+    region = _table(location.get("region"))
     message = _message(result.get("message"), rule)
     short = _text(_table(rule.get("shortDescription")).get("text")) or message
     title, _, _ = (message or short or rule_id).strip().partition("\n")
@@ -52,7 +52,7 @@ def _draft(
     return {
         "rule": rule_id[:100],
         "severity": _severity(result, rule),
-        "path": _path(_table(place.get("artifactLocation")).get("uri"), root),
+        "path": _path(_table(location.get("artifactLocation")).get("uri"), root),
         "line": line,
         "end_line": None if line is None else _last_line(region, line),
         "title": title if len(title) <= _TITLE else f"{title[:_TITLE]}…",

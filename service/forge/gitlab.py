@@ -109,8 +109,8 @@ class GitLab:
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post the comments, then the note that is the review's text: GitLab has no way to post them as one."""
-        place = f"{self._project}/merge_requests/{number}"
-        refs = self._http.document("GET", place).get("diff_refs") or {}
+        endpoint = f"{self._project}/merge_requests/{number}"
+        refs = self._http.document("GET", endpoint).get("diff_refs") or {}
         if refs.get("head_sha") != commit:
             raise ForgeError(f"the merge request is at {refs.get('head_sha')}, not at {commit}", status=_CONFLICT)
         for comment in comments:
@@ -121,9 +121,9 @@ class GitLab:
                 "old_path": comment.path,
                 "new_line": comment.line,
             }
-            self._http.document("POST", f"{place}/discussions", {"body": comment.body, "position": position})
+            self._http.document("POST", f"{endpoint}/discussions", {"body": comment.body, "position": position})
         if body:
-            self._http.document("POST", f"{place}/notes", {"body": body})
+            self._http.document("POST", f"{endpoint}/notes", {"body": body})
 
     def update_review(self, number: int, review: PostedReview, body: str) -> None:
         """Replace the text of one of the service's notes."""

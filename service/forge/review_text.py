@@ -126,10 +126,10 @@ def body(
 ) -> str:
     """Return the text of a review; `listed`: findings on lines outside the diff."""
     counts = [(sum(one.severity == severity for one in found), severity) for severity in SEVERITIES]
-    told = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
-    lines = [f"{in_code(agent)} found {told}."]
+    summary = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
+    lines = [f"{in_code(agent)} found {summary}."]
     if listed:
-        items = [f"- [ ] {in_code(_place(one))} {_head(one)} {marks.finding(one.id)}" for one in listed]
+        items = [f"- [ ] {in_code(_location(one))} {_head(one)} {marks.finding(one.id)}" for one in listed]
         shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _LONGEST_LIST]
         lines += ["", "Not at a line of this diff:", "", *shown]
         if len(shown) < len(items):
@@ -138,7 +138,7 @@ def body(
     return "\n".join([*lines, "", f"{origin} {cure}" if found else origin, "", marks.review(memory)])
 
 
-def _place(finding: IdentifiedFinding) -> str:
+def _location(finding: IdentifiedFinding) -> str:
     return finding.path if finding.line is None else f"{finding.path}:{finding.line}"
 
 

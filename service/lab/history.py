@@ -115,8 +115,8 @@ def make(database: Database, spec: HistorySpec) -> dict[str, object]:
         if owner is None:
             raise UnknownOrganizationError(spec.organization)
         known = repositories.of(connection, owner.id)
-    places = _places(known, spec.repositories)
-    rows = _team_rows(spec, owner.id, places) if spec.team else _rows(spec, owner.id, places)
+    targets = _generated_repositories(known, spec.repositories)
+    rows = _team_rows(spec, owner.id, targets) if spec.team else _rows(spec, owner.id, targets)
     made = 0
     while batch := list(itertools.islice(rows, _BATCH)):
         _insert(database, batch)
@@ -153,20 +153,20 @@ def _places(known: list[Repository], wanted: int) -> list[Repository]:
     return [*known, *made_up][:wanted]
 
 
-def _rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[Row]:
+def _rows(spec: HistorySpec, owner: str, repositories: list[Repository]) -> Iterator[Row]:
     rng = random.Random(spec.seed)
     for number in range(spec.runs):
         fraction = (number + rng.random()) / spec.runs
         created_at = spec.until - int(spec.span_micros * (1 - fraction))
         # Some repositories see far more runs than others.
-        place = places[int(len(places) * rng.random() ** 2)]
+        repository = repositories[int(len(repositories) * rng.random() ** 2)]
         lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
         status = "failed" if rng.random() < _FAILED_SHARE else "completed"
         if number >= spec.runs - spec.active:
             status, lasted = ("working", min(lasted, SECOND_MICROS)) if rng.random() < 1 / 2 else ("queued", 0)
         run_id = f"run_{ids.ulid(created_at, rng.getrandbits)}"
         task = _TASKS[int(len(_TASKS) * rng.random())]
-        yield _row(owner, place, run_id, task, status, created_at, lasted)
+        yield _row(owner, repository, run_id, task, status, created_at, lasted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,20 +208,20 @@ def _moment_of_hour(at: int, until: int) -> tuple[_Moment, float]:
     return _Moment(at, night, incident), 1.6 if night else 3.0 if incident else weight
 
 
-def _team_rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[Row]:
+def _team_rows(spec: HistorySpec, owner: str, repositories: list[Repository]) -> Iterator[Row]:
     rng = random.Random(spec.seed)
     for moment in _moments(rng, spec.until - spec.span_micros, spec.until, spec.runs):
-        place = rng.choices(places, [1 / (1 + rank) for rank in range(len(places))])[0]
-        yield _team_row(spec, owner, place, moment, rng)
+        repository = rng.choices(repositories, [1 / (1 + rank) for rank in range(len(repositories))])[0]
+        yield _team_row(spec, owner, repository, moment, rng)
 
 
-def _team_row(spec: HistorySpec, owner: str, place: Repository, moment: _Moment, rng: random.Random) -> Row:
-    failure = moment.failure(place.platform, rng)
+def _team_row(spec: HistorySpec, owner: str, repository: Repository, moment: _Moment, rng: random.Random) -> Row:
+    failure = moment.failure(repository.platform, rng)
     lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
     lasted = min(lasted, max(SECOND_MICROS, spec.until - moment.at))  # Every run of a team ends within the history.
     run_id = f"run_{ids.ulid(moment.at, rng.getrandbits)}"
     task, status = rng.choice(_TASKS), "completed" if failure is None else "failed"
-    run, taken = _row(owner, place, run_id, f"{task}.", status, moment.at, lasted)
+    run, taken = _row(owner, repository, run_id, f"{task}.", status, moment.at, lasted)
     run |= {"agent": rng.choice(spec.agents), "metadata": {"requested_by": rng.choice(_REQUESTERS)}}
     if rng.random() < _BRANCH_SHARE:
         run["branch"] = rng.choice(_BRANCHES)
@@ -236,7 +236,7 @@ def _team_row(spec: HistorySpec, owner: str, place: Repository, moment: _Moment,
     return run, taken
 
 
-def _row(owner: str, place: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int) -> Row:
+def _row(owner: str, repository: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int) -> Row:
     ended = created_at + lasted if status in {"completed", "failed"} else None
     run = {
         "id": run_id,
@@ -244,10 +244,10 @@ def _row(owner: str, place: Repository, run_id: str, task: str, status: str, cre
         "agent": DEFAULT_NAME,
         "status": status,
         "branch": default_branch(task, run_id),
-        "platform": place.platform,
-        "path": place.path,
-        "path_key": place.path.lower(),
-        "url": place.url,
+        "platform": repository.platform,
+        "path": repository.path,
+        "path_key": repository.path.lower(),
+        "url": repository.url,
         "metadata": None,
         "turn": 1,
         "created_at": created_at,

@@ -211,8 +211,8 @@ async def _cut_off(scope: Scope, receive: Receive, send: Send, answer: _HeldAnsw
 async def _drip(receive: Receive, send: Send, answer: _HeldAnswer, interval_s: float) -> None:
     """Send the body byte by byte, until it is out or the client has left."""
     await send(answer.start)
-    for place in range(len(answer.body)):
-        await send({"type": "http.response.body", "body": answer.body[place : place + 1], "more_body": True})
+    for index in range(len(answer.body)):
+        await send({"type": "http.response.body", "body": answer.body[index : index + 1], "more_body": True})
         if await _gone_within(receive, interval_s):
             return
     await send({"type": "http.response.body", "body": b""})

@@ -51,7 +51,7 @@ class Outbox:
                 file.write(message.content)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.rename(self._place(message))
+            draft.rename(self._path_of(message))
         except OSError as error:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ class Outbox:
                 f"the outbox {self._folder} cannot be written ({error}); make it a folder that the service may write"
             ) from error
 
-    def _place(self, message: MailMessage) -> Path:
+    def _path_of(self, message: MailMessage) -> Path:
         first = self._folder / f"{message.organization_id}.eml"
         # A further invitation must not overwrite one that is still undelivered.
         return self._folder / f"{message.organization_id}.{message.invitation_id}.eml" if first.exists() else first

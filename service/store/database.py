@@ -90,8 +90,10 @@ class Database:
             with self.exclusive() as connection:
                 migrate(connection)
         except sa.exc.OperationalError as error:
-            place = self.url.render_as_string(hide_password=True)
-            raise DatabaseError(f"the database {place} cannot be used: {error.orig}; is it there, and ours?") from error
+            address = self.url.render_as_string(hide_password=True)
+            raise DatabaseError(
+                f"the database {address} cannot be used: {error.orig}; is it there, and ours?"
+            ) from error
 
     def secret(self, name: str) -> bytes:
         """Return the random key of that name; the first use makes it, and every process gets the same one."""

@@ -28,12 +28,12 @@ class WaitingTurn:
         return self.url, self.branch
 
 
-def next_turns(connection: sa.Connection, places: int, share: int | None) -> list[WaitingTurn]:
-    """Return the turns to queue now, so that no more than `places` are under way.
+def next_turns(connection: sa.Connection, slots: int, share: int | None) -> list[WaitingTurn]:
+    """Return the turns to queue now, so that no more than `slots` are under way.
 
     An organization gets at most `share` places; None: all but one if there are other organizations.
     """
-    heads = _heads(connection, places)
+    heads = _heads(connection, slots)
     if not heads:
         return []
     under_way = connection.execute(
@@ -42,12 +42,12 @@ def next_turns(connection: sa.Connection, places: int, share: int | None) -> lis
         .where(turns.c.dispatched_at.is_not(None), turns.c.status.in_(OPEN))
         .where(turns.c.executor.is_distinct_from(MADE_UP))
     ).all()
-    room = places - len(under_way)
+    room = slots - len(under_way)
     if room <= 0:
         return []
     if share is None:
         alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
-        share = places if alone else max(1, places - 1)
+        share = slots if alone else max(1, slots - 1)
     taken = Counter(row.organization_id for row in under_way)
     return _in_turn(heads, room, share, taken, {(row.url, row.branch) for row in under_way})
 

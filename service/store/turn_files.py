@@ -70,8 +70,8 @@ def pack_log(connection: sa.Connection, key: Key) -> None:
 
 
 def _piece(key: Key, starts_at: int, piece: bytes) -> dict[str, object]:
-    place = {"run_id": key[0], "number": key[1], "starts_at": starts_at, "ends_at": starts_at + len(piece)}
-    return place | {"content": zlib.compress(piece)}
+    columns = {"run_id": key[0], "number": key[1], "starts_at": starts_at, "ends_at": starts_at + len(piece)}
+    return columns | {"content": zlib.compress(piece)}
 
 
 def log_sizes(connection: sa.Connection, keys: Sequence[Key]) -> dict[Key, int]:

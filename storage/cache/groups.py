@@ -114,8 +114,8 @@ def _moves(
         start = next((start for start, group in heads if found and group.rows and group.name == found[0]), None)
         if start is None or run_id is None:
             return None
-        place = index_of(connection, run_id, within(request.condition, grouping.by, found[0]), request.sort)
-        return None if place is None else start + 1 + place
+        index = index_of(connection, run_id, within(request.condition, grouping.by, found[0]), request.sort)
+        return None if index is None else start + 1 + index
 
     if not request.is_fresh:
         return 0, None if request.cursor_id is None else request.cursor_index

@@ -123,10 +123,10 @@ def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ..
 def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
     """The number of runs on a run's branch, at most `most`, and those around it, newest first."""
     with snapshot(connection):
-        place = connection.execute(
+        row = connection.execute(
             "SELECT branch, repository, created_us, run_id FROM runs WHERE run_id = ? AND branch <> ''", (run_id,)
         ).fetchone()
-        if place is None:
+        if row is None:
             return 0, ()
         # The plus keeps SQLite from walking the repository's index: a branch has few runs, a repository has many.
         same = "branch = ? AND +repository = ?"
@@ -134,13 +134,13 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
             connection.execute(
                 f"SELECT {COLUMNS} FROM runs AS r WHERE {same} AND (created_us, run_id) {side} (?, ?)"
                 f" ORDER BY created_us {way}, run_id {way} LIMIT ?",
-                (*place, limit),
+                (*row, limit),
             ).fetchall()
             for side, way, limit in ((">", "ASC", each_way), ("<=", "DESC", each_way + 1))
         ]
         (total,) = connection.execute(
             f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",
-            (*place[:2], most),
+            (*row[:2], most),
         ).fetchone()
     return total, tuple(row_of(values) for values in (*reversed(around[0]), *around[1]))
 

@@ -30,7 +30,7 @@ def new_action_id(at: datetime) -> str:
 
 
 def _digits(number: int, count: int) -> str:
-    return "".join(_ALPHABET[(number >> (_BITS * place)) & 31] for place in reversed(range(count)))
+    return "".join(_ALPHABET[(number >> (_BITS * digit)) & 31] for digit in reversed(range(count)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,8 @@ def _started(pid: int) -> str | None:
 
 
 def _told_by_ps(pid: int) -> str | None:
-    told = _told(["ps", "-o", "state=,lstart=", "-p", str(pid)])
-    state, _, started = told.strip().partition(" ")
+    output = _told(["ps", "-o", "state=,lstart=", "-p", str(pid)])
+    state, _, started = output.strip().partition(" ")
     return None if not started or state.startswith("Z") else started.strip()
 
 

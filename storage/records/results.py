@@ -91,8 +91,8 @@ class PostingStatus:
     def __str__(self) -> str:
         kind = self.kind.replace("_", " ")
         state = {"waiting": "not posted yet", "posted": "", "refused": "not posted"}.get(self.state, self.state)
-        told = " · ".join(filter(None, (state, self.url, self.reason)))
-        return f"{kind}: {told}" if told else kind
+        text = " · ".join(filter(None, (state, self.url, self.reason)))
+        return f"{kind}: {text}" if text else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class RunTurns:
         return next((one.url for one in self.postings if one.kind == "pull_request" and one.url), None)
 
     @property
-    def told(self) -> tuple[PostingStatus, ...]:
+    def notable_postings(self) -> tuple[PostingStatus, ...]:
         """The postings worth a line: the pull request, and any that is missing."""
         return tuple(one for one in self.postings if one.kind == "pull_request" or one.state != "posted")
 

@@ -137,11 +137,11 @@ def file_system(folder: Path) -> str | None:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return None
-    place, best, kind = folder.resolve(), -1, None
+    path, best, kind = folder.resolve(), -1, None
     for line in lines:
         before, _, after = line.partition(" - ")
         point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split(" ")[4]))
         # Of several mounts at one point the last one is on top.
-        if place.is_relative_to(point) and len(point.parts) >= best:
+        if path.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), after.split(" ")[0]
     return kind

@@ -79,7 +79,7 @@ async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client,
     server.script(Respond(200, TURNS | {"postings": posted}), Respond(200, TURNS))
     told, bare = await client.run_detail("run_1"), await client.run_detail("run_1")
 
-    assert [str(one) for one in told.told] == [
+    assert [str(one) for one in told.notable_postings] == [
         f"pull request: {url} · pull request 7 is closed",
         "review: not posted · no token",
         "odd: not posted yet",

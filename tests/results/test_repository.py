@@ -92,7 +92,7 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
     with pytest.raises(GitError, match="no branch agent/x yet"):
         await found.change(run_detail("agent/x", ("working", 0)))
     by_number = await found.change(run_detail(raw_json='{"pull_request": {"number": 7}}'))
-    by_commit = await found.change(run_detail(), told={1: commit})
+    by_commit = await found.change(run_detail(), service_commits={1: commit})
 
     assert (names(by_number), names(by_commit)) == (["a.txt"], ["a.txt"])
     assert "pull request 7" in by_number.note

@@ -44,22 +44,22 @@ class Extension:
 )
 async def test_a_run_is_asked_for_once_until_it_changes(answer: RunTurns | Unavailable | Exception, times: int) -> None:
     """What is not known of a run is not asked for again either, unless the service failed."""
-    service, told, run = Extension(), ServiceTurns(), run_detail().run
+    service, service_turns, run = Extension(), ServiceTurns(), run_detail().run
     service.answer = answer
     extension = cast("ServiceExtension", service)
     for _ in range(2):
         if isinstance(answer, Exception):
             with pytest.raises(UnreachableError):
-                await told.ask(extension, run)
+                await service_turns.ask(extension, run)
         else:
-            assert await told.ask(extension, run) == (answer if answer is TURNS else None)
+            assert await service_turns.ask(extension, run) == (answer if answer is TURNS else None)
 
     assert service.asked == times
     service.answer = TURNS
     assert run.updated_at is not None
     changed = replace(run, updated_at=run.updated_at + timedelta(seconds=1))
-    assert not told.holds(changed)
-    assert await told.ask(extension, changed) == TURNS
+    assert not service_turns.holds(changed)
+    assert await service_turns.ask(extension, changed) == TURNS
 
 
 def test_figures_are_the_services_and_else_what_was_observed() -> None:

@@ -211,8 +211,8 @@ class RunRows(CursorView, can_focus=True):
     ) -> WindowRequest:
         """Request the visible rows, and a page before and after them."""
         index, run_id = self._anchor() or (0, None)
-        places = (*self._around, run_id, index, self._cursor_id, self._cursor)
-        return WindowRequest(condition, sort, *places, is_fresh, grouping)
+        key = (*self._around, run_id, index, self._cursor_id, self._cursor)
+        return WindowRequest(condition, sort, *key, is_fresh, grouping)
 
     @property
     def _around(self) -> tuple[int, int]:

@@ -89,7 +89,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     if output.format is Format.TABLE:
         for each in turns:
             _tell_turn(output, each)
-        for posting in run_turns.told:
+        for posting in run_turns.notable_postings:
             output.text(safe_text(str(posting)))
         output.note(run_turns.note)
     return Exit.DONE

@@ -52,7 +52,7 @@ class AutomationsScreen(RuleKeysScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._table = RuleTable(session.clock())
-        self._place = ""
+        self._requested = ""
         """The place to go to once the rules are read."""
         self._empty = READING
         """The reason for an empty table."""
@@ -92,7 +92,7 @@ class AutomationsScreen(RuleKeysScreen):
         self._table.refresh(layout=True)
         if found is not None:
             self.query_one(StatusLine).show(found.status)
-            place, self._place = self._place, ""
+            place, self._requested = self._requested, ""
             if any(place == str(decision.decision_id) for decision in found.waiting):
                 self.rule_actions.show_approvals(int(place))
             elif place:
@@ -105,7 +105,7 @@ class AutomationsScreen(RuleKeysScreen):
 
     def go_to(self, place: str) -> None:
         """Put the cursor on the rule of this name, or open the approval of this number."""
-        self._place = place
+        self._requested = place
         self._reader.ask()
 
     @property

@@ -224,9 +224,9 @@ class ResolveForm(ModalScreen[Action | None]):
         """Take the clicked candidate."""
         if event.widget is None or self._found not in event.widget.ancestors_with_self:
             return
-        place = event.screen_y - self._found.region.y
-        if place < min(len(self._candidates), _LINES):
-            self._best, self._is_picked = self._candidates[place].run.run_id, True
+        row = event.screen_y - self._found.region.y
+        if row < min(len(self._candidates), _LINES):
+            self._best, self._is_picked = self._candidates[row].run.run_id, True
             self._choice.chosen = 0
             self._evidence.fill(self._best)
 

@@ -52,9 +52,9 @@ def link_row(
 ) -> HostFacts:
     """The row of our link and its next poll; a service that refuses the token counts as answering."""
     runs = link_of(links, "runs")
-    place = " · ".join(f"{link.subject} {_poll(link, now)}" for link in links)
+    polls = " · ".join(f"{link.subject} {_poll(link, now)}" for link in links)
     row = HostFacts(
-        "link", OUR_LINK, _CONNECTING, place=safe_text(place), history=past.history, figures=figures(past.uptimes)
+        "link", OUR_LINK, _CONNECTING, location=safe_text(polls), history=past.history, figures=figures(past.uptimes)
     )
     if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
@@ -137,7 +137,7 @@ def host_row(
         safe_text(host.platform, limit=30),
         badge,
         since=_since(host, now, is_stale=is_stale),
-        place=safe_text(where),
+        location=safe_text(where),
         under_way=tuple((run_badge(status), count) for status, count in under_way.items()),
         history=past.history,
         figures=figures(past.uptimes),

@@ -109,7 +109,7 @@ class ChangesPart(RunPart):
         self._is_whole = False
         """Whether all lines of the shown change were read."""
         self._lexing = asyncio.Lock()
-        self._place: tuple[str, int | None] | None = None
+        self._target: tuple[str, int | None] | None = None
         """The place for the cursor once the diff is read."""
         self.acts = {
             "search": self._search.open,
@@ -162,7 +162,7 @@ class ChangesPart(RunPart):
 
     def go_to(self, path: str, line: int | None) -> None:
         """Put the cursor on a line of a file, once it is read; report it if the change has no such file."""
-        self._place = path, line
+        self._target = path, line
         self.look()
 
     @property
@@ -233,14 +233,14 @@ class ChangesPart(RunPart):
 
     def _settle(self) -> None:
         """Put the cursor where a finding leads; give up once everything was read."""
-        if self._place is None:
+        if self._target is None:
             return
-        if self._change is not None and self.view.go_to_line(*self._place):
-            self._place = None
+        if self._change is not None and self.view.go_to_line(*self._target):
+            self._target = None
         elif self._is_whole:
             if self._change is not None:
-                self.post_message(self.NotFound(self._place[0]))
-            self._place = None
+                self.post_message(self.NotFound(self._target[0]))
+            self._target = None
 
     def _copy_hunk(self) -> None:
         if text := self.view.hunk_text():

@@ -127,7 +127,7 @@ class ConversationPart(RunPart):
             source = "from the service" if subject.turns and subject.turns.source == "service" else "from git"
             note = f"{source} · {safe_text(subject.turns.note)}" if subject.turns and subject.turns.note else source
             lines += facts.heading("Conversation", note) + turn_lines(turns, now, as_of, width)
-            postings = subject.turns.told if subject.turns is not None else ()
+            postings = subject.turns.notable_postings if subject.turns is not None else ()
             for each in postings:
                 lines += facts.wrapped(safe_text(str(each)), width, facts.QUIET)
         if not turns or (view.turns and any(turn.instructions is None for turn in turns)):

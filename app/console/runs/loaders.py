@@ -103,9 +103,9 @@ class PaneLoader:
     def _with_service_facts(self, view: RunView) -> RunView:
         from app.results.service_turns import reason
 
-        told = self._figures.service_turns.known(view.detail.run)
-        count = told.turns[-1].number if told is not None and told.turns else None
-        return replace(view, reason=safe_text(reason(told)) or None, turn_count=count)
+        turns = self._figures.service_turns.known(view.detail.run)
+        count = turns.turns[-1].number if turns is not None and turns.turns else None
+        return replace(view, reason=safe_text(reason(turns)) or None, turn_count=count)
 
 
 async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | None:

@@ -64,8 +64,8 @@ class ManyForm(ActionForm):
     def make_rows(self) -> Sequence[Widget]:
         """The runs, the batches and the instructions."""
         runs, task = self._many.runs, self._many
-        places = len({run.repository.label for run in runs})
-        which = f"{len(runs):,} on {places:,} {'repository' if places == 1 else 'repositories'}"
+        count = len({run.repository.label for run in runs})
+        which = f"{len(runs):,} on {count:,} {'repository' if count == 1 else 'repositories'}"
         rows: list[Widget] = [FormFact("runs", safe_text(which))]
         if len(runs) > self._cap:
             batches = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
