@@ -67,7 +67,10 @@ async def check_remotes(folder: Path, repository: Repository, address: str | Non
     with suppress(GitError):  # Fails where there are none.
         listed = await git.work(top, "config", "--null", "--get-regexp", r"^remote\..*\.(push)?url$")
     remotes = {as_name(entry.partition(b"\n")[2]) for entry in listed.split(b"\0") if entry}
-    if address is not None and _place(address, top) in {str(top.resolve()), *(_place(each, top) for each in remotes)}:
+    if address is not None and _comparable(address, top) in {
+        str(top.resolve()),
+        *(_comparable(each, top) for each in remotes),
+    }:
         return ""
     if not remotes:
         return f"{safe_text(str(top))} has no remotes: nothing says whether it is a checkout of {label}."
@@ -141,13 +144,13 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
         beside = await _top_level(folder, git)
     shares = beside if beside and history.base and await _holds(beside, history.base, git) else None
     name = re.split(r"[/:]", address.rstrip("/"))[-1].removesuffix(".git")
-    place = beside.parent if beside else folder
-    folder = place / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"
+    parent = beside.parent if beside else folder
+    folder = parent / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"
     if await asyncio.to_thread(os.path.lexists, folder):
         raise GitError(f"{safe_text(str(folder))} is there already: remove it, or name another place.")
     origin, way = (str(shares), "--shared") if shares else (address, "--filter=blob:none")
     clone = ("clone", "--quiet", "--no-checkout", "--template=", "--no-tags", way, "--", origin, str(folder))
-    await git.work(place, *clone)
+    await git.work(parent, *clone)
     await git.work(folder, "remote", "set-url", "--", "origin", address)
     if not await _holds(folder, history.head, git):
         await _bring(folder, history.head, branch, git)
@@ -191,7 +194,7 @@ def _parts(address: str) -> list[str]:
     return re.split(r"[/:]+", address.strip().rstrip("/").removesuffix(".git").casefold())
 
 
-def _place(address: str, top: Path) -> str:
+def _comparable(address: str, top: Path) -> str:
     """An address in a form that can be compared: a path is made absolute."""
     path = address.removeprefix("file://").rstrip("/")
     if "://" not in path and not re.match(r"[^/]+:", path):
@@ -257,7 +260,7 @@ def _is_inside(path: str) -> bool:
 def _leads_inside(link: str, target: str) -> bool:
     """Whether a link stays inside even through other links: it goes up only at its start, and not too far."""
     parts = target.split("/")
-    up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
+    up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
     rest = [part for part in parts[up:] if part != "."]
     return up <= link.count("/") and (not rest or _is_inside("/".join(rest)))
 

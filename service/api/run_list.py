@@ -37,8 +37,8 @@ class PageToken:
 
     def after(self, created_at: int, run_id: str) -> str:
         """Return the token of the page that comes after a run."""
-        place = json.dumps([created_at, run_id], separators=(",", ":")).encode()
-        return _written(self._mark(place) + place)
+        position = json.dumps([created_at, run_id], separators=(",", ":")).encode()
+        return _written(self._mark(position) + position)
 
     def read(self, token: str) -> tuple[int, str]:
         """Return the (created_at, id) of a token.
@@ -50,15 +50,15 @@ class PageToken:
             raw = base64.b64decode(token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except (ValueError, binascii.Error) as error:
             raise _bad() from error
-        mark, place = raw[:_MARK_BYTES], raw[_MARK_BYTES:]
+        mark, position = raw[:_MARK_BYTES], raw[_MARK_BYTES:]
         # Base64 can spell the same bytes in several ways; only the issued spelling is accepted.
-        if not hmac.compare_digest(mark, self._mark(place)) or _written(raw) != token:
+        if not hmac.compare_digest(mark, self._mark(position)) or _written(raw) != token:
             raise _bad()
-        created_at, run_id = json.loads(place)
+        created_at, run_id = json.loads(position)
         return int(created_at), str(run_id)
 
-    def _mark(self, place: bytes) -> bytes:
-        return hmac.digest(self._key, self._filters + b"\0" + place, hashlib.sha256)[:_MARK_BYTES]
+    def _mark(self, position: bytes) -> bytes:
+        return hmac.digest(self._key, self._filters + b"\0" + position, hashlib.sha256)[:_MARK_BYTES]
 
 
 def _written(raw: bytes) -> str:

@@ -137,7 +137,7 @@ class AgentCommand:
             given |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         return (
             given
-            | self._places()
+            | self._placeholder_values()
             | _QUIET
             | dict(self.invocation.environment)
             | {
@@ -172,7 +172,7 @@ class AgentCommand:
     def _home_inside(self) -> str:
         return INSIDE.home if self._is_boxed else str(self.home)
 
-    def _places(self) -> dict[str, str]:
+    def _placeholder_values(self) -> dict[str, str]:
         boxed = self._is_boxed
         cache = {} if self.cache is None else {"XDG_CACHE_HOME": INSIDE.cache if boxed else str(self.cache)}
         # Left out for presets: their programs find `.git` themselves, and must be able to use other repositories.
@@ -181,8 +181,8 @@ class AgentCommand:
             "GIT_WORK_TREE": INSIDE.tree if boxed else str(self.workspace.tree),
         }
         temporary = INSIDE.temporary if boxed else str(self.workspace.temporary)
-        places = {} if self.agent.options.preset else history
-        return cache | places | {"HOME": self._home_inside, "TMPDIR": temporary}
+        folders = {} if self.agent.options.preset else history
+        return cache | folders | {"HOME": self._home_inside, "TMPDIR": temporary}
 
     def _bare(self) -> list[str]:
         values = {
@@ -217,13 +217,13 @@ class AgentCommand:
             AgentFailedError: It is behind a link, which cannot be covered.
         """
         for name in self.invocation.hidden:
-            place = self.workspace.tree / name
+            path = self.workspace.tree / name
             if _leads_away(self.workspace.tree, name):
                 raise AgentFailedError(
                     f"the repository's {name} is a link, and the agent would execute what it says: make it a file, "
                     "or set trust_repository = true for this agent"
                 )
-            if place.exists():
+            if path.exists():
                 yield name
 
 
@@ -264,5 +264,5 @@ def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | N
 
 def _leads_away(folder: Path, name: str) -> bool:
     """Whether a path in a folder is a link, or has a link among its folders."""
-    place = folder / name
-    return any(one.is_symlink() for one in (place, *place.parents[: len(Path(name).parts) - 1]))
+    path = folder / name
+    return any(one.is_symlink() for one in (path, *path.parents[: len(Path(name).parts) - 1]))

@@ -122,10 +122,10 @@ class GitRunner:
         Raises:
             GitCommandError: It failed or took too long.
         """
-        places = [f"--git-dir={git_dir}"] if git_dir else []
-        places += [f"--work-tree={work_tree}"] if work_tree else []
+        options = [f"--git-dir={git_dir}"] if git_dir else []
+        options += [f"--work-tree={work_tree}"] if work_tree else []
         clean_arguments, variables = _split_logins(arguments)
-        done = self._run(["git", *_HARDENING, *places, *clean_arguments], text, work_tree or git_dir, variables)
+        done = self._run(["git", *_HARDENING, *options, *clean_arguments], text, work_tree or git_dir, variables)
         if done.returncode:
             said = _plain((done.stderr or done.stdout).decode("utf-8", "replace")[-_SHOWN_OUTPUT:])
             raise GitCommandError(f"git {arguments[0]} failed ({done.returncode}): {said}{_cure(said)}")

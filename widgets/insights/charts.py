@@ -99,19 +99,19 @@ class Chart(PlotextPlot):
         self.plt.yticks(rows_of, [f"{label:>{wide - 1}} " for label in labels])
         return wide
 
-    def below(self, ticks: Sequence[Tick], places: Sequence[int]) -> None:
-        """Write labels below the cells of `places`, as many as do not run into each other."""
+    def below(self, ticks: Sequence[Tick], positions: Sequence[int]) -> None:
+        """Write labels below the cells of `positions`, as many as do not run into each other."""
         some = (ticks[::step] for step in range(1, len(ticks)))
-        kept = next((each for each in some if _stand_apart(each, places)), ticks[:1])
+        kept = next((each for each in some if _stand_apart(each, positions)), ticks[:1])
         # Plotext shifts a label that would cross the left edge to the right, towards its neighbour.
-        pushed = len(kept[0].text) // 2 - places[kept[0].at] - self._axis_cells
-        if pushed > 0 and not _stand_apart(kept, places, pushed + 1):
+        pushed = len(kept[0].text) // 2 - positions[kept[0].at] - self._axis_cells
+        if pushed > 0 and not _stand_apart(kept, positions, pushed + 1):
             kept = kept[1:]
-        self.plt.xticks([places[tick.at] for tick in kept], [tick.text for tick in kept])
+        self.plt.xticks([positions[tick.at] for tick in kept], [tick.text for tick in kept])
         # Plotext would write them in the random order of a set, and shift each by those already there.
         monitor = cast("Any", self.plt).monitor
         named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
-        monitor.xticks[0], monitor.xlabels[0] = [place for place, _ in named], [text for _, text in named]
+        monitor.xticks[0], monitor.xlabels[0] = [position for position, _ in named], [text for _, text in named]
 
 
 class OutcomesChart(Chart, can_focus=True):
@@ -182,9 +182,9 @@ class OutcomesChart(Chart, can_focus=True):
         self.post_message(self.Highlighted(self.cursor))
 
 
-def _stand_apart(ticks: Sequence[Tick], places: Sequence[int], more: int = 0) -> bool:
+def _stand_apart(ticks: Sequence[Tick], positions: Sequence[int], more: int = 0) -> bool:
     reach = max(len(tick.text) for tick in ticks) + _LABEL_GAP + more
-    return all(places[after.at] - places[before.at] >= reach for before, after in pairwise(ticks))
+    return all(positions[after.at] - positions[before.at] >= reach for before, after in pairwise(ticks))
 
 
 def number(value: float) -> str:
@@ -228,30 +228,30 @@ def draw_outcomes(chart: Chart, view: InsightsView, width: int, height: int) -> 
     rows = height - _FOOT
     top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
     room = width - chart.axis(top, rows)
-    places, wide = columns(len(view.outcomes), room)
+    positions, wide = columns(len(view.outcomes), room)
     chart.plt.xlim(0, room - 1)
     chart.plt.ylim(0, rows - 1)
-    _bars(chart, view, top, rows, places, wide)
+    _bars(chart, view, top, rows, positions, wide)
     is_short = room // len(view.outcomes) < 8
     ticks = [Tick(index, tick(each.start, view.step, is_short=is_short)) for index, each in enumerate(view.outcomes)]
-    chart.below(ticks, [place + wide // 2 for place in places])
+    chart.below(ticks, [position + wide // 2 for position in positions])
 
 
-def _bars(chart: Chart, view: InsightsView, top: float, rows: int, places: list[int], wide: int) -> None:
+def _bars(chart: Chart, view: InsightsView, top: float, rows: int, positions: list[int], wide: int) -> None:
     cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*_STACK, UNKNOWN)}
-    for each, place in zip(view.outcomes, places, strict=True):
+    for each, position in zip(view.outcomes, positions, strict=True):
         foot = 0
         parts = (each.failed, each.completed, each.ended_otherwise, each.unfinished)
         for badge, tall in zip(_STACK, stacked(parts, top, rows), strict=True):
-            cells[badge] += [(place + x, foot + y) for x in range(wide) for y in range(tall)]
+            cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
             foot += tall
         if not each.total and view.is_partial(each):
-            cells[UNKNOWN] += [(place + x, 0) for x in range(wide)]
+            cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
         if each.failed and wide >= _LABELLED_FROM and foot < rows:
-            chart.label(f"{each.failed} {FAILED.glyph}", place + wide // 2, foot, "bad")
+            chart.label(f"{each.failed} {FAILED.glyph}", position + wide // 2, foot, "bad")
     if isinstance(chart, OutcomesChart) and (here := chart.cursor) is not None:
         taken = {point for points in cells.values() for point in points}
-        middle = places[here] + wide // 2
+        middle = positions[here] + wide // 2
         cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
     for badge, points in cells.items():
         if points:
@@ -270,14 +270,14 @@ def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) 
     chart.plt.xlim(0, room - 1)
     chart.plt.ylim(0, rows - 1)
     for known, group in groupby(range(len(points)), key=is_fetched.__getitem__):
-        places = list(group)
+        positions = list(group)
         if known:
-            heights = [points[at].average / top * (rows - 1) for at in places]
+            heights = [points[at].average / top * (rows - 1) for at in positions]
             colour = chart.colour("busy")
-            chart.plt.plot([xs[at] for at in places], heights, marker="hd", color=colour, fillx=True)
+            chart.plt.plot([xs[at] for at in positions], heights, marker="hd", color=colour, fillx=True)
         else:
             # Dots, not a line at zero, which would mean that no run was under way.
-            dots = sorted({round(xs[at]) for at in places})
+            dots = sorted({round(xs[at]) for at in positions})
             chart.plt.scatter(dots, [0] * len(dots), marker=UNKNOWN.glyph, color=chart.colour(UNKNOWN.tone))
     chart.below(_ticks(view), [round(x) for x in xs])
 
