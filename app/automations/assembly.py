@@ -28,7 +28,7 @@ def runner_of(settings: Settings, engine: Engine, state: State, journal: Callabl
         rules=rules_of(settings.automations, name),
         state=state,
         cache=engine.cache,
-        acting=ResponseRunner(
+        responses=ResponseRunner(
             engine.cache, engine.actions, NotificationWriter(state, name).tell, name, hidden_variables(settings)
         ),
         observer=Observer(engine.cache, engine.ledger, incidents_of(settings, engine), engine.extension.reason),

@@ -55,7 +55,7 @@ class ByHand:
             case DoCommand(argv):
                 return Preview("RUN", shlex.join(filled_argument(argument, facts) for argument in argv), "")
         runner = runner_of(self.settings, self.engine, self.state, lambda _: None)
-        request = await runner.acting.request(rule, decision)
+        request = await runner.responses.request(rule, decision)
         if request is None:
             raise CannotActError("it sends nothing to the service")
         return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))

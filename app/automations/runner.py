@@ -75,7 +75,7 @@ class Runner:
     rules: tuple[Rule, ...]
     state: State
     cache: Cache
-    acting: Responses
+    responses: Responses
     observer: Observation
     journal: Journal
     clock: Callable[[], datetime]
@@ -197,7 +197,7 @@ class Runner:
 
     async def _keep_request(self, rule: Rule, decision: Decision) -> None:
         try:
-            request = await self.acting.request(rule, decision)
+            request = await self.responses.request(rule, decision)
         except CannotActError:
             return
         if request is not None:
@@ -208,7 +208,7 @@ class Runner:
         attempt = self._attempts.setdefault(decision.decision_id, _Attempt(decision.decided_at, now))
         attempt.tried_at = now
         try:
-            result = await self.acting.carry_out(rule, decision)
+            result = await self.responses.carry_out(rule, decision)
         except StorageError as error:
             # The failure concerns this rule's write alone: the other rules continue.
             result = ActingResult("failed", str(error), may_repeat=True)

@@ -103,12 +103,12 @@ class RunSync:
             ApiError: A request failed. Runs before it are kept, and the cache remembers the failure.
         """
         try:
-            shown = await self._refresh()
+            answers = await self._refresh()
         except ApiError as error:
             await self.record(error)
             raise
-        await self.record(None, dropped=shown.dropped)
-        return _combined(shown.changes)
+        await self.record(None, dropped=answers.dropped)
+        return _combined(answers.changes)
 
     async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
         """Record a poll of runs, and ring the doorbell."""
@@ -140,11 +140,11 @@ class RunSync:
         return verdict
 
     async def look_for(
-        self, missing: Sequence[Run], shown: Sequence[Run], *, is_certain: bool
+        self, missing: Sequence[Run], answers: Sequence[Run], *, is_certain: bool
     ) -> Mapping[str, LookUpVerdict]:
         """Look for runs missing in a list; those certainly absent become `lost`.
 
-        `shown` are runs in that list. `is_certain`: it showed all runs.
+        `answers` are runs in that list. `is_certain`: it showed all runs.
 
         Raises:
             ApiError: The service could not be asked.
@@ -153,43 +153,43 @@ class RunSync:
             self._announce(RunsChanged(RunChanges()))
         verdicts: Mapping[str, LookUpVerdict] = dict.fromkeys((run.run_id for run in missing), "absent")
         if missing and not is_certain:
-            verdicts = await self._look_up.find(missing, shown)
+            verdicts = await self._look_up.find(missing, answers)
         await self._lose([run_id for run_id, verdict in verdicts.items() if verdict == "absent"])
         return verdicts
 
     async def _refresh(self) -> RefreshAnswers:
         self._refreshes += 1
         held = await self.cache.active_runs()
-        shown = RefreshAnswers()
-        await self._head(shown)
-        await self._sweeps(shown)
-        changed = _combined(shown.changes)
+        answers = RefreshAnswers()
+        await self._head(answers)
+        await self._sweeps(answers)
+        changed = _combined(answers.changes)
         ids = {*changed.new, *(moved.run_id for moved in changed.transitions)}
-        head = tuple(shown.runs.values())
+        head = tuple(answers.runs.values())
         recent = [run for run in head if run.run_id in ids]
         await self._look_up.check_offset(recent, head, self._client.budget.heard_ahead)
-        missing = [run for run in held if run.run_id not in shown.seen and run.status not in shown.unswept]
-        await self._confirm(missing, shown)
+        missing = [run for run in held if run.run_id not in answers.seen and run.status not in answers.unswept]
+        await self._confirm(missing, answers)
         await self.judge_stuck()
-        return shown
+        return answers
 
-    async def _head(self, shown: RefreshAnswers) -> None:
+    async def _head(self, answers: RefreshAnswers) -> None:
         """Read the newest page; the very first time, enough pages to fill the screen."""
         is_first = await self._is_first()
         walk, most = await self.begin_walk(), self._first_runs if is_first else HEAD_RUNS
         with suppress(EndlessListError):
             async for stored in self.reader.read():
-                shown.take(stored)
-                shown.runs |= {run.run_id: run for run in stored.page.runs}
-                shown.dropped += stored.page.dropped
+                answers.take(stored)
+                answers.runs |= {run.run_id: run for run in stored.page.runs}
+                answers.dropped += stored.page.dropped
                 joined = await self.claim(walk, stored)
                 if walk.ended or (joined and not is_first) or walk.runs >= most:
                     break
         if walk.is_behind and not walk.ended:
-            await self._read_present(shown)
+            await self._read_present(answers)
         if is_first:
             await self.cache.drop_anchor()
-        shown.is_whole = walk.ended and len(walk.pages) == 1 and not shown.dropped
+        answers.is_whole = walk.ended and len(walk.pages) == 1 and not answers.dropped
 
     async def _is_first(self) -> bool:
         return not (await self.cache.coverage()).ranges and await self.cache.anchored(()) is None
@@ -235,17 +235,17 @@ class RunSync:
         if ahead is None:
             return False
         # Runs that arrived during the walk may be newer than all of its first page.
-        shown = newest(walk.pages[0].page.runs, walk.as_of + ahead) if len(walk.pages) == 1 else None
-        return await self.cache.note_clock(ahead, walk.as_of, shown)
+        answers = newest(walk.pages[0].page.runs, walk.as_of + ahead) if len(walk.pages) == 1 else None
+        return await self.cache.note_clock(ahead, walk.as_of, answers)
 
-    async def _read_present(self, shown: RefreshAnswers) -> None:
+    async def _read_present(self, answers: RefreshAnswers) -> None:
         """Read the newest runs of a service whose clock was set back: they are below the head."""
         ahead = self._client.budget.heard_ahead
         if ahead is None or (await self.cache.traits()).date_filter == "ignored":
             return
         left = PRESENT_PAGES
         async for stored in self.reader.read(RunQuery(until=self.clock() + ahead + SECOND)):
-            shown.take(stored)
+            answers.take(stored)
             left -= 1
             if not left or not stored.changes.new:
                 break
@@ -257,9 +257,9 @@ class RunSync:
             return {run.run_id for run in walk.shown() if known.holds(run.created_at)}
         return await self.cache.anchored([run.run_id for run in walk.shown()]) or ()
 
-    async def _sweeps(self, shown: RefreshAnswers) -> None:
+    async def _sweeps(self, answers: RefreshAnswers) -> None:
         """Read all runs of the active statuses, and one page of each status that the spec does not name."""
-        service_now = shown.newest_change()
+        service_now = answers.newest_change()
         ignores_status = await self.cache.has_habit("ignores_status", self.clock())
         for status in await self.cache.unsettled_statuses():
             if status.lower() in ENDS_BY_NAME:
@@ -268,34 +268,34 @@ class RunSync:
         for status in (*ACTIVE_STATUSES, *others):
             if not status:
                 # No filter can request runs without a status.
-                shown.unswept.add(status)
+                answers.unswept.add(status)
             elif not ignores_status:
-                ignores_status = not await self._sweep(status, shown)
+                ignores_status = not await self._sweep(status, answers)
             if status in others and service_now is not None:
                 await self._learn_final(status, service_now - SETTLED)
         if ignores_status:
-            shown.unswept |= set(others)
+            answers.unswept |= set(others)
 
-    async def _sweep(self, status: str, shown: RefreshAnswers) -> bool:
+    async def _sweep(self, status: str, answers: RefreshAnswers) -> bool:
         """Read the runs of a status; return whether the service filters by it."""
         try:
-            return await self._sweep_pages(status, shown)
+            return await self._sweep_pages(status, answers)
         except RejectedError:
             # A service may show a status that its filter refuses.
             if status in ACTIVE_STATUSES:
                 raise
-            shown.unswept.add(status)
+            answers.unswept.add(status)
             return True
 
-    async def _sweep_pages(self, status: str, shown: RefreshAnswers) -> bool:
+    async def _sweep_pages(self, status: str, answers: RefreshAnswers) -> bool:
         with suppress(EndlessListError):
             async for stored in self.reader.read(RunQuery(status=status)):
-                shown.take(stored)
+                answers.take(stored)
                 others = [run for run in stored.page.runs if run.status != status]
                 if 2 * len(others) > len(stored.page.runs):
                     # Further pages are history, not active runs.
                     if status not in ACTIVE_STATUSES:
-                        shown.unswept.add(status)
+                        answers.unswept.add(status)
                     elif len(others) >= OTHERS:
                         await self.cache.note_habit("ignores_status", self.clock())
                         return False
@@ -303,7 +303,7 @@ class RunSync:
                 if status not in ACTIVE_STATUSES and stored.page.next_token is not None:
                     # More runs than are ever active at a time: only a sign that they move proves otherwise.
                     await self._learn_final(status)
-                    shown.unswept.add(status)
+                    answers.unswept.add(status)
                     return True
         return True
 
@@ -311,14 +311,14 @@ class RunSync:
         if await self.cache.learn_final(status, unchanged_since):
             self._announce(RunsChanged(RunChanges()))
 
-    async def _confirm(self, missing: list[Run], shown: RefreshAnswers) -> None:
+    async def _confirm(self, missing: list[Run], answers: RefreshAnswers) -> None:
         if not missing:
             return
         if await self.cache.set_presence([run.run_id for run in missing], "unconfirmed"):
             self._announce(RunsChanged(RunChanges()))
         due = [run for run in missing if self._pauses.get(run.run_id, (0, 0))[0] <= self._refreshes]
-        due = missing if shown.is_whole else sorted(due, key=lambda run: self._looked_up.get(run.run_id, 0))
-        verdicts = await self.look_for(due, list(shown.runs.values()), is_certain=shown.is_whole)
+        due = missing if answers.is_whole else sorted(due, key=lambda run: self._looked_up.get(run.run_id, 0))
+        verdicts = await self.look_for(due, list(answers.runs.values()), is_certain=answers.is_whole)
         self._looked_up = {run.run_id: self._looked_up.get(run.run_id, 0) for run in missing}
         for run_id, verdict in verdicts.items():
             self._looked_up[run_id] = self._refreshes

@@ -148,11 +148,11 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
     with admin.database() as database:
         from service.execution.retention import Pruner
 
-        pruning = Pruner(database, admin.folder, dry_run=dry_run)
+        pruner = Pruner(database, admin.folder, dry_run=dry_run)
         # The database first, so that interrupting the slow part loses nothing.
-        stored = pruning.stored_files(before)
-        files, size = pruning.files(before)
-        entries = pruning.queue(before)
+        stored = pruner.stored_files(before)
+        files, size = pruner.files(before)
+        entries = pruner.queue(before)
     if not dry_run:
         with admin.change("prune") as change:
             change.detail = f"what ended before {rfc3339(before)}"

@@ -83,9 +83,9 @@ class Patches:
         _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
         return self.keep(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
 
-    def content_bytes(self, git_dir: Path, touched: ChangedFiles) -> int:
+    def content_bytes(self, git_dir: Path, files: ChangedFiles) -> int:
         """Return the size of the touched files, before and after: making a patch reads all of them."""
-        sizes = self.git.feed("\n".join(touched.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
+        sizes = self.git.feed("\n".join(files.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
         # git says `missing` of a blob that does not exist, and of a submodule's commit.
         return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
 

@@ -212,7 +212,7 @@ class RetentionThread:
     ) -> None:
         execution = execution or ExecutionSettings()
         self._branches = StaleBranches(database, folder, execution.git_timeout_s)
-        self._pruning = Pruner(database, folder)
+        self._pruner = Pruner(database, folder)
         self._deletion = Deletion(database, folder, execution.worker_ttl_s, clock)
         self._database = database
         self._settings = settings
@@ -235,13 +235,13 @@ class RetentionThread:
         pruned = PruneSummary()
         with self._database.sole(_RETENTION) as mine:
             if mine:
-                queue = self._pruning.queue(now - int(self._settings.queue_days * DAY_MICROS))
+                queue = self._pruner.queue(now - int(self._settings.queue_days * DAY_MICROS))
                 pruned = PruneSummary(queue, 0)
-            self._pruning.sessions(now - int(self._settings.sessions_days * DAY_MICROS))
+            self._pruner.sessions(now - int(self._settings.sessions_days * DAY_MICROS))
             if self._settings.logs_days is not None:
                 before = now - int(self._settings.logs_days * DAY_MICROS)
-                stored = self._pruning.stored_files(before) if mine else 0
-                pruned = PruneSummary(pruned.queue_entries, stored, *self._pruning.files(before))
+                stored = self._pruner.stored_files(before) if mine else 0
+                pruned = PruneSummary(pruned.queue_entries, stored, *self._pruner.files(before))
             if mine and self._settings.audit_days is not None:
                 with self._database.write() as connection:
                     audit.remove(connection, now - int(self._settings.audit_days * DAY_MICROS))
@@ -257,7 +257,7 @@ class RetentionThread:
         if self._settings.branches_days is None:
             return 0
         before = self._clock() - int(self._settings.branches_days * DAY_MICROS)
-        return self._branches.remove(before, self._pruning.stopping)
+        return self._branches.remove(before, self._pruner.stopping)
 
     def _run(self) -> None:
         due = time.monotonic()
@@ -270,7 +270,7 @@ class RetentionThread:
                     self._complete()
             except Exception:  # The boundary: a database that is away must not end pruning for good.
                 _logger.exception("pruning failed; the next try is in an hour")
-            if self._pruning.stopping.wait(_HELD_PAUSE_S if self._held else max(0.0, due - time.monotonic())):
+            if self._pruner.stopping.wait(_HELD_PAUSE_S if self._held else max(0.0, due - time.monotonic())):
                 return
 
     def _round(self) -> None:

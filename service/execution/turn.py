@@ -243,13 +243,13 @@ class TurnExecution:
             return completed(attempt, None, result.summary)
         if attempt.run.head_ref is not None:
             return replace(completed(attempt, None, result.summary), failure=turns.NOT_PUSHED)
-        if name := attempt.secrets.named_in(attempt.workspace.contents(commit.touched.names)):
+        if name := attempt.secrets.named_in(attempt.workspace.contents(commit.files.names)):
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
-        if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, commit.touched)):
+        if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, commit.files)):
             raise AgentFailedError(why)
         change = patches.keep(attempt.workspace.ours, base, commit.sha, *self._diffs(attempt))
-        if why := refusal(attempt.agent.options.change, commit.touched.names, self._diffs(attempt)[0].stat().st_size):
+        if why := refusal(attempt.agent.options.change, commit.files.names, self._diffs(attempt)[0].stat().st_size):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
         with self._database.write() as connection:
             if not turns.begin_push(connection, attempt.turn, commit.sha):

@@ -37,7 +37,7 @@ class TurnCommit:
     """A commit of a turn's changes."""
 
     sha: str
-    touched: ChangedFiles
+    files: ChangedFiles
 
 
 class Workspace:
@@ -121,12 +121,12 @@ class Workspace:
         without = (f":(top,exclude){path}" for path in collect.FILES)
         git("add", "--all", "--", ":/", *without, git_dir=self.ours, work_tree=self.tree)
         tree = git("write-tree", git_dir=self.ours)
-        touched = changed_between(git, self.ours, base, tree)
-        if not touched.names:
+        files = changed_between(git, self.ours, base, tree)
+        if not files.names:
             return None
         parents = ("-p", base) if base else ()
         sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
-        return TurnCommit(sha, touched)
+        return TurnCommit(sha, files)
 
     def contents(self, names: Iterable[str]) -> Iterator[bytes]:
         """Yield the names of files in the checkout and their contents, piece by piece."""

@@ -69,7 +69,7 @@ class Place:
             rules=parse(Path("/etc/config.toml"), text).automations,
             state=self.state,
             cache=self.world.cache,
-            acting=self.acts,
+            responses=self.acts,
             observer=Observer(self.world.cache, self.ledger, incidents),
             journal=self.journal.append,
             clock=self.world.clock,

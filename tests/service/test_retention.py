@@ -62,8 +62,8 @@ class House:
 
     def prune(self, before: int, *, dry_run: bool = False) -> tuple[int, int, int]:
         """Prune what ended before; return the numbers of queue entries, of files in the database, and of files here."""
-        pruning = Pruner(self.database, self.folder, dry_run=dry_run)
-        return pruning.queue(before), pruning.stored_files(before), pruning.files(before)[0]
+        pruner = Pruner(self.database, self.folder, dry_run=dry_run)
+        return pruner.queue(before), pruner.stored_files(before), pruner.files(before)[0]
 
 
 @contextlib.contextmanager
