@@ -66,8 +66,8 @@ def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
     for group, members in many.items():
         mine = [one for one in members if one.is_followed]
         others = [one for one in members if not one.is_followed]
-        told += mine + (others if len(others) <= ONE_BY_ONE else [_summary(group[0], group[1], others)])
-    return tuple(told)
+        notifications += mine + (others if len(others) <= ONE_BY_ONE else [_summary(group[0], group[1], others)])
+    return tuple(notifications)
 
 
 def _summary(kind: NotificationKind, status: str, news: Sequence[Notification]) -> Notification:

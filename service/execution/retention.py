@@ -227,7 +227,7 @@ class RetentionThread:
 
     def close(self) -> None:
         """Stop after the present batch."""
-        self._pruning.stopping.set()
+        self._pruner.stopping.set()
 
     def once(self) -> PruneSummary:
         """Prune as the settings say, and return what was removed."""

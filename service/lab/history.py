@@ -146,7 +146,7 @@ def unmake(database: Database) -> int:
             return removed
 
 
-def _places(known: list[Repository], wanted: int) -> list[Repository]:
+def _generated_repositories(known: list[Repository], wanted: int) -> list[Repository]:
     """Return `wanted` repositories: the configured ones first, then ones that exist in name only."""
     names = (f"lab/service-{number:02d}" for number in range(1, wanted + 1))
     made_up = [Repository(name, "github", name, f"https://lab.invalid/{name}.git") for name in names]
