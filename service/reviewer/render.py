@@ -35,7 +35,7 @@ def summary(review: TurnReview) -> str:
 
 def commit_message(review: TurnReview) -> str:
     """The message of the commit with the review."""
-    what = f"TurnReview, turn {review.task.turn}: {_in_words(review)}"
+    what = f"Review, turn {review.task.turn}: {_in_words(review)}"
     return f"{what}\n\n{summary(review)}\nThe review is reviews/{review.task.run_id}.md.\n"
 
 
