@@ -1,22 +1,57 @@
 """Storing the runs of an answer: unchanged ones are only confirmed; others are added or merged."""
 
 import sqlite3
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
-from typing import Final
+from dataclasses import field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeVar
 
-from storage.cache.merge_runs import RunMerge
-from storage.cache.prepared_runs import PreparedRuns
+from storage.cache.prepared_runs import ArrivedRun, PreparedRuns
+from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.statuses import final_statuses
+from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
-from storage.records import Presence, Run, RunChanges
+from storage.lazy_dataclass import dataclass
+from storage.records import Presence, Repository, Run, RunChanges, StatusTransition
 from storage.thread import DatabaseThread
-from storage.values import sqlite_text
+from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us
 
+T = TypeVar("T")
+_CHUNK: Final = 500
+"""Values bound to one statement."""
+_CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
+"""A stored answer from further in the future is from before our clock was set back: any answer is newer."""
+_ROWS: Final = 100
+"""Rows inserted by one statement."""
 _OUT_OF_SIGHT: Final = 0
 """The digest of a run that is not current, which no answer has: seeing the run again is then a change."""
+_ADD: Final = f"""
+INSERT INTO runs (
+    id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
+    first_status, first_at_us, active_since_us, worked_us, took_us, severity, search
+)
+WITH
+    new (id, asked_us, is_final, run_id, status, branch, repository, created_us, updated_us, search)
+        AS (VALUES {{rows}}),
+    begun AS (SELECT *, {FIRST_SINCE_SQL} AS active_since_us, 0 AS worked_us FROM new)
+SELECT
+    id, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us, 'current',
+    status, iif(updated_us = {NO_TIME_US}, asked_us, updated_us), active_since_us, worked_us, {took_sql()},
+    {severity_sql(is_stuck="0")}, search
+FROM begun
+"""
+_KEEP_BODIES: Final = "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES {rows}"
+_KEEP_SIGHTINGS: Final = "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES {rows}"
+_CONFIRM: Final = f"""
+UPDATE sightings SET asked_us = ?1 WHERE id IN (
+    SELECT s.id FROM (VALUES {{rows}}) AS arrived CROSS JOIN runs AS r ON r.run_id = arrived.column1
+    CROSS JOIN sightings AS s ON s.id = r.id AND s.digest = arrived.column2
+    WHERE NOT (s.asked_us > ?1 AND s.asked_us <= ?1 + {_CLOCK_SET_BACK_US})
+)
+"""
 
 
 class AnswerQueue:
@@ -72,3 +107,218 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
         sql = f"UPDATE sightings SET digest = {_OUT_OF_SIGHT} WHERE id = (SELECT id FROM runs WHERE run_id = :run_id)"
         connection.executemany(sql, rows)
     return max(0, changed.rowcount)
+
+
+class _Columns(NamedTuple):
+    """The columns of a run as the service shows it."""
+
+    run_id: str
+    status: str
+    branch: str
+    repository: str
+    created_us: int
+    updated_us: int
+    search: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The stored state of a changed run."""
+
+    status: str
+    created_us: int
+    updated_us: int
+    turns: TurnTimes
+
+
+def _columns(run: Run, updated_us: int) -> _Columns:
+    run_id, branch = run.run_id, run.branch_name
+    repository = _label(run.repository.platform, run.repository.data_json)
+    text = search_text(run_id, repository, branch)
+    return _Columns(run_id, run.status, branch, repository, to_sortable_us(run.created_at), updated_us, text)
+
+
+# A history has few repositories and many runs, and each label is parsed from JSON.
+@lru_cache(maxsize=1_000)
+def _label(platform: str, data_json: str) -> str:
+    return sqlite_text(Repository(platform, data_json).label)
+
+
+def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[tuple[str, int, int, int]]:
+    """The id, number and digest of each held run, and when its last answer was requested."""
+    for some in _chunks(run_ids):
+        yield from connection.execute(
+            "SELECT r.run_id, r.id, s.digest, s.asked_us FROM runs AS r JOIN sightings AS s ON s.id = r.id"
+            f" WHERE r.run_id IN ({_marks(some)})",
+            some,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunMerge:
+    """Merges answers into the tables, within a transaction."""
+
+    connection: sqlite3.Connection
+    finals: Collection[str]
+    counts: Counter[str] = field(default_factory=Counter)
+    """The change in each status's number of runs."""
+    newest: dict[str, int] = field(default_factory=dict)
+    """The newest creation of each repository's runs."""
+
+    def take(self, answer: PreparedRuns) -> RunChanges:
+        """Store the runs of an answer; return what they changed."""
+        left, asked_us = self._without_unchanged(answer), answer.asked_us
+        same: list[int] = []
+        changed: dict[int, ArrivedRun] = {}
+        for run_id, number, digest, seen_us in _sightings(self.connection, list(left)):
+            found = left.pop(run_id)
+            if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
+                continue
+            if digest == found.digest:
+                same.append(number)
+            else:
+                changed[number] = found
+        for some in _chunks(same):
+            sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})"
+            self.connection.execute(sql, (asked_us, *some))
+        added = self._add(list(left.values()), asked_us) if left else ()
+        return RunChanges(added, *self._change(changed, asked_us)) if left or changed else RunChanges()
+
+    def _without_unchanged(self, answer: PreparedRuns) -> dict[str, ArrivedRun]:
+        """Confirm unchanged runs, hundreds at a time; return the others."""
+        left: dict[str, ArrivedRun] = {}
+        arrived, asked_us = list(answer.arrived.items()), answer.asked_us
+        for start in range(0, len(arrived), _ROWS):
+            some = arrived[start : start + _ROWS]
+            if not self._is_held(some[-1][0]):
+                left.update(some)  # The last run is new, so the page is most likely all new history.
+                continue
+            values: list[str | int] = [asked_us]
+            for run_id, (_, _, digest) in some:
+                values += run_id, digest
+            if self.connection.execute(_with_rows(_CONFIRM, 2, len(some)), values).rowcount < len(some):
+                left.update(some)
+        return left
+
+    def _is_held(self, run_id: str) -> bool:
+        return self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
+
+    def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
+        """Insert new runs; return their ids."""
+        # The highest number ever used: that of a dropped run is not used again.
+        last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
+        numbered = list(enumerate(new, last[0] + 1 if last else 1))
+        rows: list[str | int] = []
+        for number, (run, updated_us, _) in numbered:
+            columns = _columns(run, updated_us)
+            self._note_newest(columns.repository, columns.created_us)
+            rows += number, asked_us, run.status in self.finals, *columns
+        _insert(self.connection, _ADD, 10, rows)
+        self._keep(numbered, asked_us)
+        self.counts.update([run.status for run, _, _ in new])
+        return tuple([run.run_id for run, _, _ in new])
+
+    def _change(
+        self, changed: Mapping[int, ArrivedRun], asked_us: int
+    ) -> tuple[tuple[StatusTransition, ...], tuple[str, ...]]:
+        """Merge changed runs; return the changes of status, and the ids of the others."""
+        held = self._held(list(changed))
+        columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
+        moved = sorted(
+            (_at_us(row.updated_us, asked_us), number, row.status)
+            for number, row in columns.items()
+            if held[number].status != row.status
+        )
+        moves = [(number, held[number].status, status, at_us) for at_us, number, status in moved]
+        self.connection.executemany("INSERT INTO transitions (run, old, new, at_us) VALUES (?, ?, ?, ?)", moves)
+        self.connection.executemany(
+            "UPDATE runs SET status = ?, is_final = ?, branch = ?, repository = ?, created_us = ?,"
+            " updated_us = ?, presence = 'current', active_since_us = ?, worked_us = ?, took_us = ?, search = ?"
+            " WHERE id = ?",
+            [(*self._changed_row(found, held[number], asked_us), number) for number, found in columns.items()],
+        )
+        self.connection.executemany(RANK, [(number,) for number, *_ in moves])
+        self._keep(list(changed.items()), asked_us)
+        self.counts.subtract(old for _, old, _, _ in moves)
+        self.counts.update(new for _, _, new, _ in moves)
+        return (
+            tuple(
+                StatusTransition(columns[number].run_id, old, new, from_us(at_us)) for number, old, new, at_us in moves
+            ),
+            tuple(row.run_id for number, row in columns.items() if held[number].status == row.status),
+        )
+
+    def note_names(self) -> None:
+        """Store the numbers of runs by status, and each repository's newest run."""
+        self.connection.executemany(
+            "INSERT INTO statuses (status, runs) VALUES (?, ?) ON CONFLICT (status) DO UPDATE SET"
+            " runs = runs + excluded.runs",
+            self.counts.items(),
+        )
+        self.connection.executemany(
+            "INSERT INTO repositories (label, newest_us) VALUES (?, ?) ON CONFLICT (label) DO UPDATE SET"
+            " newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us",
+            self.newest.items(),
+        )
+
+    def _changed_row(self, columns: _Columns, held: _Held, asked_us: int) -> tuple[str | int, ...]:
+        _, status, branch, repository, created_us, updated_us, text = columns
+        self._note_newest(repository, created_us)
+        was_final, is_final = held.status in self.finals, status in self.finals
+        at_us = _at_us(updated_us, asked_us)
+        created_us = held.created_us if created_us == NO_TIME_US else created_us
+        updated_us = held.updated_us if updated_us == NO_TIME_US else updated_us
+        if held.turns.took_us == UNKNOWN_US:
+            turns = TurnTimes.first(created_us, updated_us, held.turns.active_since_us, is_final=is_final)
+        else:
+            turns = held.turns.then(at_us, was_final=was_final, is_final=is_final)
+        return status, is_final, branch, repository, created_us, updated_us, *turns, text
+
+    def _note_newest(self, repository: str, created_us: int) -> None:
+        if created_us > self.newest.get(repository, NO_TIME_US - 1):
+            self.newest[repository] = created_us
+
+    def _held(self, numbers: Sequence[int]) -> dict[int, _Held]:
+        return {
+            number: _Held(status, created_us, updated_us, TurnTimes(*turns))
+            for some in _chunks(numbers)
+            for number, status, created_us, updated_us, *turns in self.connection.execute(
+                "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"
+                f" WHERE id IN ({_marks(some)})",
+                some,
+            ).fetchall()
+        }
+
+    def _keep(self, numbered: Iterable[tuple[int, ArrivedRun]], asked_us: int) -> None:
+        bodies: list[str | int] = []
+        sightings: list[str | int] = []
+        for number, (run, _, digest) in numbered:
+            bodies += number, run.repository.platform, run.repository.data_json, run.raw_json
+            sightings += number, digest, asked_us
+        _insert(self.connection, _KEEP_BODIES, 4, bodies)
+        _insert(self.connection, _KEEP_SIGHTINGS, 3, sightings)
+
+
+def _at_us(updated_us: int, asked_us: int) -> int:
+    """When the run got its status."""
+    return asked_us if updated_us == NO_TIME_US else updated_us
+
+
+def _insert(connection: sqlite3.Connection, sql: str, columns: int, values: Sequence[str | int]) -> None:
+    """Insert rows, given as their values in sequence; a hundred to a statement takes half the time."""
+    for start in range(0, len(values), _ROWS * columns):
+        some = values[start : start + _ROWS * columns]
+        connection.execute(_with_rows(sql, columns, len(some) // columns), some)
+
+
+@lru_cache(maxsize=100)
+def _with_rows(sql: str, columns: int, rows: int) -> str:
+    return sql.replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * rows))
+
+
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
