@@ -181,7 +181,9 @@ class Workspace:
         alternates.write_text(f"{snapshot.git_dir / 'objects'}\n", "utf-8")
         with (git_dir / "config").open("a", encoding="utf-8") as config:
             config.write("[core]\n\tbare = false\n")
-        (git_dir / "info").mkdir()
+        # Programs write into both without making them: a template of git's would have them.
+        for folder in ("hooks", "info"):
+            (git_dir / folder).mkdir()
         # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
         (git_dir / "info" / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n", "utf-8")
 

@@ -42,6 +42,7 @@ def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Call
     pushed, gate = tmp_path / "pushed", tmp_path / "gate"
     # The repository itself holds the push's end up, after the branch has moved.
     hook = repository / "hooks" / "post-update"
+    hook.parent.mkdir()
     hook.write_text(f"#!/bin/sh\ntouch {pushed}\nwhile [ ! -e {gate} ]; do sleep 0.02; done\n")
     hook.chmod(0o755)
     run_id = api.start("write once")
@@ -63,6 +64,7 @@ def test_a_push_that_landed_without_an_answer_counts(tenant: Callable[..., Any],
     repository = make_repository(tmp_path / "api", {"README.md": "# api\n"})
     api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": str(repository)}])
     hook = repository / "hooks" / "post-receive"
+    hook.parent.mkdir()
     # The parent of the hook is git's own receiving end.
     hook.write_text("#!/bin/sh\nkill -9 $PPID\n")
     hook.chmod(0o755)

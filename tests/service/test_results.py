@@ -274,6 +274,7 @@ def test_a_push_that_was_under_way_is_told_of(own: tuple[Api, Path], tmp_path: P
     """The repository takes its time with a push; what was cancelled then stays so, and shows what landed."""
     api, repository = own
     hook = repository / "hooks" / "pre-receive"
+    hook.parent.mkdir()
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/pushing\nwhile [ ! -e {tmp_path}/gate ]; do sleep 0.02; done\n")
     hook.chmod(0o755)
     run_id = api.start("write it")
@@ -302,6 +303,7 @@ def test_the_reason_of_a_failure_is_in_plain_words(own: tuple[Api, Path], tmp_pa
     for run_id in runs:
         api.ended(run_id)
     hook = repository / "hooks" / "pre-receive"
+    hook.parent.mkdir()
     hook.write_text("#!/bin/sh\necho not today >&2\nexit 1\n")
     hook.chmod(0o755)
     runs.append(api.start("write it"))
