@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smhdw])+")
-_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DURATION: Final = r"(?:[0-9]+(?:\.[0-9]+)?[smhdw])+"
+_PART: Final = r"([0-9]+(?:\.[0-9]+)?)([smhdw])"
+_DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MAX_DURATION: Final = timedelta(days=36_500)
 INSTANT: Final = timedelta(microseconds=1)
 """The smallest difference between two times."""
@@ -22,9 +22,9 @@ def parse_duration(text: str) -> timedelta:
         ValueError: The text is not a duration; the message shows examples.
     """
     cleaned = text.strip().lower()
-    if not _DURATION.fullmatch(cleaned):
+    if not re.fullmatch(_DURATION, cleaned):
         raise ValueError(f"{text!r} is not a valid duration: write 90s, 30m, 1h30m or 7d.")
-    seconds = sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(cleaned))
+    seconds = sum(float(number) * _UNIT_S[unit] for number, unit in re.findall(_PART, cleaned))
     if seconds > MAX_DURATION.total_seconds():
         raise ValueError(f"{text!r} is longer than a century.")
     return timedelta(seconds=seconds)
@@ -42,11 +42,11 @@ def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
     cleaned = text.strip()
     if cleaned.lower() == "now":
         return now, now
-    if cleaned.startswith("-") or _DURATION.fullmatch(cleaned.lower()):
+    if cleaned.startswith("-") or re.fullmatch(_DURATION, cleaned.lower()):
         moment = now - parse_duration(cleaned.removeprefix("-"))
         return moment, moment
     moment = _absolute(text, cleaned)
-    if not _DATE.fullmatch(cleaned):
+    if not re.fullmatch(_DATE, cleaned):
         return moment, moment
     # Not the next midnight minus an instant: the calendar's last day has no next midnight.
     return moment, moment + (timedelta(days=1) - INSTANT)
@@ -57,7 +57,7 @@ def _absolute(text: str, cleaned: str) -> datetime:
         moment = datetime.fromisoformat(cleaned)
     except ValueError as error:
         raise ValueError(f"{text!r} is not a valid time: write 2h, 7d, 2026-05-01 or 2026-05-01T12:00:00Z.") from error
-    if _DATE.fullmatch(cleaned):
+    if re.fullmatch(_DATE, cleaned):
         return moment.replace(tzinfo=UTC)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no offset: add Z for UTC, or one such as +02:00.")

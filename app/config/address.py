@@ -5,6 +5,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 _LOCAL_NAMES: Final = frozenset({"localhost"})
+_LONGEST_LABEL: Final = 63
 
 
 def base_address(text: str) -> str:
@@ -53,7 +54,5 @@ def _refuse_extras(parts: SplitResult) -> None:
 
 
 def _check_host(host: str) -> None:
-    try:
-        host.encode("idna")
-    except UnicodeError as error:
-        raise ValueError(f"{host!r} cannot be a host name") from error
+    if not all(0 < len(label) <= _LONGEST_LABEL for label in host.removesuffix(".").split(".")):
+        raise ValueError(f"{host!r} cannot be a host name")

@@ -9,7 +9,7 @@ from storage.lazy_dataclass import dataclass
 from storage.records.alert import Level
 
 Markup = Literal["text", "markdown", "html"]
-_QUIET_HOURS: Final = re.compile(r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*")
+_QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class QuietHours:
         Raises:
             ValueError: The text is not such hours; the message shows an example.
         """
-        found = _QUIET_HOURS.fullmatch(text)
+        found = re.fullmatch(_QUIET_HOURS, text)
         try:
             start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
         except ValueError:

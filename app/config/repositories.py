@@ -11,9 +11,9 @@ from app.config.table import ConfigTable
 from storage.records.repository import DEFAULT_PLATFORM, Repository
 
 _PLACEHOLDERS: Final = ("path", "owner", "repo", "group", "project")
-_WEB: Final = re.compile(r"(https?|ssh|git|file)://([^/\s]*)(/\S*)")
-_SCP: Final = re.compile(r"(?:[\w.+-]+@)?[A-Za-z0-9\[][\w.:\[\]-]*:[^:\s-]\S*")
-_NAME: Final = re.compile(r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*(?:/[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*)+")
+_WEB: Final = r"(https?|ssh|git|file)://([^/\s]*)(/\S*)"
+_SCP: Final = r"(?:[\w.+-]+@)?[A-Za-z0-9\[][\w.:\[\]-]*:[^:\s-]\S*"
+_NAME: Final = r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*(?:/[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*)+"
 _EXAMPLE: Final = 'Write it as in "git@github.com:{path}.git", "https://git.example.com/{path}.git" or "~/src/api".'
 _MOST_MEGABYTES: Final = 10_000_000
 
@@ -55,7 +55,7 @@ def address_of(entries: tuple[RepositoryAddress, ...], repository: Repository) -
         return None
     if "{" not in entry.address:
         return entry.address
-    if not _NAME.fullmatch(repository.path) or {".", ".."} & set(repository.path.split("/")):
+    if not re.fullmatch(_NAME, repository.path) or {".", ".."} & set(repository.path.split("/")):
         raise ValueError(f"The service calls the repository {repository.path!r}: no address is made of such a name.")
     return entry.address.format_map(_parts(repository.path))
 
@@ -92,13 +92,13 @@ def _problem(address: str) -> str | None:
     """Why an address must not be passed to git; None: it may."""
     if address.startswith("-") or not address.isprintable() or re.match(r"[\w.+-]+::", address):
         return "this would be an option or a program to git, not an address."
-    if found := _WEB.fullmatch(address):
+    if found := re.fullmatch(_WEB, address):
         login, at, host = found[2].rpartition("@")
         if ":" in login or (at and found[1].startswith("http")):
             return "an address holds no user or password: git asks your credential helper."
         if host.startswith("-") or "{" in host or bool(host) == (found[1] == "file"):
             return "a placeholder must not choose the host." if "{" in host else "this is not an address."
         return None
-    if address.startswith(("/", "~", "./", "../")) or ("://" not in address and _SCP.fullmatch(address)):
+    if address.startswith(("/", "~", "./", "../")) or ("://" not in address and re.fullmatch(_SCP, address)):
         return None
     return "this is not an address."

@@ -11,7 +11,7 @@ from app.query.terms import KeyName, key_name, terms
 from app.query.write import value_text
 from app.text import SafeText, safe_text
 
-_SENTENCES: Final = re.compile(r"(?<=[.?]) ")
+_SENTENCES: Final = r"(?<=[.?]) "
 _TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
 
 
@@ -86,6 +86,6 @@ def _meant(key: KeyName, text: str) -> str | None:
 
 def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
     """The problem with the line and its cure, then shorter: the line underlines the mistake."""
-    instead = _SENTENCES.split(problem.cure)[0]
+    instead = re.split(_SENTENCES, problem.cure)[0]
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)
