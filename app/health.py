@@ -114,7 +114,7 @@ class Incident:
 
     @property
     def word(self) -> str:
-        """The last unwell status."""
+        """The last status of this outage, in one word."""
         return self.words[0]
 
 

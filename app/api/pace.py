@@ -62,9 +62,9 @@ SHARED: Final = 3 / 60
 """Below this rate, in requests per second, many share the limit: only time and a long row raise it."""
 
 DECREASE: Final = 0.7
-"""The part of the rate that a 429 leaves at most; less if less was let through since the 429 before."""
+"""A 429 multiplies the rate by this, or lowers it to what was let through since the last 429 if that is less."""
 DEEPEST: Final = 0.3
-"""The part of the rate that a 429 leaves at least."""
+"""A 429 never lowers the rate below this part of it."""
 RARE: Final = 1 / 150
 """In requests per second: a 429 lowers no rate below this because little was let through."""
 SLOW_ONCE_S: Final = 1.0

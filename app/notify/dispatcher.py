@@ -94,7 +94,7 @@ class Dispatcher:
         )
 
     def _shared(self, alerts: Sequence[Alert]) -> list[Alert]:
-        """The alerts that a console would tell over the same channels; with rules, a bot uses channels of its own."""
+        """The alerts that a console sends here, too; none if `[notify]` has rules, which only a bot follows."""
         return [] if self.notify.rules else [each for each in alerts if not each.source]
 
     async def _claim(self, found: Plan, at: Situation) -> None:

@@ -21,7 +21,7 @@ _DAY, _WEEKDAY = 2, 4
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15
 _LOOKED_AT: Final = 20
-"""Times that a schedule is judged by."""
+"""The check of a schedule looks at this many of its next times."""
 _CURE: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
 
 

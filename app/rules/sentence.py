@@ -109,7 +109,7 @@ def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
 
 
 def _most_within(times: Sequence[datetime], span_of: timedelta) -> int:
-    """The most times that fall within such a stretch, among the first ones."""
+    """The largest number of these times that lie within one span of this length."""
     return max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)
 
 

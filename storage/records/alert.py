@@ -32,7 +32,7 @@ class AlertSubject:
 
     @property
     def kind(self) -> str:
-        """The beginning of its group."""
+        """What the alert is about: the part of `group` before its first colon."""
         return self.group.partition(":")[0]
 
     @property

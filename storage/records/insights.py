@@ -32,7 +32,7 @@ class Concurrency:
     start: datetime
     end: datetime
     average: float
-    """At once, on average; a run that was continued counts from its last continuation."""
+    """The mean number of runs at one time; a run that was continued counts from its last continuation."""
 
 
 @dataclass(frozen=True, slots=True)

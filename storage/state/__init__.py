@@ -21,7 +21,7 @@ Decide = Callable[[RuleHistory], Verdict]
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    """A number that changes with everything in the file that is shown; leases are not."""
+    """Return a number that changes whenever anything that a screen shows of this file changes; leases are not shown."""
     found = connection.execute(
         "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
         " (SELECT max(id) FROM decisions), (SELECT group_concat(outcome) FROM decisions WHERE settled_us IS NULL),"

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MOST_FILES = 10
+MOST_STEPS = 10
+HELPERS = {"app/api/paging.py", "storage/cache/prepared_runs.py", "storage/cache/read_runs.py"}
 
 
 def section() -> str:
@@ -18,13 +19,13 @@ def hops() -> list[tuple[str, str]]:
     return re.findall(r"^\d+\. `([^`]+)`: `([^`]+)`", section(), flags=re.MULTILINE)
 
 
-def test_a_row_crosses_at_most_ten_files() -> None:
-    """The list begins where bytes arrive and ends where lines are painted; the section names no file beside it."""
+def test_a_row_takes_at_most_ten_steps() -> None:
+    """The list begins where bytes arrive and ends where lines are painted; the section names no others but helpers."""
     files = [file for file, _ in hops()]
 
     assert (files[0], files[-1]) == ("app/api/transport.py", "widgets/runs/rows.py")
-    assert len(files) <= MOST_FILES
-    assert set(re.findall(r"[a-z_/]+\.py", section())) == {*files, "app/schedule.py", "app/polling.py"}
+    assert len(files) <= MOST_STEPS
+    assert set(re.findall(r"[a-z_/]+\.py", section())) == {*files, *HELPERS, "app/schedule.py", "app/polling.py"}
 
 
 def test_each_hop_is_in_its_file() -> None:

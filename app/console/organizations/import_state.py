@@ -162,7 +162,7 @@ class Sending:
             yield row
 
     def move_cursor(self, line: int, *, here: int | None) -> bool:
-        """Let the cursor, which is `here`, go to this line unless the user moved it; return whether it goes."""
+        """Return whether the cursor moves to `line` from `here`: not if the user has moved it since the last call."""
         goes_along = self._cursor is None or self._cursor == here
         if goes_along:
             self._cursor = line

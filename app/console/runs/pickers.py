@@ -140,7 +140,7 @@ class ValuePicker(PickerScreen[Picked]):
         self.query_one(PickList).move(step)
 
     def action_nothing(self) -> None:
-        """Close with any name."""
+        """Close without a name: the filter then matches runs of every name."""
         self.dismiss(((), ()))
 
     def _find(self, text: str) -> None:

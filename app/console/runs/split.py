@@ -104,7 +104,7 @@ class SplitView:
         return self._size == "whole"
 
     def fit(self, screen: Size) -> None:
-        """Share a screen of this size."""
+        """Divide a screen of this size between the table and the pane."""
         self._screen = screen
         placed = placement(self._size, screen, self._table.least_width)
         body, pane = self._body, self._pane

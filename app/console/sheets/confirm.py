@@ -17,7 +17,7 @@ from storage.base_error import RunwardenError
 from widgets.forms.inputs import LineInput
 
 
-class NotSureError(Exception):
+class NotSureError(RunwardenError):
     """The work needs a second confirmation with another key, which the message names."""
 
 
@@ -90,7 +90,7 @@ class ConfirmSheet(PickerScreen[str]):
         self._refused = None
         try:
             said = await do(typed_path(typed))
-        except (NotSureError, OSError, RunwardenError) as error:
+        except (OSError, RunwardenError) as error:
             self._refused = typed if isinstance(error, NotSureError) else None
             self.failed(str(error))
         else:
