@@ -3,7 +3,7 @@
 ServiceError
 ├── in an operator's terminal: one line, exit status 2 (`cli.output.plain_errors`)
 │   ├── SettingsError, SetupError        the settings file, or what a command or a document asks for, cannot be met
-│   ├── StartError, DatabaseError        a process cannot start; its database cannot be used
+│   ├── StartError, DatabaseError        a process cannot start (also by NoSandboxError); its database cannot be used
 │   ├── BackupError                      a back-up cannot be written, read or restored
 │   └── ApprovalError                    a delivery cannot be approved
 ├── in an answer of the API: a status and a code (`api.errors`)
@@ -22,7 +22,7 @@ ServiceError
     └── TaskError, GitReadError, ReviewFileError, NothingToReviewError, RecordError
 
 One that its place does not expect is shown in the same way, but a caller of the API gets a 500 and only the log has
-its text. Any other exception is a programming fault: the log has its traceback. What only ends an attempt
+its text. The log has the traceback of any other exception. What only ends an attempt
 (`InterruptedTurnError`, `SupersededError`) is not a failure and has another base.
 """
 

@@ -203,7 +203,7 @@ async def start_agent(
     caller: Administrator,
     start: Annotated[AgentStart, Depends(ReadBody(AgentStart))],
 ) -> dict[str, object]:
-    """Accept a run of a named agent; the execution_id in the answer is the run's id (spec 2.6, 4.4)."""
+    """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
     target, request = await run_in_threadpool(_agent_request, context, caller, name, start)
     await _refuse_protected(context, target, request)
     run = await run_in_threadpool(accept, context, request)

@@ -137,7 +137,7 @@ class AgentCommand:
             given |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         return (
             given
-            | self._placeholder_values()
+            | self._folder_variables()
             | _QUIET
             | dict(self.invocation.environment)
             | {
@@ -172,7 +172,7 @@ class AgentCommand:
     def _home_inside(self) -> str:
         return INSIDE.home if self._is_boxed else str(self.home)
 
-    def _placeholder_values(self) -> dict[str, str]:
+    def _folder_variables(self) -> dict[str, str]:
         boxed = self._is_boxed
         cache = {} if self.cache is None else {"XDG_CACHE_HOME": INSIDE.cache if boxed else str(self.cache)}
         # Left out for presets: their programs find `.git` themselves, and must be able to use other repositories.

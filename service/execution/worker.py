@@ -221,9 +221,7 @@ class TurnWorker:
             if not mine:
                 return
             with self._database.read() as connection:
-                found = dispatch.next_turns(
-                    connection, self._free_slots(connection), self._settings.organization_places
-                )
+                found = dispatch.next_turns(connection, self._slots(connection), self._settings.organization_places)
             for turn in found:
                 # Queueing a turn twice is harmless: a crash before it is marked only costs time.
                 self._queue.put(turn)
@@ -232,7 +230,7 @@ class TurnWorker:
                 with self._database.write() as connection:
                     turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in found], self._clock())
 
-    def _free_slots(self, connection: sa.Connection) -> int:
+    def _slots(self, connection: sa.Connection) -> int:
         """Return how many turns all workers together execute at the same time."""
         if self._database.is_sqlite:
             return self.me.concurrency

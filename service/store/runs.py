@@ -93,7 +93,7 @@ class InactiveOrganizationError(ServiceError):
     """The organization may not have runs or repositories."""
 
     def __init__(self, organization_id: str) -> None:
-        super().__init__(f"the organization {organization_id} is not active")
+        super().__init__(f"the organization {organization_id} is not active, or was deleted")
 
 
 def has_more_active(connection: sa.Connection, organization_id: str, limit: int) -> bool:

@@ -149,7 +149,7 @@ class Receiver:
         """Return why a change comes too late; None: it comes in time."""
         if event.changed_at < deliveries.latest_change(connection, subject):
             return "a later change came first"
-        # Older decisions are deleted, so that a repetition of an older delivery would not be recognized.
+        # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
         kept = int(self._settings.retention.deliveries_days * DAY_MICROS)
         return (
             "older than the decisions that are kept (retention.deliveries_days)"

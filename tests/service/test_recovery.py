@@ -118,5 +118,5 @@ def test_two_services_never_share_a_data_folder(api: Any) -> None:
     second = refused_start(api.service.data_dir)
 
     assert second.returncode == 2
-    assert "another service runs on" in second.stderr
+    assert "runwarden: another service runs on" in second.stderr
     assert api.get("/external/runs").status_code == 200
