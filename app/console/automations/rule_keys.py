@@ -40,6 +40,8 @@ class RuleKeysScreen(BaseScreen):
         self.file = file or RulesFile(session.settings)
         self._trouble: Notice | None = None
         """Trouble with the state or the configuration, which concerns this tab only."""
+        self._journal_trouble: Notice | None = None
+        """The journal of the rule in focus cannot be read."""
         self._read_at = session.clock()
         self._reader = CoalescedTask(self._read, self.run_worker)
         self.rule_actions = RuleActions(session, self.file, self._push, self.run_worker, self._reader.ask)
@@ -65,7 +67,7 @@ class RuleKeysScreen(BaseScreen):
 
     def trouble(self) -> Notice | None:
         """The banner's notice, or None."""
-        return self._trouble or super().trouble()
+        return self._trouble or self._journal_trouble or super().trouble()
 
     def show_found(self, found: Automations | None) -> None:
         """Show the rules; None: they cannot be read."""
@@ -134,9 +136,12 @@ class RuleKeysScreen(BaseScreen):
         try:
             journal = await self.session.engine.usable_state().journal(view.key, limit=JOURNAL)
         except StorageError as error:
-            self._trouble = storage_notice(str(error))
+            self._journal_trouble = storage_notice(str(error))
             self.show_trouble()
             return
+        if self._journal_trouble is not None:
+            self._journal_trouble = None
+            self.show_trouble()
         written = await asyncio.to_thread(self.file.written, view.key)
         if self.view is not None and self.view.key == view.key:
             self.query_one(RulePane).show_more(self.view, journal, written, self.session.clock())

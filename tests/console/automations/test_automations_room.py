@@ -290,7 +290,7 @@ async def test_a_replay_counts_and_lists(
 async def test_a_journal_that_cannot_be_read_is_reported_at_once(
     staged: Staged, configured: Configured, disk: Disk
 ) -> None:
-    """The cursor moves to a rule whose journal fails; the next reading of the rules takes the notice away."""
+    """The cursor moves to a rule whose journal fails; the next journal that is read takes the notice away."""
     async with staged(WIDE, changed=configured(RECIPES)) as scene:
         await scene.press("5")
         disk.fails = True
@@ -298,7 +298,7 @@ async def test_a_journal_that_cannot_be_read_is_reported_at_once(
         assert "disk I/O error" in scene.text
 
         disk.fails = False
-        await scene.press("r")
+        await scene.press("k")
         assert "disk I/O error" not in scene.text
 
 

@@ -14,7 +14,7 @@ from tests.console.runs.conftest import Desk, a_run
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
-    from widgets.filter.bar import Extent
+    from widgets.filter.extent import Extent
 
 
 class Held:
