@@ -18,7 +18,7 @@ from service.execution.retention import RetentionThread
 from service.execution.sandbox import find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
-from service.forge.poster import Poster, PostingThread
+from service.forge.poster import Poster, PosterThread
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, ExecutionSettings, Settings
@@ -133,9 +133,9 @@ def build_worker(
     _logger.info("limits of an agent: %s", settings.execution.agent)
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)
     retention = RetentionThread(database, folder, settings.retention, now_micros, settings.execution)
-    posting = PostingThread(Poster(database, settings.forge, now_micros, settings.secret_names))
+    poster = PosterThread(Poster(database, settings.forge, now_micros, settings.secret_names))
     slots = concurrency or settings.execution.concurrency
-    companions = (retention, posting)
+    companions = (retention, poster)
     return TurnWorker(database, folder, settings.execution, execution, companions, now_micros, concurrency=slots)
 
 

@@ -14,7 +14,7 @@ from app.config import Profile, Settings
 from app.console.base.app import BaseApp
 from app.console.base.screen import OVERVIEW
 from app.console.keys.navigation import NAVIGATION_BINDINGS, Navigation
-from app.console.messages import UNKNOWN_PLACE, FollowRun, GoToTab, OpenRun, SwitchProfile
+from app.console.messages import FIRST_UNKNOWN, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.profiles.switching import PROFILE_BINDINGS, OpenEngine, ProfileSwitching
 from app.console.screens import screens_of
 from app.console.session import Session
@@ -127,7 +127,7 @@ class RunwardenApp(BaseApp[None]):
     @on(GoToTab)
     @on(TabBar.Picked)
     async def _go_to_tab(self, message: GoToTab | TabBar.Picked) -> None:
-        await self.action_tab(message.name, message.place if isinstance(message, GoToTab) else None)
+        await self.action_tab(message.name, message.target if isinstance(message, GoToTab) else None)
 
     @on(SwitchProfile)
     def _switch_profile(self, message: SwitchProfile) -> None:
@@ -141,15 +141,15 @@ class RunwardenApp(BaseApp[None]):
         if self.following is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList(self.session, self.following), self.navigation.open_run)
 
-    async def action_tab(self, name: str, place: str | None = None) -> None:
-        """Go to a place in a tab, once the engine is open."""
+    async def action_tab(self, name: str, target: str | None = None) -> None:
+        """Go to a tab, and a target in it, once the engine is open."""
         if name == OVERVIEW and self.profiles.engines is None:
             self.profiles.ask(self.session)
         else:
-            await self.navigation.go(name, place)
+            await self.navigation.go(name, target)
 
     async def action_back(self) -> None:
-        """Go back to the previous place, as it was."""
+        """Go back to the previous tab or run, as it was."""
         await self.navigation.back()
 
     @on(HeaderBar.ProfileClicked)
@@ -228,7 +228,7 @@ class RunwardenApp(BaseApp[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""
-        if action == "tab" and UNKNOWN_PLACE in parameters:
+        if action == "tab" and FIRST_UNKNOWN in parameters:
             return bool(self.session.vitals.now.unknown)
         return super().check_action(action, parameters)
 

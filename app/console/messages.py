@@ -6,8 +6,8 @@ from textual.message import Message
 
 from storage.lazy_dataclass import dataclass
 
-UNKNOWN_PLACE: Final = "unknown"
-"""The place of the first write of unknown outcome in Activity."""
+FIRST_UNKNOWN: Final = "unknown"
+"""The target in Activity: its first write of unknown outcome."""
 
 
 @dataclass
@@ -26,11 +26,11 @@ class FollowRun(Message):
 
 @dataclass
 class GoToTab(Message):
-    """Show another tab and a place in it."""
+    """Show another tab and a target in it."""
 
     name: str
-    place: str | None = None
-    """The key of a row, or for runs a line of the query language; None: keep the place."""
+    target: str | None = None
+    """The key of a row, or for runs a line of the query language; None: the tab as it was left."""
 
 
 @dataclass

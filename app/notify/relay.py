@@ -65,8 +65,8 @@ def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
     if route.urls_file is not None:
         found += _lines(route.urls_file)
     if not found:
-        place = route.urls_env or route.urls_file
-        raise RouteError(f"Route {route.name} has no address: put one into {place}, such as ntfys://ntfy.sh/topic.")
+        source = route.urls_env or route.urls_file
+        raise RouteError(f"Route {route.name} has no address: put one into {source}, such as ntfys://ntfy.sh/topic.")
     return found
 
 

@@ -184,5 +184,5 @@ def _is_in_time(run: Run, condition: RunFilter) -> bool:
 
 
 def _has_words(run: Run, condition: RunFilter) -> bool:
-    places = [run.run_id.casefold(), run.repository.label.casefold(), run.branch_name.casefold()]
-    return all(any(word in place for place in places) for word in condition.search.casefold().split())
+    texts = [run.run_id.casefold(), run.repository.label.casefold(), run.branch_name.casefold()]
+    return all(any(word in text for text in texts) for word in condition.search.casefold().split())

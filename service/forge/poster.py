@@ -144,7 +144,7 @@ def forge_of(connected: Sequence[Host], run: Run, timeout_s: float) -> Forge:
     raise ForgeError(f"the repository {run.path} is on no connected host of the platform {run.platform}; connect it")
 
 
-class PostingThread:
+class PosterThread:
     """A thread that posts while the worker runs."""
 
     def __init__(self, poster: Poster) -> None:

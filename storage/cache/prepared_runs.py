@@ -45,6 +45,6 @@ class PreparedRuns:
 
 
 def _without_surrogates(run: Run) -> Run:
-    place = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
+    repository = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
     run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
-    return replace(run, run_id=run_id, status=status, branch_name=branch, repository=place, raw_json=raw)
+    return replace(run, run_id=run_id, status=status, branch_name=branch, repository=repository, raw_json=raw)

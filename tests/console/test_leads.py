@@ -56,7 +56,7 @@ async def test_a_click_on_a_host_in_the_first_line_leads_to_it(staged: Staged) -
 def test_a_platform_is_a_query_that_finds_its_runs_alone(platform: str) -> None:
     """In a stretch of time: its end is not in it, and no second of it is lost."""
     lead = runs_lead(of_platform(platform), NOON, NOON + timedelta(minutes=5))
-    found = parse(lead.place or "", NOON)
+    found = parse(lead.target or "", NOON)
 
     assert lead.name == "runs"
     assert not found.problems
@@ -69,7 +69,7 @@ def test_a_day_reads_as_a_day() -> None:
     """Midnight in UTC is written as its date."""
     midnight = NOON.replace(hour=0, minute=0, second=0, microsecond=0)
 
-    assert runs_lead(RunFilter(repositories=("acme/api",)), midnight, midnight + DAY).place == (
+    assert runs_lead(RunFilter(repositories=("acme/api",)), midnight, midnight + DAY).target == (
         "repo:acme/api since:2026-05-01 -since:2026-05-02"
     )
 

@@ -100,7 +100,7 @@ class House:
         usage.add(connection, turn, usage.ModelUse("/a", "anthropic", "m", Usage(input=1), 1), now_micros())
 
     def postings(self, connection: sa.Connection) -> None:
-        request = postings.PostingRequest("status", {"state": "pending"}, "c" * 40)
+        request = postings.ForgeContent("status", {"state": "pending"}, "c" * 40)
         postings.want(connection, (self.run.id, 1), request, now_micros())
 
     def workers(self, connection: sa.Connection) -> None:

@@ -50,8 +50,8 @@ def review_document(each: Review) -> Document:
 
 def finding_document(finding: Finding) -> dict[str, object]:
     """A finding as JSON."""
-    place = {"path": _text(finding.path), "line": finding.line}
-    return {**place, "severity": finding.severity, "text": finding.text}
+    path = _text(finding.path)
+    return {"path": path, "line": finding.line, "severity": finding.severity, "text": finding.text}
 
 
 def _text(name: str) -> str:

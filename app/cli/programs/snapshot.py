@@ -81,5 +81,5 @@ def _hosts(platforms: Sequence["PlatformHealth"], links: Sequence["LinkState"], 
         was_asked = any(link.subject == "health" and link.last_ok_at for link in links)
         yield "no code host is connected" if was_asked else "code hosts: not seen yet"
     for each in connected:
-        place = " ".join(part for part in (each.host, each.group) if part)
-        yield f"{each.platform} {each.status} since {exact_ago(each.since, now)}{f'  {place}' if place else ''}"
+        location = " ".join(part for part in (each.host, each.group) if part)
+        yield f"{each.platform} {each.status} since {exact_ago(each.since, now)}{f'  {location}' if location else ''}"

@@ -16,7 +16,7 @@ from app.api.requests import (
     request_of,
 )
 from app.console.activity.query import ActivityQuery
-from app.console.messages import UNKNOWN_PLACE
+from app.console.messages import FIRST_UNKNOWN
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.reconcile.reconciliation import Reconciliation
 from app.text import SafeText, safe_text
@@ -126,7 +126,7 @@ class ActivityLoader:
             return  # Another query was set in between: it is read next.
         self.found, self._request = found, ReadingRequest(request.query)
         first = self.first_unknown
-        self._announce(first.key if request.key == UNKNOWN_PLACE and first is not None else request.key)
+        self._announce(first.key if request.key == FIRST_UNKNOWN and first is not None else request.key)
 
 
 async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity) -> Activity:

@@ -92,19 +92,19 @@ class ActivityScreen(BaseScreen):
         if may_explain or isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._loader.ask()
 
-    def go_to(self, place: str) -> None:
+    def go_to(self, target: str) -> None:
         """Clear the filters and move the cursor to the write with this id, or to the first unknown one."""
-        if place:
-            self.return_to((ActivityQuery(), place))
+        if target:
+            self.return_to((ActivityQuery(), target))
 
     @property
-    def place(self) -> tuple[ActivityQuery, str]:
+    def bookmark(self) -> tuple[ActivityQuery, str]:
         """The query and the entry under the cursor."""
         return self._loader.query, "" if self._table.item is None else self._table.item.key
 
-    def return_to(self, place: tuple[ActivityQuery, str]) -> None:
+    def return_to(self, bookmark: tuple[ActivityQuery, str]) -> None:
         """Restore that query, with the cursor on that entry."""
-        query, key = place
+        query, key = bookmark
         with self.prevent(Input.Changed):
             self.query_one(ListSearch).value = query.search
         self._loader.go(query, key)

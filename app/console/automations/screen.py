@@ -53,7 +53,7 @@ class AutomationsScreen(RuleKeysScreen):
         super().__init__(session)
         self._table = RuleTable(session.clock())
         self._requested = ""
-        """The place to go to once the rules are read."""
+        """The target to go to once the rules are read."""
         self._empty = READING
         """The reason for an empty table."""
 
@@ -92,30 +92,30 @@ class AutomationsScreen(RuleKeysScreen):
         self._table.refresh(layout=True)
         if found is not None:
             self.query_one(StatusLine).show(found.status)
-            place, self._requested = self._requested, ""
-            if any(place == str(decision.decision_id) for decision in found.waiting):
-                self.rule_actions.show_approvals(int(place))
-            elif place:
-                self._table.seek(place)
+            target, self._requested = self._requested, ""
+            if any(target == str(decision.decision_id) for decision in found.waiting):
+                self.rule_actions.show_approvals(int(target))
+            elif target:
+                self._table.seek(target)
 
     def tick(self, now: datetime) -> None:
         """Update the ages."""
         super().tick(now)
         self._table.tick(now)
 
-    def go_to(self, place: str) -> None:
+    def go_to(self, target: str) -> None:
         """Put the cursor on the rule of this name, or open the approval of this number."""
-        self._requested = place
+        self._requested = target
         self._reader.ask()
 
     @property
-    def place(self) -> str:
+    def bookmark(self) -> str:
         """The rule under the cursor."""
         return "" if self.view is None else self.view.key
 
-    def return_to(self, place: str) -> None:
+    def return_to(self, bookmark: str) -> None:
         """Put the cursor on that rule."""
-        self._table.seek(place)
+        self._table.seek(bookmark)
 
     def action_pane(self) -> None:
         """Show or hide the rule beside the table."""

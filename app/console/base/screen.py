@@ -16,7 +16,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from app.console.base.key_actions import key_actions, key_hints
-from app.console.messages import UNKNOWN_PLACE, GoToTab, OpenRun
+from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.tour import TourStrip
 from widgets.follow import FollowStrip
@@ -103,7 +103,7 @@ class BaseScreen(Screen[None]):
         self._show_tour()
 
     def on_screen_resume(self) -> None:
-        """Report the place to the tour and offer the keys again."""
+        """Report this screen to the tour and offer the keys again."""
         self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
         self._show_keys(self)
         if self._ticks_behind:
@@ -132,16 +132,16 @@ class BaseScreen(Screen[None]):
     def tick(self, now: datetime) -> None:
         """Hook: update the ages; called once a second."""
 
-    def go_to(self, place: str) -> None:
+    def go_to(self, target: str) -> None:
         """Hook: move the cursor to the row with this key, once it is read."""
 
     @property
-    def place(self) -> Any:
-        """The place that `return_to` takes: the filters and the key under the cursor."""
+    def bookmark(self) -> Any:
+        """The filters and the key under the cursor, which `return_to` restores."""
         return None
 
-    def return_to(self, place: Any) -> None:
-        """Hook: restore a place that `place` returned."""
+    def return_to(self, bookmark: Any) -> None:
+        """Hook: restore what `bookmark` returned."""
 
     @property
     def focused_run_id(self) -> str | None:
@@ -209,7 +209,7 @@ class BaseScreen(Screen[None]):
 
     @on(HeaderBar.UnknownClicked)
     def _unknown_clicked(self) -> None:
-        self.post_message(GoToTab("activity", UNKNOWN_PLACE))
+        self.post_message(GoToTab("activity", FIRST_UNKNOWN))
 
     @on(HeaderBar.HostClicked)
     def _host_clicked(self, message: HeaderBar.HostClicked) -> None:

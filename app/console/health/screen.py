@@ -126,18 +126,18 @@ class HealthScreen(BaseScreen):
         """Update the ages."""
         self._show(now)
 
-    def go_to(self, place: str) -> None:
+    def go_to(self, target: str) -> None:
         """Put the cursor on this platform."""
-        self._list.seek(f"host:{place}")
+        self._list.seek(f"host:{target}")
 
     @property
-    def place(self) -> str:
+    def bookmark(self) -> str:
         """The row under the cursor."""
-        return "" if self._list.block is None else self._list.block.key
+        return self._key
 
-    def return_to(self, place: str) -> None:
+    def return_to(self, bookmark: str) -> None:
         """Put the cursor on that row."""
-        self._list.seek(place)
+        self._list.seek(bookmark)
 
     def show_trouble(self) -> None:
         """Update the banner; while our own files fail, no row waits for an answer."""
@@ -155,21 +155,21 @@ class HealthScreen(BaseScreen):
         if action == "incident":
             return bool(view.incidents)
         if action == "retry":
-            is_here = self._lead(self.place) is not None and not self.session.profile.read_only
+            is_here = self._lead(self._key) is not None and not self.session.profile.read_only
             return "failed" in view.statuses and (is_here or None)
         return super().check_action(action, parameters)
 
     def action_incident(self) -> None:
         """Put the cursor on the next incident; from the last one, on the first."""
         keys = [incident_key(one) for one in (self._view or HealthView()).incidents[:MOST]]
-        here = keys.index(self.place) if self.place in keys else -1
+        here = keys.index(self._key) if self._key in keys else -1
         self._list.seek(keys[(here + 1) % len(keys)])
 
     def action_retry(self) -> None:
         """Send the instructions of this row's failed runs again, after a confirmation."""
-        lead = self._lead(self.place)
+        lead = self._lead(self._key)
         if lead is not None:
-            runs = replace(parse(lead.place or "", self.session.run_now()).filter, statuses=("failed",))
+            runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
             ScreenContext.of(self).with_engine(partial(self._retry, runs), "form")
 
     async def _retry(self, runs: RunFilter, engine: "Engine") -> None:
@@ -177,6 +177,11 @@ class HealthScreen(BaseScreen):
             await show_many(ScreenContext.of(self), engine, "retry", ids, lambda _: self.session.poll_soon())
         elif not await engine.cache.count(runs):
             self.session.notify("No run of this row failed.")
+
+    @property
+    def _key(self) -> str:
+        """The key of the row under the cursor; empty: there is none."""
+        return "" if self._list.block is None else self._list.block.key
 
     @on(LeadList.Highlighted)
     def _highlighted(self) -> None:

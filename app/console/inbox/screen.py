@@ -117,18 +117,18 @@ class InboxScreen(BaseScreen):
         self._table.tick(now)
         self.query_one(InboxPane).tick(now)
 
-    def go_to(self, place: str) -> None:
+    def go_to(self, target: str) -> None:
         """Put the cursor on the item of this key."""
-        self._table.seek(place)
+        self._table.seek(target)
 
     @property
-    def place(self) -> str:
+    def bookmark(self) -> str:
         """The item under the cursor."""
         return "" if self._item is None else self._item.key
 
-    def return_to(self, place: str) -> None:
+    def return_to(self, bookmark: str) -> None:
         """Put the cursor on that item, if it is still there."""
-        self.go_to(place)
+        self.go_to(bookmark)
 
     def trouble(self) -> Notice | None:
         """A notice if nothing can be put away."""

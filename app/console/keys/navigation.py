@@ -1,4 +1,4 @@
-"""Navigation between tabs and runs, and back to an earlier place with its cursor and filters."""
+"""Navigation between tabs and runs, and back to an earlier tab with its cursor and filters."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from app.console.base.screen import TABS, BaseScreen
-from app.console.messages import UNKNOWN_PLACE
+from app.console.messages import FIRST_UNKNOWN
 from app.console.profiles.switching import BETWEEN
 from app.console.session import Session
 from storage.lazy_dataclass import dataclass
@@ -17,14 +17,14 @@ NAVIGATION_BINDINGS: Final = (
     *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS),
     Binding(
         "U",
-        f"tab('activity', '{UNKNOWN_PLACE}')",
+        f"tab('activity', '{FIRST_UNKNOWN}')",
         "unknown outcome",
         tooltip="A write that a person has to resolve",
         id="app.unknown",
     ),
     Binding("backspace", "back", "back", show=False, tooltip="To what you came from", id="app.back"),
 )
-MOST_PLACES: Final = 100
+MOST_VISITED: Final = 100
 NOWHERE: Final = "There is nothing to go back to."
 _RETURNS: Final = frozenset(tab.name for tab in TABS)
 
@@ -56,59 +56,59 @@ class ScreenHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VisitedScreen:
-    """A place that was left."""
+    """A tab that was left."""
 
     tab: str
-    place_in_tab: Any
-    """The place in the tab: its filters and the key under the cursor."""
+    bookmark: Any
+    """Its filters and the key under its cursor."""
     run_ids: tuple[str, ...] = ()
     """The runs open over it, the topmost last."""
 
 
 class Navigation:
-    """Shows tabs, places and runs, and remembers the way back."""
+    """Shows tabs, targets in them and runs, and remembers the way back."""
 
     def __init__(self, screens: ScreenHost, session: Callable[[], Session]) -> None:
         """Prepare; `session` returns the current one, which changes with the profile."""
         self._screens = screens
         self._session = session
-        self._visited: deque[VisitedScreen] = deque(maxlen=MOST_PLACES)
+        self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
 
     def forget(self) -> None:
         """Forget the way back, after a switch of profiles."""
         self._visited.clear()
 
-    async def go(self, tab: str, place: str | None = None) -> None:
-        """Show a tab and a place in it; without a place, the tab as it was left."""
+    async def go(self, tab: str, target: str | None = None) -> None:
+        """Show a tab and a target in it; without a target, the tab as it was left."""
         before, session = self._here(), self._session()
         if self._screens.current_mode == BETWEEN or (session.engine is None and tab != "runs"):
             session.notify(session.not_open)
             return
-        if tab == self._screens.current_mode and place is None:
+        if tab == self._screens.current_mode and target is None:
             return
         if before is not None:
             self._visited.append(before)
         await self._screens.switch_mode(tab)
-        if place is not None:
+        if target is not None:
             await self._uncover()
             if isinstance(self._screens.screen, BaseScreen):
-                self._screens.screen.go_to(place)
+                self._screens.screen.go_to(target)
 
     async def back(self) -> None:
-        """Return to the last place."""
+        """Return to the tab or run that was left last."""
         if self._screens.current_mode == BETWEEN:
             return
         if not self._visited:
             self._session().notify(NOWHERE)
             return
-        place = self._visited.pop()
-        await self._screens.switch_mode(place.tab)
-        if self._covering() != place.run_ids:
+        visited = self._visited.pop()
+        await self._screens.switch_mode(visited.tab)
+        if self._covering() != visited.run_ids:
             await self._uncover()
         base = self._screens.screen_stack[0]
         if isinstance(base, BaseScreen):
-            _return_to(base, place.place_in_tab)
-        for run_id in place.run_ids[len(self._covering()) :]:
+            _return_to(base, visited.bookmark)
+        for run_id in visited.run_ids[len(self._covering()) :]:
             self.open_run(run_id)
 
     def open_run(self, run_id: str | None) -> None:
@@ -121,11 +121,11 @@ class Navigation:
             self._screens.push_screen(RunScreen(session, run_id))
 
     def _here(self) -> VisitedScreen | None:
-        """The current place; None: it cannot be returned to."""
+        """The current tab; None: it cannot be returned to."""
         base, tab = self._screens.screen_stack[0], self._screens.current_mode
         if tab not in _RETURNS or not isinstance(base, BaseScreen):
             return None
-        return VisitedScreen(tab, _place_of(base), self._covering())
+        return VisitedScreen(tab, _bookmark_of(base), self._covering())
 
     def _covering(self) -> tuple[str, ...]:
         """The runs open over the current tab."""
@@ -138,21 +138,21 @@ class Navigation:
             await self._screens.pop_screen()
 
 
-def _place_of(screen: BaseScreen) -> Any:
+def _bookmark_of(screen: BaseScreen) -> Any:
     from app.console.runs.screen import RunsScreen
 
     if isinstance(screen, RunsScreen):
         return screen.query_controller.now, screen.focused_run_id
-    return screen.place
+    return screen.bookmark
 
 
-def _return_to(screen: BaseScreen, place: Any) -> None:
+def _return_to(screen: BaseScreen, bookmark: Any) -> None:
     from app.console.runs.screen import RunsScreen
 
     if not isinstance(screen, RunsScreen):
-        screen.return_to(place)
+        screen.return_to(bookmark)
         return
-    query, run_id = place
+    query, run_id = bookmark
     if query != screen.query_controller.now:
         screen.query_controller.show(query)
     if run_id is not None and run_id != screen.focused_run_id:

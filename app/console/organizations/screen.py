@@ -181,18 +181,18 @@ class OrganizationsScreen(BaseScreen):
         if selected is not None and selected.is_unknown:
             self._open_form(ResolveForm(self._engine, selected.action))
 
-    def go_to(self, place: str) -> None:
+    def go_to(self, target: str) -> None:
         """Put the cursor on the attempt with this action, whatever the search."""
-        self.return_to(("", place))
+        self.return_to(("", target))
 
     @property
-    def place(self) -> tuple[str, str]:
+    def bookmark(self) -> tuple[str, str]:
         """The search, and the attempt under the cursor."""
         return self.query_one(ListSearch).value, "" if self._selected is None else self._selected.key
 
-    def return_to(self, place: tuple[str, str]) -> None:
+    def return_to(self, bookmark: tuple[str, str]) -> None:
         """Restore that search, with the cursor on that attempt."""
-        self.query_one(ListSearch).value, self._sought = place
+        self.query_one(ListSearch).value, self._sought = bookmark
         self._reader.ask()
 
     def action_open(self) -> None:

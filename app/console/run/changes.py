@@ -27,7 +27,7 @@ from widgets.text_search import TextSearch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from app.console.run.subject import RunSubject
+    from app.console.run.subject import RunSubject, RunVersion
     from app.console.session import Session
     from app.results.source import Results
     from storage.records import RunDetail
@@ -102,7 +102,7 @@ class ChangesPart(RunPart):
         self._files: LineTable[FileItem] = LineTable(session.clock(), self._columns)
         self.view = DiffView()
         self._search = TextSearch(self.view, self.start)
-        self._shown: tuple[object, ...] = ()
+        self._shown: RunVersion | None = None
         self._most = 0
         """The most lines that a file gained or lost."""
         self._change: Change | None = None
@@ -110,7 +110,7 @@ class ChangesPart(RunPart):
         """Whether all lines of the shown change were read."""
         self._lexing = asyncio.Lock()
         self._target: tuple[str, int | None] | None = None
-        """The place for the cursor once the diff is read."""
+        """The file and line for the cursor once the diff is read."""
         self.acts = {
             "search": self._search.open,
             "next_match": partial(self._search.step, 1),
@@ -155,7 +155,7 @@ class ChangesPart(RunPart):
     def look(self) -> None:
         """Read the change, unless the one on show is current."""
         # A change that is shown in part so far is read to its end without another start.
-        if self._wanted != self._shown:
+        if self.subject.version != self._shown:
             self.start(self._read, exclusive=True, group="change")
         else:
             self._settle()
@@ -165,17 +165,11 @@ class ChangesPart(RunPart):
         self._target = path, line
         self.look()
 
-    @property
-    def _wanted(self) -> tuple[object, ...]:
-        """The change to show: a run that is active or was continued may have changed more."""
-        subject, detail = self.subject, self.subject.detail
-        return subject.run_id, subject.turn, detail and (detail.run.status, detail.run.updated_at)
-
     async def _read(self) -> None:
-        subject, detail, wanted = self.subject, self.subject.detail, self._wanted
+        subject, detail, wanted = self.subject, self.subject.detail, self.subject.version
         if detail is None:
             return
-        if wanted[:2] != self._shown[:2]:
+        if not wanted.is_same_turn(self._shown):
             self._clear()
             self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
         with showing_failure(self.view.say):
@@ -191,7 +185,7 @@ class ChangesPart(RunPart):
         await self._show(change)
 
     def _clear(self) -> None:
-        self._change, self._shown, self._is_whole = None, (), False
+        self._change, self._shown, self._is_whole = None, None, False
         self._files.display = False
         self.view.show(DiffRows(Patch(b"")), (), ())
         self.refresh_bindings()
@@ -307,7 +301,7 @@ class ChangesPart(RunPart):
     def _colours_requested(self, message: DiffView.ColoursRequested) -> None:
         self.start(partial(self._colour, message.file, self._shown), group="colours")
 
-    async def _colour(self, file: int, shown: tuple[object, ...]) -> None:
+    async def _colour(self, file: int, shown: "RunVersion | None") -> None:
         detail = self.subject.detail
         async with self._lexing:
             # Another change may be shown by now, with fewer files.

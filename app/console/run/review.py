@@ -21,7 +21,7 @@ from widgets.text_search import TextSearch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from app.console.run.subject import RunSubject
+    from app.console.run.subject import RunSubject, RunVersion
     from app.console.session import Session
     from app.results.source import Results
 
@@ -51,7 +51,7 @@ class ReviewPart(RunPart):
     """
 
     @dataclass
-    class Followed(Message):
+    class FindingChosen(Message):
         """A finding was chosen."""
 
         finding: Finding
@@ -69,7 +69,7 @@ class ReviewPart(RunPart):
         self._search = TextSearch(self._view, self.start)
         self._reviews: tuple[Review, ...] = ()
         self._number = 0
-        self._shown: tuple[object, ...] = ()
+        self._shown: RunVersion | None = None
         self.acts = {
             "search": self._search.open,
             "next_match": partial(self._search.step, 1),
@@ -103,10 +103,10 @@ class ReviewPart(RunPart):
 
     async def _read(self) -> None:
         subject, detail = self.subject, self.subject.detail
-        wanted = (subject.run_id, subject.turn, detail and (detail.run.status, detail.run.updated_at))
+        wanted = subject.version
         if detail is None or wanted == self._shown:
             return
-        if wanted[:2] != self._shown[:2]:
+        if not wanted.is_same_turn(self._shown):
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
         with showing_failure(self._view.say):
             reviews = await self.results().reviews(detail, subject.turn)
@@ -118,7 +118,7 @@ class ReviewPart(RunPart):
         self._shown = wanted
 
     def _show_none(self, title: str, reason: str) -> None:
-        self._reviews, self._shown = (), ()
+        self._reviews, self._shown = (), None
         self.refresh_bindings()
         self._findings.display = False
         self._findings.show(())
@@ -166,4 +166,4 @@ class ReviewPart(RunPart):
     @on(LineTable.Chosen)
     def _chosen(self) -> None:
         if self._findings.item is not None:
-            self.post_message(self.Followed(self._findings.item.finding))
+            self.post_message(self.FindingChosen(self._findings.item.finding))

@@ -232,8 +232,8 @@ class RunScreen(BaseScreen):
     def _turn_picked(self, message: RunBar.TurnPicked) -> None:
         self.action_turn(message.step)
 
-    @on(ReviewPart.Followed)
-    def _finding_followed(self, message: ReviewPart.Followed) -> None:
+    @on(ReviewPart.FindingChosen)
+    def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
         self._show("changes")
         self._changes.go_to(message.finding.path, message.finding.line)
 

@@ -22,6 +22,22 @@ if TYPE_CHECKING:
     from storage.records.insights import RepositoryFigures
 
 
+@dataclass(frozen=True, slots=True)
+class RunVersion:
+    """A run or one of its turns, as last changed: an active or continued run may have more to show."""
+
+    run_id: str
+    turn: int | None
+    """None: the whole run."""
+    status: str | None = None
+    """None: the run was not read yet."""
+    updated_at: "datetime | None" = None
+
+    def is_same_turn(self, shown: "RunVersion | None") -> bool:
+        """Whether it is the same run and turn as the one on show."""
+        return shown is not None and (self.run_id, self.turn) == (shown.run_id, shown.turn)
+
+
 @dataclass(slots=True)
 class RunSubject:
     """One run, as far as it is known."""
@@ -41,6 +57,13 @@ class RunSubject:
     def detail(self) -> "RunDetail | None":
         """The run as cached."""
         return self.view.detail if self.view is not None else None
+
+    @property
+    def version(self) -> RunVersion:
+        """The run and turn as they are now."""
+        if self.detail is None:
+            return RunVersion(self.run_id, self.turn)
+        return RunVersion(self.run_id, self.turn, self.detail.run.status, self.detail.run.updated_at)
 
     @property
     def last_turn(self) -> int:

@@ -117,9 +117,9 @@ class RunsScreen(BaseScreen):
         """The run under the cursor."""
         return row.run_id if (row := self.table.row) else None
 
-    def go_to(self, place: str) -> None:
+    def go_to(self, target: str) -> None:
         """Show the runs that match a query."""
-        self.query_controller.show_query(place)
+        self.query_controller.show_query(target)
 
     # Events and the clock
 

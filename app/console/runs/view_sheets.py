@@ -63,8 +63,8 @@ class ViewPicker(PickerScreen[str]):
             return
         view = self._views[index]
         if view.origin != "saved":
-            place = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
-            self.query_one(SheetNote).say(f"{view.name} is {place}.")
+            origin = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
+            self.query_one(SheetNote).say(f"{view.name} is {origin}.")
             return
         self._forget(view)
         del self._views[index]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
-    """A step, shown until the next place is reached."""
+    """A step, shown until the next screen is reached."""
 
     text: str
     until: str
@@ -58,9 +58,9 @@ class Tour:
         keys = "  f9 next, f10 leave" if step.until else "  f10 closes it"
         return Content.assemble((count, "bold reverse"), f" {step.text}", (keys, STYLES["quiet"]))
 
-    def reached(self, place: str) -> None:
-        """Advance if this is the place that the step leads to."""
-        if self.is_on and STEPS[self._at].until == place:
+    def reached(self, screen: str) -> None:
+        """Advance if this is the screen that the step leads to."""
+        if self.is_on and STEPS[self._at].until == screen:
             self.next()
 
     def next(self) -> None:
