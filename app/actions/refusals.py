@@ -1,4 +1,4 @@
-"""Reasons not to send a request: problems of its fields, and refusals before it is prepared."""
+"""Refusals: why a request is not sent, before it is prepared."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Automations by hand: preview what a rule would do, set it off, and make a bot read new rules."""
+"""Automations by hand: preview what a rule would do, and set it off."""
 
 import json
 import shlex

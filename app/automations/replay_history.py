@@ -138,7 +138,7 @@ class Playback:
     _shown: int = 0
 
     async def observe(self, now: datetime) -> Seen:
-        """The events since the last observation, up to then."""
+        """The changes since the last observation that `passed` confirmed, and the state at that time."""
         changes, until = self.history.changes, self._shown
         while until < len(changes) and changes[until].at - self.history.ahead <= now:
             until += 1

@@ -64,9 +64,9 @@ def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
         group = (one.kind, dict(one.about).get("status", "") if one.kind == "run" else "")
         many.setdefault(group, []).append(one)
     for group, members in many.items():
-        mine = [one for one in members if one.is_followed]
+        followed = [one for one in members if one.is_followed]
         others = [one for one in members if not one.is_followed]
-        notifications += mine + (others if len(others) <= ONE_BY_ONE else [_summary(group[0], group[1], others)])
+        notifications += followed + (others if len(others) <= ONE_BY_ONE else [_summary(group[0], group[1], others)])
     return tuple(notifications)
 
 

@@ -140,11 +140,11 @@ class RunSync:
         return verdict
 
     async def look_for(
-        self, missing: Sequence[Run], answers: Sequence[Run], *, is_certain: bool
+        self, missing: Sequence[Run], shown: Sequence[Run], *, is_certain: bool
     ) -> Mapping[str, LookUpVerdict]:
         """Look for runs missing in a list; those certainly absent become `lost`.
 
-        `answers` are runs in that list. `is_certain`: it showed all runs.
+        `shown` are runs in that list. `is_certain`: it showed all runs.
 
         Raises:
             ApiError: The service could not be asked.
@@ -153,7 +153,7 @@ class RunSync:
             self._announce(RunsChanged(RunChanges()))
         verdicts: Mapping[str, LookUpVerdict] = dict.fromkeys((run.run_id for run in missing), "absent")
         if missing and not is_certain:
-            verdicts = await self._look_up.find(missing, answers)
+            verdicts = await self._look_up.find(missing, shown)
         await self._lose([run_id for run_id, verdict in verdicts.items() if verdict == "absent"])
         return verdicts
 
@@ -235,8 +235,8 @@ class RunSync:
         if ahead is None:
             return False
         # Runs that arrived during the walk may be newer than all of its first page.
-        answers = newest(walk.pages[0].page.runs, walk.as_of + ahead) if len(walk.pages) == 1 else None
-        return await self.cache.note_clock(ahead, walk.as_of, answers)
+        newest_shown = newest(walk.pages[0].page.runs, walk.as_of + ahead) if len(walk.pages) == 1 else None
+        return await self.cache.note_clock(ahead, walk.as_of, newest_shown)
 
     async def _read_present(self, answers: RefreshAnswers) -> None:
         """Read the newest runs of a service whose clock was set back: they are below the head."""

@@ -1,4 +1,4 @@
-"""What is known of the service: how it filters and shows times, its clock, its habits, and the request budget."""
+"""What is known of the service: how it filters and shows times, its clock and its habits."""
 
 import sqlite3
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Usual durations of runs, and stuck runs: those active for far longer than usual, now or in the past."""
+"""Usual durations of runs, and stuck runs: those active for far longer than usual."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence

@@ -84,9 +84,14 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
             raise failed("usage", "--verbose needs --log-file FILE here: the screen is taken.")
         invocation.begin_log()
         return run_console(settings, profile)
-    from app.cli.programs.snapshot import print_snapshot  # The console opens without it.
+    return invocation.run(partial(_print_snapshot, invocation, settings, profile))
 
-    return invocation.run(lambda: print_snapshot(invocation.output, settings, profile))
+
+async def _print_snapshot(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
+    # The console opens without it, and a signal during the import is heard.
+    from app.cli.programs.snapshot import print_snapshot
+
+    return await print_snapshot(invocation.output, settings, profile)
 
 
 def _has_screen() -> bool:
