@@ -25,7 +25,7 @@ from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
     from storage.cache.following import FollowStore
-    from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+    from storage.records.insights import Concurrency, FailedRuns, Outcomes, RepositoryFigures
 
 
 class Cache:
@@ -212,8 +212,8 @@ class Cache:
         await self._windows.index("repository")
         return await self.reader.run(partial(insights.repositories, since=since))
 
-    async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> tuple[int, datetime | None]:
-        """The number of these runs that failed between two times, and when the oldest of them was created."""
+    async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> "FailedRuns":
+        """Those of these runs that failed between two times."""
         from storage.cache import insights
 
         await self._windows.index("updated")

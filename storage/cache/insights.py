@@ -10,7 +10,7 @@ from storage.cache.run_sql import ACTIVE_SQL, FINAL_SQL, where
 from storage.cache.stuck import percentile
 from storage.database import snapshot
 from storage.records import RunFilter
-from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+from storage.records.insights import Concurrency, FailedRuns, Outcomes, RepositoryFigures
 from storage.values import from_us_or_none, to_us
 
 SAMPLE: Final = 2_000
@@ -118,17 +118,15 @@ def concurrency(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tu
     )
 
 
-def failed_between(
-    connection: sqlite3.Connection, wanted: RunFilter, start: datetime, end: datetime
-) -> tuple[int, datetime | None]:
-    """The number of these runs that failed between two times, and when the oldest of them was created."""
+def failed_between(connection: sqlite3.Connection, wanted: RunFilter, start: datetime, end: datetime) -> FailedRuns:
+    """Those of these runs that failed between two times."""
     condition = where(wanted)
     count, created_us = connection.execute(
         "SELECT count(*), min(created_us) FROM runs INDEXED BY runs_updated"
         f" WHERE updated_us BETWEEN ? AND ? AND status = 'failed' AND {condition.sql}",
         (to_us(start), to_us(end), *condition.parameters),
     ).fetchone()
-    return count, None if created_us is None else from_us_or_none(created_us)
+    return FailedRuns(count, None if created_us is None else from_us_or_none(created_us))
 
 
 def _figures(connection: sqlite3.Connection, label: str, since_us: int) -> RepositoryFigures:

@@ -36,6 +36,15 @@ class Concurrency:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedRuns:
+    """The runs that failed in a stretch of time."""
+
+    number: int = 0
+    oldest_at: datetime | None = None
+    """The creation of the oldest one; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class RepositoryFigures:
     """One repository's runs of a stretch of time, by creation."""
 

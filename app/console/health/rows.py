@@ -12,6 +12,7 @@ from app.health import Incident, Uptime
 from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span
 from storage.records import LinkState, PlatformHealth
+from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
 from widgets.badges import Badge, health_badge, run_badge
 from widgets.frame.freshness import PollTiming, freshness, trouble_word
@@ -43,8 +44,8 @@ CLEARLY_MORE: Final = 1.25
 NAMED_FROM: Final = 0.5
 """The share of a window that must have been seen before its uptime is called that of the window."""
 
-FailedRuns = Mapping[tuple[str, datetime], tuple[int, datetime | None]]
-"""Failed runs of each incident, by its platform and start: their number, and the oldest one's creation."""
+FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
+"""The failed runs of each incident, by its platform and start."""
 
 
 def link_row(
@@ -148,7 +149,7 @@ def host_row(
     )
 
 
-def incident_facts(incident: Incident, failed: FailedRuns, healthy_words: frozenset[str]) -> IncidentFacts:
+def incident_facts(incident: Incident, failed: FailedByIncident, healthy_words: frozenset[str]) -> IncidentFacts:
     """Describe an incident in a line, with the number of runs that failed in it."""
     return IncidentFacts(
         incident_key(incident),
@@ -157,7 +158,7 @@ def incident_facts(incident: Incident, failed: FailedRuns, healthy_words: frozen
         incident.start,
         incident.lasted.total_seconds(),
         goes_on(incident),
-        failed.get((incident.platform, incident.start), (0, None))[0],
+        failed.get((incident.platform, incident.start), FailedRuns()).number,
         ", ".join(_remarks(incident)),
     )
 

@@ -21,7 +21,7 @@ from app.console.health.history import (
     recent_incidents,
 )
 from app.console.health.rows import (
-    FailedRuns,
+    FailedByIncident,
     host_row,
     incident_facts,
     incident_key,
@@ -44,6 +44,7 @@ from app.query import parse
 from storage.cache import Cache
 from storage.records import ACTIVE_STATUSES, LinkState, PlatformHealth, RunFilter, RunSort
 from storage.records.activity import ActivityFilter, PollSpan
+from storage.records.insights import FailedRuns
 from widgets.frame.notice import NoticePage
 from widgets.health import BLANK, MOST, MOST_POLLS, HostFacts, host_block, incident_blocks, poll_blocks, titled
 from widgets.lead_list import Block, LeadList
@@ -73,7 +74,7 @@ class HealthView:
     """Active runs by platform and status."""
     incidents: tuple[Incident, ...] = ()
     """The incidents, lasting ones first, then the newest."""
-    failed: FailedRuns = field(default_factory=dict)
+    failed: FailedByIncident = field(default_factory=dict)
     polls: tuple[PollSpan, ...] = ()
     """The polls, newest first."""
     statuses: tuple[str, ...] = ()
@@ -202,9 +203,9 @@ class HealthScreen(BaseScreen):
                 return runs_lead(of_platform(host.platform), since + ahead)
         for one in view.incidents:
             if key == incident_key(one):
-                _, oldest = view.failed.get((one.platform, one.start), (0, None))
+                failed = view.failed.get((one.platform, one.start), FailedRuns())
                 start, end = one.start + ahead, (one.recovered_at or one.until) + ahead
-                first = min(start, oldest or start)
+                first = min(start, failed.oldest_at or start)
                 return runs_lead(of_platform(one.platform), first, None if goes_on(one) else end)
         return None
 
@@ -280,7 +281,7 @@ async def read_health(
     hosts = tuple(sorted(await cache.health(), key=lambda host: not host.connected))
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
     incidents = recent_incidents(pasts, since)
-    failed: dict[tuple[str, datetime], tuple[int, datetime | None]] = {}
+    failed: dict[tuple[str, datetime], FailedRuns] = {}
     for one in incidents[:MOST]:
         key, end = (one.platform, one.start), one.recovered_at or one.until
         if key in before.failed and one in before.incidents and end < now - SETTLED:
