@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -34,6 +35,7 @@ class Interpreter:
     sqlite: str
 
 
+@cache
 def ask(program: str) -> Interpreter | None:
     """Start an interpreter; None where it does not run: a version manager leaves names that lead nowhere."""
     needed = ("textual", *EXTRAS["service"])
@@ -41,18 +43,19 @@ def ask(program: str) -> Interpreter | None:
     return None if done.returncode else Interpreter(program, *json.loads(done.stdout))
 
 
-@cache
-def interpreters() -> tuple[Interpreter, ...]:
+def interpreters() -> Iterator[Interpreter]:
     """Every one that runs; those named by the variable go before those on PATH."""
     named = [program for program in os.environ.get(VARIABLE, "").split(os.pathsep) if program]
     on_path = [found for version in SUPPORTED if (found := shutil.which(f"python{version}"))]
-    return tuple(found for program in [sys.executable, *named, *on_path] if (found := ask(program)) is not None)
+    return (found for program in [sys.executable, *named, *on_path] if (found := ask(program)) is not None)
 
 
 def interpreter(version: str, *, with_libraries: bool) -> Interpreter | str:
     """Return an interpreter of a version, or the reason why there is none."""
-    of_version = [each for each in interpreters() if each.version == version]
-    if not of_version:
-        return f"no Python {version} on PATH; name one in {VARIABLE}"
-    fitting = [each for each in of_version if each.libraries or not with_libraries]
-    return fitting[0] if fitting else f"Python {version} lacks our dependencies; make wheel-check installs them"
+    reason = f"no Python {version} on PATH; name one in {VARIABLE}"
+    for each in interpreters():
+        if each.version == version and (each.libraries or not with_libraries):
+            return each
+        if each.version == version:
+            reason = f"Python {version} lacks our dependencies; make wheel-check installs them"
+    return reason

@@ -91,8 +91,11 @@ def ready(
 def test_three_turns_of_a_run_are_one_conversation_and_know_no_key(
     ready: Make, server: ModelServer, preset: str
 ) -> None:
-    """The instructions arrive, each turn resumes the one before; the key is in no file, process, line or commit."""
-    stage, agent = ready(preset)
+    """The instructions arrive, each turn resumes the one before; the key is in no file, process, line or commit.
+
+    Hooks, servers, plugins and commands of a hostile repository do nothing, and stay in it as they were.
+    """
+    stage, agent = ready(preset, HOSTILE)
     turns = [stage.turn(agent, f"Remember the word {word}.", number=number) for number, word in enumerate(WORDS, 1)]
     last = server.questions[-1].text
 
@@ -102,22 +105,12 @@ def test_three_turns_of_a_run_are_one_conversation_and_know_no_key(
     assert all(one.headers.get("x-api-key", KEY) == KEY for one in server.asked)
     assert all("[masked]" not in one.log and KEY not in one.diff for one in turns)
     assert all(name not in turns[0].diff for name in ("aider.tags", "installed.txt"))
+    assert all(trace not in one.diff for one in turns for trace in ("owned", "deleted file"))
     assert preset != "opencode" or all("was refused" not in one.log for one in turns)
     assert sum(usage.tokens for _, usage, _ in turns[0].used) > 0
 
 
 WORDS = ["alfa", "bravo", "charlie"]
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_hostile_repository_s_configuration_is_not_executed(ready: Make, preset: str) -> None:
-    """Hooks, servers, plugins and commands of the repository do nothing, and stay in it as they were."""
-    stage, agent = ready(preset, HOSTILE)
-    done = stage.turn(agent, "look around")
-
-    assert done.failure is None, done.log[-2000:]
-    assert "owned" not in done.diff
-    assert "deleted file" not in done.diff
 
 
 @pytest.mark.parametrize("preset", PRESETS)
