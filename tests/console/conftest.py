@@ -24,7 +24,7 @@ from app.events import CacheChangedElsewhere, Event, LinkChanged
 from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
-from tests.console.quiet import all_answered, idle, kept, lines, put_off, quiet, toasts
+from tests.console.quiet import all_answered, idle, kept, lines, paint, put_off, quiet, toasts
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
@@ -183,6 +183,7 @@ def staged(board: Board, tmp_path: Path) -> Staged:
                 scene = Scene(pilot, engine, clock)
                 await scene.settle()
                 yield scene
+                paint(app)
 
     return stage
 

@@ -1,4 +1,6 @@
-"""When a console is quiet: all messages answered, all short waits over, everything painted, however slow the machine.
+"""When a console is quiet: all messages answered and all short waits over, however slow the machine.
+
+What is on the screen is painted when a test looks at it, and at its end.
 
 Textual's own pilot watches how busy the processor is, 20 ms at a time, twice a key: slow on a quiet machine, and blind
 on a busy one, where a console that was not given any time looks idle.
@@ -37,6 +39,7 @@ def lines(app: App[Any]) -> list[str]:
 
 def strips(app: App[Any]) -> list[list[Segment]]:
     """What is on the screen, line by line, with its colours."""
+    paint(app)
     return [list(strip) for strip in app.screen._compositor.render_strips()]
 
 
@@ -52,7 +55,7 @@ def toasts(app: App[Any], part: str = "message") -> list[str]:
 
 
 async def answered(app: App[Any]) -> None:
-    """Waits until every message of the screen on show is answered and its answer painted."""
+    """Waits until every message of the screen on show is answered."""
     calm = 0
     while calm < CALM_ROUNDS and app.is_running and app.screen_stack:
         for _ in range(3):
@@ -110,7 +113,6 @@ async def quiet(app: App[Any]) -> None:
         elif timers := [timer for node in (app, *app._registry) for timer in node._timers if _is_short(timer)]:
             await asyncio.wait([timer._task for timer in timers], timeout=MOMENT_S)
         else:
-            paint(app)
             return
 
 
@@ -120,7 +122,7 @@ def put_off(compositor: Compositor, *, full: bool = False, **how: Any) -> Render
 
 
 def paint(app: App[Any]) -> None:
-    """Paints what has changed since the last time, once for all frames on the way: whatever fails of it, fails here."""
+    """Paints what has changed since the last time, once for all frames on the way; what fails of it, fails in the test."""
     if app.screen_stack:
         RENDER_UPDATE(app.screen._compositor, screen_stack=app._background_screens)
 
