@@ -15,6 +15,8 @@ from app.actions import ActionRefusedError
 from app.api.errors import UnreachableError
 from app.console.forms import ResolveForm
 from app.console.runs.preferences import PreferencesError
+from app.console.runs.screen import RunsScreen
+from app.console.runs.views import TableQuery
 from app.results.git import GitError
 from storage.base_error import RunwardenError
 from storage.records import Action
@@ -38,12 +40,15 @@ def bindings_of(screen: Screen[Any]) -> list[Binding]:
 
 
 async def there(scene: Scene, way: str) -> Screen[Any]:
-    """Goes to a screen."""
+    """Goes to a screen, from the runs as the console began: keys before may have searched, grouped or marked."""
     while len(scene.app.screen_stack) > 1:
         scene.app.pop_screen()
     await scene.press("1")
-    if way == "enter":
-        scene.table.focus()  # A key before may have led into the search line.
+    assert isinstance(scene.app.screen, RunsScreen)
+    scene.app.screen.query_controller.show(TableQuery())
+    scene.table.unmark()
+    scene.table.focus()
+    await scene.press("home")
     await scene.press(*way.split())
     return scene.app.screen
 
@@ -68,6 +73,7 @@ async def takes_messages(node: MessagePump) -> None:
 async def press_all(scene: Scene, disk: Disk, way: str) -> None:
     """Every binding of a screen, while our files fail."""
     screen = await there(scene, way)
+    assert isinstance(screen, RunsScreen) is (way == ""), f"{way!r} leads nowhere"
     for binding in bindings_of(screen):
         if scene.app.screen is not screen:
             disk.fails = False

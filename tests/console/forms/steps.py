@@ -25,7 +25,7 @@ FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
 
 
 async def settle(pilot: Pilot[Any]) -> None:
-    """Waits until everything that was begun is done and painted."""
+    """Waits until everything that was begun is done."""
     await quiet(pilot.app)
 
 
