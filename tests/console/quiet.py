@@ -122,7 +122,7 @@ def put_off(compositor: Compositor, *, full: bool = False, **how: Any) -> Render
 
 
 def paint(app: App[Any]) -> None:
-    """Paints what has changed since the last time, once for all frames on the way; what fails of it, fails in the test."""
+    """Paints what has changed since the last time, once for all frames on the way; what fails of it, fails here."""
     if app.screen_stack:
         RENDER_UPDATE(app.screen._compositor, screen_stack=app._background_screens)
 

@@ -14,6 +14,7 @@ from app.health import Uptime
 from app.query import parse
 from storage.cache import Cache
 from storage.records import HealthReport, HealthSample, Repository, Run, RunFilter
+from storage.records.insights import FailedRuns
 from tests.console.conftest import Staged
 from widgets.frame.header_bar import HeaderBar
 from widgets.health import HealthShare
@@ -96,7 +97,7 @@ async def test_an_incident_says_what_failed_in_it_on_its_platform(tmp_path: Path
         view = await _seen(cache)
 
     (incident,) = view.incidents
-    assert view.failed == {("gitlab", incident.start): (1, NOON - timedelta(minutes=40))}
+    assert view.failed == {("gitlab", incident.start): FailedRuns(1, NOON - timedelta(minutes=40))}
 
 
 async def _seen(cache: Cache) -> HealthView:
