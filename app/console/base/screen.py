@@ -23,6 +23,7 @@ from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
+from widgets.frame.styled_once import add_size_classes, keep_first_styles
 
 if TYPE_CHECKING:
     from app.events import Event
@@ -75,6 +76,7 @@ class BaseScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Compose header, tabs, body and keys."""
+        add_size_classes(self)
         session = self.session
         yield HeaderBar(session.vitals.now, session.vitals.timing, session.healthy_words, session.clock)
         yield TabBar(TABS, self.TAB)
@@ -102,8 +104,9 @@ class BaseScreen(Screen[None]):
         self._show_followed()
         self._show_tour()
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Report this screen to the tour and offer the keys again."""
+        keep_first_styles(self, event)
         self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
         self._show_keys(self)
         if self._ticks_behind:

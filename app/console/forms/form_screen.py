@@ -10,6 +10,7 @@ from textual import on, work
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import ScreenResume
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -32,6 +33,7 @@ from widgets.badges import Tone
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase
 from widgets.forms.field import FormField
 from widgets.forms.pages import RequestPreview
+from widgets.frame.styled_once import add_size_classes, keep_first_styles
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -133,6 +135,7 @@ class FormScreen(ModalScreen[Action | None]):
 
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
+        add_size_classes(self)
         # Focused from the first frame: text typed before the draft is read belongs into the same field.
         first = self.fields.to_focus().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
@@ -149,6 +152,10 @@ class FormScreen(ModalScreen[Action | None]):
         return self.fields.values
 
     _dispatch_message = guarded_dispatch
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Keep the styles that the form was mounted with."""
+        keep_first_styles(self, event)
 
     async def on_mount(self) -> None:
         """Restore a draft and focus the first empty field."""

@@ -1,8 +1,9 @@
 """Acting on runs: each form is about the run that it was opened on, and no unknown outcome goes out of sight."""
 
+from app.api.requests import CreateOrganization, StartRun
 from app.console.activity.screen import ActivityScreen
 from app.console.run.screen import RunScreen
-from storage.records import Action
+from storage.records import Action, Repository
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import Hand, Keyboard, Service
 
@@ -130,15 +131,10 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
 async def test_the_header_leads_to_what_is_unknown(walked: Walked, service: Service) -> None:
     """By a click; the cursor is on the open one although newer writes are there, and v works wherever the cursor is."""
     async with walked() as hand:
-        await hand.point("acme/web")
-        await start_lost(hand, service)
-        await hand.do("n", "n new run")
-        await hand.fill("instructions", " Now really.")
-        await hand.do("ctrl+s", "Preview ^s")
-        await hand.do("ctrl+s", "Send ^s")
-        await hand.see("The run was started")
-        await hand.do("escape", "Close esc")
-
+        for text, service.loses_runs in (("Fix it.", True), ("Now really.", False)):
+            await hand.scene.engine.actions.submit(StartRun(text, Repository.parse("acme/web")))
+            hand.scene.clock.move(seconds=5)
+        await hand.see("? 1 unknown")
         await hand.do("U", "? 1 unknown")
         await hand.see("? unknown start run", "✓ confirmed start run")
         await hand.point("✓ confirmed")
@@ -153,13 +149,7 @@ async def test_the_hint_of_a_banner_works_on_any_row(walked: Walked, service: Se
     async with walked() as hand:
         await hand.do("3", "3 Organizations")
         for email in ("lost@globex.example", "ada@globex.example"):
-            await hand.do("n", "n new organization")
-            if email == "ada@globex.example":
-                await hand.do("ctrl+n", "Start fresh ^n")
-            await hand.fill("email", email)
-            await hand.do("ctrl+s", "Preview ^s")
-            await hand.do("ctrl+s", "Send ^s")
-            await hand.do("escape", "Close esc")
+            await hand.scene.engine.actions.submit(CreateOrganization(email))
         await hand.point("ada@globex.example")
         await hand.see("v resolves it")
         await hand.do("v", "v resolve")
@@ -170,13 +160,8 @@ async def test_the_hint_of_a_banner_works_on_any_row(walked: Walked, service: Se
 async def test_activity_opens_the_organization_of_its_row(walked: Walked, service: Service) -> None:
     """Not the newest one: the one that the row is about."""
     async with walked() as hand:
-        await hand.do("3", "3 Organizations")
         for name in ("ada", "bob"):
-            await hand.do("n", "n new organization")
-            await hand.fill("email", f"{name}@globex.example")
-            await hand.do("ctrl+s", "Preview ^s")
-            await hand.do("ctrl+s", "Send ^s")
-            await hand.do("escape", "Close esc")
+            await hand.scene.engine.actions.submit(CreateOrganization(f"{name}@globex.example"))
         await hand.do("6", "6 Activity")
         await hand.open("ada@globex.example")
         assert hand.scene.app.current_mode == "organizations"
