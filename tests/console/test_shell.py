@@ -1,9 +1,12 @@
 """The console's shell: rooms, keys, palette, and how it ends."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 from textual.widgets import Input
 
 from app.console.app import RunwardenApp
@@ -13,6 +16,8 @@ from app.console.runs.screen import RunsScreen
 from tests.console.conftest import Staged
 from tests.console.scenes import SceneClock, settings_for
 from tests.run_board import Board
+from widgets.forms.pages import RequestPreview
+from widgets.frame.header_bar import HeaderBar
 from widgets.line_text import LineText
 
 
@@ -109,3 +114,21 @@ async def test_sixteen_colours_have_a_theme_of_their_own(
         app = RunwardenApp(settings, settings.profile(), asyncio.Event().wait, None, SceneClock())  # type: ignore[arg-type]
 
         assert app.theme == theme
+
+
+async def test_a_new_screen_is_styled_once(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it is mounted; its first size and show style nothing again; a tab's new sheet does so once."""
+    styled: list[object] = []
+    plain = Stylesheet.update_nodes
+
+    def noted(self: Stylesheet, nodes: Iterable[DOMNode], **how: bool) -> None:
+        known = list(nodes)
+        styled.extend(known)
+        plain(self, known, **how)
+
+    monkeypatch.setattr(Stylesheet, "update_nodes", noted)
+    async with staged() as scene:
+        await scene.press("n")
+        assert styled.count(scene.app.screen.query_one(RequestPreview)) == 0
+        await scene.press("escape", "2")
+        assert styled.count(scene.app.screen.query_one(HeaderBar)) == 1
