@@ -104,9 +104,12 @@ class BaseScreen(Screen[None]):
         self._show_followed()
         self._show_tour()
 
-    def on_screen_resume(self, event: events.ScreenResume) -> None:
-        """Report this screen to the tour and offer the keys again."""
+    @on(events.ScreenResume)
+    def _keep_first_styles(self, event: events.ScreenResume) -> None:
         keep_first_styles(self, event)
+
+    def on_screen_resume(self) -> None:
+        """Report this screen to the tour and offer the keys again."""
         self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
         self._show_keys(self)
         if self._ticks_behind:
