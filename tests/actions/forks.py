@@ -1,13 +1,12 @@
 """Commands by the thousand, each in a process of its own: forked from one that has imported everything, and killed.
 
-As a program it reads one JSON list a line, each entry a command, starts them all at once, and answers with one line.
+Its process reads one JSON list a line, each entry a command, starts them all at once, and answers with one line.
 """
 
 import gc
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,15 +15,17 @@ from itertools import count
 from multiprocessing import Barrier
 from multiprocessing.synchronize import Barrier as BarrierType
 from pathlib import Path
+from subprocess import PIPE
 from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn
+
+from tests.program import Program
 
 PRELOADED = (
     *("app.__main__", "app.actions.imports", "app.cli.main", "app.cli.runs", "app.cli.writes.orgs", "app.engine"),
     *("anyio._backends._asyncio", "encodings.idna", "h11", "httpcore"),
 )
 """All that a write needs, imported once."""
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def command(environment: dict[str, str], *lines: Sequence[str], **more: Any) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def command(environment: dict[str, str], *lines: Sequence[str], **more: Any) -> 
 class Forks:
     """Runs commands; several at once are several processes."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: Program) -> None:
         self._process = process
 
     def run(self, *commands: dict[str, Any]) -> list[list[dict[str, Any]]]:
@@ -55,16 +56,11 @@ class Forks:
 @contextmanager
 def forks() -> Iterator[Forks]:
     """A process that forks commands."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.actions.forks"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield Forks(process)
-        assert process.stdin is not None
-        process.stdin.close()
+    code = "from tests.actions.forks import main; main()"
+    process = Program((), os.environ, code=code, streams=(PIPE, PIPE, sys.__stderr__.fileno()))
+    yield Forks(process)
+    process.close()
+    process.wait()
 
 
 def main() -> None:
@@ -171,7 +167,3 @@ def environment(folder: Path, base_url: str, **more: str) -> dict[str, str]:
         "RUNWARDEN_DATA_DIR": str(folder / "data"),
         **more,
     }
-
-
-if __name__ == "__main__":
-    main()

@@ -2,17 +2,17 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.console.scenes import a_day
+from tests.program import Program
 from tests.run_board import Board, served
+from tests.service_process import ROOT
 from tests.web.chromium import Chromium, find
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120.0
 
 
@@ -23,15 +23,8 @@ class Web:
         self.keyboard, terminal = pty.openpty()
         self._said = Path(environment["HOME"]) / "said"
         with self._said.open("w") as said:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "app", "web", *arguments],
-                cwd=ROOT,
-                env=environment,
-                stdin=terminal,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-            )
+            streams = (terminal, subprocess.PIPE, said.fileno())
+            self.process = Program(("web", *arguments), environment, streams=streams)
         os.close(terminal)
         self.link = self._printed()
 

@@ -4,10 +4,9 @@ import asyncio
 import re
 import signal
 import socket
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import aiohttp
@@ -18,8 +17,9 @@ from app.config import Profile
 from app.config.token import EnvToken
 from app.config.write import add_profile
 from app.web.server import WebConsole
+from tests.program import Program
 from tests.waiting import eventually, until
-from tests.web.conftest import PATIENCE_S, ROOT, Web
+from tests.web.conftest import PATIENCE_S, Web
 
 
 def browser_of(web: Web) -> aiohttp.ClientSession:
@@ -217,14 +217,12 @@ def test_enter_prints_another_link(web: Web) -> None:
     assert "works once" in web.said
 
 
-def refused(environment: dict[str, str], *arguments: str) -> str:
+def refused(environment: dict[str, str], *arguments: str, code: str | None = None) -> str:
     """What a process says that ends with exit code 2 and serves nothing."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT, env=environment, input="token\n", capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    return done.stderr
+    program = Program(arguments, environment, code=code, streams=(PIPE, PIPE, PIPE))
+    out, err = program.communicate("token\n")
+    assert (program.returncode, out) == (2, "")
+    return err
 
 
 @pytest.mark.parametrize(
@@ -243,18 +241,18 @@ def test_what_cannot_be_served_is_refused_with_a_cure(
     """Exit code 2, before anything listens; so is a start without a profile: only a terminal asks for one."""
     given = environment if arguments else {**environment, "RUNWARDEN_BASE_URL": ""}
 
-    assert words in refused(given, "-m", "app", "web", *arguments)
+    assert words in refused(given, "web", *arguments)
 
 
 def test_a_port_in_use_is_said(web: Web, environment: dict[str, str]) -> None:
     """With the way out."""
     port = web.origin.rpartition(":")[2]
 
-    assert "Choose another --port." in refused(environment, "-m", "app", "web", "--port", port)
+    assert "Choose another --port." in refused(environment, "web", "--port", port)
 
 
 def test_without_the_extra_it_says_how_to_get_it(environment: dict[str, str]) -> None:
     """The console itself needs none of it."""
     program = "import sys; sys.modules['textual_serve'] = None; from app.__main__ import main; sys.exit(main(['web']))"
 
-    assert "pipx install --force 'runwarden-console[web]'" in refused(environment, "-c", program)
+    assert "pipx install --force 'runwarden-console[web]'" in refused(environment, code=program)
