@@ -14,7 +14,8 @@ from subprocess import DEVNULL, PIPE, CompletedProcess, TimeoutExpired
 from typing import IO, Any, Final
 
 from app.__main__ import main
-from tests.service_process import FORKS, ROOT
+from tests.forks import FORKS
+from tests.service_process import ROOT
 
 LONGEST_S: Final = 300.0
 
