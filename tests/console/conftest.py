@@ -100,12 +100,14 @@ class Scene:
             await self.settle()
 
     async def sync(self) -> None:
-        """Asks the service once."""
+        """Asks the service once, under what is painted: what is not painted again after it would stay."""
+        paint(self.app)
         await self.engine.refresh()
         await self.settle()
 
     async def ring(self, event: Event | None = None) -> None:
         """The engine says that something changed; by itself: all may have, in another process."""
+        paint(self.app)
         self.engine.doorbell.ring(event or CacheChangedElsewhere())
         await self.settle()
 
@@ -116,6 +118,7 @@ class Scene:
 
     async def tick(self, **by: float) -> None:
         """Lets time pass, and the screen see it."""
+        paint(self.app)
         self.clock.move(**by)
         self.app.screen._tick()
         await self.settle()
@@ -182,6 +185,7 @@ def staged(board: Board, tmp_path: Path) -> Staged:
             async with app.run_test(size=size, notifications=toasts) as pilot:
                 scene = Scene(pilot, engine, clock)
                 await scene.settle()
+                paint(app)
                 yield scene
                 paint(app)
 

@@ -1,6 +1,6 @@
 """When a console is quiet: all messages answered and all short waits over, however slow the machine.
 
-What is on the screen is painted when a test looks at it, and at its end.
+What is on the screen is painted when a test looks at it, when its console begins and ends, and before news comes.
 
 Textual's own pilot watches how busy the processor is, 20 ms at a time, twice a key: slow on a quiet machine, and blind
 on a busy one, where a console that was not given any time looks idle.
