@@ -1,6 +1,10 @@
 """The on-call's night: told of each trouble once, and never of a host's where it is our own link's or the token's."""
 
+import asyncio
 import re
+from types import SimpleNamespace
+
+import pytest
 
 from tests.console.conftest import Scene
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
@@ -18,6 +22,17 @@ async def polls(scene: Scene, count: int = 3) -> None:
         scene.clock.move(seconds=90)
         await scene.sync()
     await scene.tick(seconds=1)
+
+
+def ration(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget goes by the scene's clock, which moves on while a request waits for its turn."""
+
+    async def passes(seconds: float) -> None:
+        scene.clock.move(seconds=seconds)
+
+    budget = scene.engine.client.budget
+    budget.now_s, budget.draw = (lambda: scene.clock().timestamp()), (lambda: 1.0)
+    monkeypatch.setattr("app.api.budget.asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": passes}))
 
 
 def of_troubles(told: list[str]) -> list[str]:
@@ -81,15 +96,21 @@ async def test_a_run_that_fails_is_told_once_and_found(walked: Walked, service: 
 
 
 @BY_KEYS
-async def test_our_own_link_is_no_hosts_trouble(walked: Walked, service: Service, told: list[str]) -> None:
+async def test_our_own_link_is_no_hosts_trouble(
+    walked: Walked, service: Service, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The link's card is bad and says since when; the hosts' say as of when; one toast down, one back."""
     service.board.health = dict(HEALTHY)
     async with walked() as hand:
+        ration(hand.scene, monkeypatch)
         service.refuses = Drop()
         await polls(hand.scene)
-        await hand.see("◌ stale 4m", ": service unreachable", "The service cannot be reached")
+        wait = await hand.scene.engine.client.budget.wait()
+        assert wait is not None
+        until_then = f"waiting until {wait.until:%H:%M:%S}"
+        await hand.see(f"◌ stale 4m · {until_then}: service unreachable", "The service cannot be reached")
         await hand.do("2", "2 Health")
-        await hand.see("✗ service unreachable", "since 22:01:30", "No newer answer", "accepted")
+        await hand.see("✗ service unreachable", f"since 22:01:30 · {until_then}", "No newer answer", "accepted")
         assert bad_hosts(hand.scene) == 0
         assert "unhealthy" not in hand.scene.text
 
