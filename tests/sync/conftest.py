@@ -87,9 +87,9 @@ class Desk:
         self.fill()
         self.fill()
 
-    def fill(self) -> None:
+    def fill(self, **options: Any) -> None:
         """A process that fetches what history is missing, as far as it is let; its wait is over at once."""
-        self.within(_filled)
+        self.within(_filled, **options)
 
     def false_claims(self, document: Any) -> set[str]:
         """Runs that a document of `runs list` says the cache holds, and that it does not."""

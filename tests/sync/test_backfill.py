@@ -171,13 +171,14 @@ KINDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("peer", KINDS, ids=lambda kind: "-".join(map(str, kind.values())), indirect=True)
-async def test_every_kind_of_service_is_filled(history: Peer, desk: Desk) -> None:
+async def test_every_kind_of_service_is_filled(peer: Peer, desk: Desk) -> None:
     """Whatever its dates are compared with, in either order, with either kind of page token, and with local times."""
-    async with desk.begun(page_size=50) as engine:
+    ended(peer, 400)
+    async with desk.begun() as engine:
         assert await engine.backfill.run(days=10_000)
 
-        assert await held(engine) == 1_000
-        assert (await engine.cache.traits()).date_filter == history.date_filter
+        assert await held(engine) == 400
+        assert (await engine.cache.traits()).date_filter == peer.date_filter
 
 
 async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Peer, desk: Desk) -> None:
@@ -211,24 +212,25 @@ async def test_a_walk_whose_token_is_refused_begins_again(history: Peer, desk: D
 @pytest.mark.parametrize("date_filter", ["created", "ignored"])
 @pytest.mark.parametrize("paging", ["key", "offset"])
 async def test_runs_that_come_and_go_during_it_leave_nothing_out(
-    history: Peer, desk: Desk, paging: str, date_filter: str
+    peer: Peer, desk: Desk, paging: str, date_filter: str
 ) -> None:
     """While pages are fetched, runs are added above and deleted everywhere: all that remain are held in the end."""
-    history.paging, history.date_filter = paging, date_filter  # type: ignore[assignment]
-    async with desk.begun(page_size=50) as engine:
+    peer.paging, peer.date_filter = paging, date_filter  # type: ignore[assignment]
+    ended(peer, 400)
+    async with desk.begun() as engine:
         for n in range(1, 40):
-            history.before(n, partial(change, history, n))
+            peer.before(n, partial(change, peer, n))
         for _ in range(3):
             await engine.runs.refresh()
             assert await engine.backfill.run(days=10_000)
         await engine.runs.refresh()
 
-        missing = [run_id for run_id in history.runs if await engine.cache.detail(run_id) is None]
+        missing = [run_id for run_id in peer.runs if await engine.cache.detail(run_id) is None]
         assert missing == []
 
 
 def change(peer: Peer, n: int) -> None:
-    del peer.runs[f"run_{n * 23:05}"]
+    del peer.runs[f"run_{n * 9:05}"]
     peer.put(f"new_{n}")
 
 
@@ -245,14 +247,15 @@ async def test_one_second_may_hold_more_runs_than_a_page(peer: Peer, desk: Desk)
 
 
 KILLED = """
-import asyncio, sys
+import asyncio, os
+from dataclasses import replace
 from app.config import load
-from app.config import HistorySettings
 from app.engine import Engine
-import os
 async def main():
     settings = load(None, os.environ)
-    async with await Engine.open(settings, settings.profile(), actor="cli") as engine:
+    profile = settings.profile()
+    profile = replace(profile, poll=replace(profile.poll, first_runs=200, page_size=20))
+    async with await Engine.open(settings, profile, actor="cli") as engine:
         await engine.runs.refresh()
         await engine.backfill.run()
 asyncio.run(main())
@@ -261,7 +264,7 @@ asyncio.run(main())
 
 async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) -> None:
     """After kill -9 in the middle only what was on its way into the cache is asked for again."""
-    ended(peer, 6_000)
+    ended(peer, 1_200)
     peer.latency_s = 0.02
     unbroken = await requests_without_a_kill(Desk(peer, desk.folder / "unbroken"))
     asked_before = len(peer.log)
@@ -277,20 +280,20 @@ async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) ->
     process.send_signal(signal.SIGKILL)
     process.wait()
     first = peer.asked()
-    async with desk.engine() as engine:
+    async with desk.engine(first_runs=200, page_size=20) as engine:
         before = await held(engine)
         await engine.runs.refresh()
         assert await engine.backfill.run()
 
-        assert 1_000 < before < 6_000
-        assert await held(engine) == 6_000
+        assert 200 < before < 1_200
+        assert await held(engine) == 1_200
     on_their_way = UNSTORED + PARALLEL
     # The windows are cut elsewhere the second time: each may end with a page that is not full, and one more refresh.
     assert first + peer.asked() <= unbroken + on_their_way + PARALLEL + 4
 
 
 async def requests_without_a_kill(desk: Desk) -> int:
-    async with desk.engine() as engine:
+    async with desk.engine(first_runs=200, page_size=20) as engine:
         await engine.runs.refresh()
         assert await engine.backfill.run()
     return desk.peer.asked()

@@ -35,11 +35,12 @@ def test_a_filtered_list_does_not_vouch_for_the_rest(desk: Desk) -> None:
 
 def test_a_walk_cut_short_vouches_for_what_it_walked_only_and_goes_on(desk: Desk) -> None:
     """429 in the middle of many new pages: the cache's list does not claim the rest, which comes later."""
-    new_since(desk, 3_000)
+    new_since(desk, 600)
     desk.peer.before(16, lambda: rate_limited(desk.peer, 3_600))
-    desk.poll()
+    desk.poll(page_size=20)
     document = desk.facts("runs", "list", "--cached")
 
+    assert desk.missing()
     assert not desk.false_claims(document)
     desk.settle()
     assert not desk.missing()
@@ -107,7 +108,7 @@ def test_an_old_creation_on_the_first_page(desk: Desk) -> None:
 @pytest.mark.parametrize("listed", [True, False], ids=["list", "poll"])
 def test_neither_a_first_list_nor_a_first_poll_is_the_end_of_history(desk: Desk, *, listed: bool) -> None:
     """50 rows asked for before it, or the first thousand runs, leave the rest to be fetched."""
-    desk.peer.fill(700 if listed else 2_500)
+    desk.peer.fill(700 if listed else 1_200)
     if listed:
         desk.run("runs", "list")
     desk.settle()
@@ -121,14 +122,15 @@ def test_a_gap_larger_than_the_limit_closes(desk: Desk) -> None:
     _yesterday(desk.peer, 200)
     desk.peer.put("run_old", "working", created=desk.peer.now - 30 * HOUR)
     desk.poll()
-    desk.peer.fill(3_500, every=SECOND)
+    desk.peer.fill(700, every=SECOND)
     desk.peer.move("run_old", "completed")
     desk.peer.limit = (12, 3_600.0)
-    desk.poll(2)
+    desk.poll(2, page_size=20)
+    assert desk.missing()
     is_current = desk.held()["run_old"]["status"] == "completed"
     for _ in range(8):
         desk.peer.log.clear()  # The wait is over.
-        desk.fill()
+        desk.fill(page_size=20)
 
     assert is_current
     assert not desk.missing()

@@ -6,40 +6,32 @@ from tests.sync.conftest import Desk, habits
 from tests.sync.peer import SECOND, TICK, Peer
 
 
-def _with_an_old_working_run(peer: Peer) -> None:
-    """300 runs; the oldest one is still at work."""
-    peer.put("run_old", "working", created=peer.now - timedelta(hours=8) + 123_456 * TICK)
+def _with_old_working_runs(peer: Peer, *run_ids: str) -> None:
+    """300 runs and these, which are the oldest ones and still at work, an hour between them."""
+    for n, run_id in enumerate(run_ids):
+        peer.put(run_id, "working", created=peer.now - timedelta(hours=8 + n) + 123_456 * TICK)
     peer.fill(300)
 
 
 @habits()
-def test_a_run_that_ended_out_of_sight_is_found(desk: Desk) -> None:
-    """No sweep shows it any more; the look-up finds how it ended."""
-    _with_an_old_working_run(desk.peer)
+def test_a_run_that_ended_out_of_sight_is_found_and_one_that_is_gone_is_lost(desk: Desk) -> None:
+    """No sweep shows them any more; the look-up finds how one ended, and of the other only its neighbours."""
+    _with_old_working_runs(desk.peer, "run_ended", "run_gone")
     desk.poll()
-    desk.peer.move("run_old", "completed")
+    desk.peer.move("run_ended", "completed")
+    del desk.peer.runs["run_gone"]
     desk.poll(2)
-    run = desk.held()["run_old"]
+    held = desk.held()
+    ended, gone = held["run_ended"], held["run_gone"]
 
-    assert (run["status"], run["observed"]["state"]) == ("completed", "current")
-
-
-@habits()
-def test_a_run_that_is_gone_is_lost(desk: Desk) -> None:
-    """It is not shown by any request that shows its neighbours; what it was last stays."""
-    _with_an_old_working_run(desk.peer)
-    desk.poll()
-    del desk.peer.runs["run_old"]
-    desk.poll(2)
-    run = desk.held()["run_old"]
-
-    assert (run["status"], run["observed"]["state"]) == ("working", "lost")
+    assert (ended["status"], ended["observed"]["state"]) == ("completed", "current")
+    assert (gone["status"], gone["observed"]["state"]) == ("working", "lost")
 
 
 @habits()
 def test_waiting_for_a_run_ends_when_it_ends(desk: Desk) -> None:
     """`runs wait` sees it at work, and then completed."""
-    _with_an_old_working_run(desk.peer)
+    _with_old_working_runs(desk.peer, "run_old")
     desk.poll()
     ends(desk.peer, "run_old", after=3)
 
