@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import forks
 from tests.fault_server import FaultServer
 from tests.run_board import Board, served
 
@@ -27,19 +26,11 @@ settings.load_profile("any machine")
 gc.disable()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Let the workers share one fork server."""
-    node.workerinput["forks"] = forks.shared()
-
-
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Take signals as a shell's foreground does: under nohup, and in the background, their disregard is inherited."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    if address := getattr(config, "workerinput", {}).get("forks"):
-        forks.share(address)
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -14,8 +14,7 @@ from subprocess import DEVNULL, PIPE, CompletedProcess, TimeoutExpired
 from typing import IO, Any, Final
 
 from app.__main__ import main
-from tests.forks import FORKS
-from tests.service_process import ROOT
+from tests.service_process import FORKS, ROOT
 
 LONGEST_S: Final = 300.0
 

@@ -1,6 +1,7 @@
 """A real service in its own process, on a free loopback port, over repositories made on the spot."""
 
 import json
+import multiprocessing
 import os
 import select
 import shutil
@@ -20,11 +21,19 @@ from click.testing import CliRunner
 from service.cli import main
 from service.settings import DataFolder
 from tests.fault_server import free_port
-from tests.forks import FORKS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 READY_S: Final = 120.0
 STOP_S: Final = 120.0
+FORKS: Final = multiprocessing.get_context("forkserver")
+# A start costs what it imports: one process imports it once, and each service of these tests is its fork.
+FORKS.set_forkserver_preload(
+    [
+        *("tests.service_process", "service.server", "service.setup", "service.cli.serve", "service.store.migrations"),
+        *("dbos", "dbos._sys_db_sqlite", "psycopg", "alembic.command", "uvicorn.lifespan.off", "sqlite3"),
+        "tests.imported",
+    ]
+)
 _MADE: Final = tempfile.TemporaryDirectory(prefix="runwarden-made-")
 """What is made once and copied: a repository of each content, and a database with its tables."""
 GIT_ENVIRONMENT: Final = {

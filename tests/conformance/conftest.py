@@ -12,8 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.forks import FORKS
-from tests.service_process import RunningService, start_service
+from tests.service_process import FORKS, RunningService, start_service
 
 HERE: Final = Path(__file__).parent
 SPEC: Final = HERE / "spec.yaml"

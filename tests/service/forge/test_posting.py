@@ -13,12 +13,12 @@ from service.clock import SECOND_MICROS
 from service.forge.poster import CLAIM_MICROS
 from service.store import runs, turns
 from tests.fault_server import Drop, Received, Respond, Step
-from tests.forks import FORKS
 from tests.service.forge.desk import EVERYTHING, Desk, post_in_a_process
 from tests.service.forge.github import GitHubServer
 from tests.service.forge.gitlab import GitLabForge
 from tests.service.forge.test_review import Pull
 from tests.service.forge.test_review_posting import FOUND, report
+from tests.service_process import FORKS
 
 Server = GitHubServer | GitLabForge
 OLD, NEW = "a" * 40, "b" * 40
