@@ -226,11 +226,9 @@ def _slowed(state: BudgetState, opens_at_s: float, throughput: Throughput) -> Bu
         return replace(state, rate=FIRST * (1 + throughput.requests), opened_at_s=opens_at_s)
     # If nothing was let through, the rate is lower still.
     measured = max(0.5, state.successes) / max(1.0, opens_at_s - state.opened_at_s)
-    if is_searching and state.successes and measured > BURSTY * rate:
-        # The limit is still unknown, and the rate is not what it refused.
-        return replace(state, opened_at_s=opens_at_s)
     lower = max(SLOWEST, min(DECREASE * rate, max(measured, DEEPEST * rate, RARE)))
-    met = 0.0 if is_searching and not state.successes else max(lower, min(rate, measured))
+    is_unknown = is_searching and (not state.successes or measured > BURSTY * rate)
+    met = 0.0 if is_unknown else max(lower, min(rate, measured))
     if state.refused_rate >= SHARED and opens_at_s - state.slowed_at_s < SAME_S:
         # The earlier burst is still refused: a measurement between its refusals shows nothing new.
         met, lower = state.refused_rate, max(lower, DEEPEST * state.refused_rate)
