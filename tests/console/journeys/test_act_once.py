@@ -19,11 +19,11 @@ async def named(hand: Hand, key: str, name: str) -> None:
         await hand.do("enter", f"{name}  ")
 
 
-async def start_lost(hand: Hand, service: Service, text: str = "Fix the flaky test.") -> Action:
+async def start_lost(hand: Hand, service: Service) -> Action:
     """Starts a run whose answer never arrives, and leaves the form; returns the action."""
     service.loses_runs = True
     await hand.do("n", "n new run")
-    await hand.fill("instructions", text)
+    await hand.fill("instructions", "Fix the flaky test.")
     await hand.do("ctrl+s", "Preview ^s")
     await hand.do("ctrl+s", "Send ^s")
     await hand.see("The outcome is unknown")
@@ -115,7 +115,8 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
         assert hand.value("instructions") == "Fix the flaky test."
         await hand.do("escape", "Close esc")
 
-        again = await start_lost(hand, service, "")
+        service.loses_runs = True
+        again = await hand.scene.engine.actions.submit(StartRun("Fix the flaky test.", Repository.parse("acme/web")))
         await hand.do("n", "n new run")
         await hand.see("the outcome is unknown: look before you send it again")
         await hand.scene.engine.ledger.resolve_created(again.action_id, "run_found")
