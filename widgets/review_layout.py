@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -17,6 +18,8 @@ MOST_CHARACTERS: Final = 400_000
 MOST_BLOCK_LINES: Final = 300
 """Lines of a table or of code that are shown."""
 LEAST_WIDTH: Final = 20
+_PARSING: Final = Lock()
+"""The parser fills its tables of addresses at their first use, in sight of other threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ def review_lines(text: str, width: int) -> tuple[ReviewLine, ...]:
     """Lay out Markdown for a width; links and images become text, and everything is safe. Runs in a thread."""
     from markdown_it import MarkdownIt
 
-    tokens = MarkdownIt("commonmark").enable("table").parse(text[:MOST_CHARACTERS])
+    with _PARSING:
+        tokens = MarkdownIt("commonmark").enable("table").parse(text[:MOST_CHARACTERS])
     page = _Page(max(LEAST_WIDTH, width))
     page.lay_out(tokens)
     if not page.lines and text.strip():  # The blocks are nested too deep for the parser.

@@ -1,6 +1,10 @@
 """A review is laid out as lines of text: nothing in it acts, and nothing makes it slow."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from mdurl._encode import encode_cache
 
 from storage.records.results import Finding
 from tests.widgets.stage import staged
@@ -53,6 +57,21 @@ def test_markdown_reads_as_text() -> None:
         "",
         "x = 1",
     ]
+
+
+def test_two_reviews_are_laid_out_at_once() -> None:
+    """The second one begins before the parser has filled its tables."""
+    expected = ["a (http://b/~)"]
+    switched_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(20):
+                encode_cache.clear()
+                laid_out = [threads.submit(texts, "[a](http://b/~)") for _ in range(4)]
+                assert [lines.result() for lines in laid_out] == [expected] * 4
+    finally:
+        sys.setswitchinterval(switched_s)
 
 
 HOSTILE = {
