@@ -126,8 +126,10 @@ def environment(folder: str, base_url: str = NO_SERVICE) -> dict[str, str]:
 
 
 def filled(folder: str, runs: int, base_url: str = NO_SERVICE) -> dict[str, str]:
-    """The environment of a console that has so many runs cached."""
-    env = environment(folder, base_url)
+    """The environment of a console that has so many runs cached, and keeps them however old they are by now."""
+    config = Path(folder) / "config.toml"
+    config.write_text("[history]\nkeep_days = 0\nmax_mb = 0\n")
+    env = {**environment(folder, base_url), "RUNWARDEN_CONFIG": str(config)}
     settings = load(None, env)
     data = data_folder(settings, settings.profile())
     data.mkdir(parents=True, mode=0o700)
