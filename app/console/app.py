@@ -84,7 +84,7 @@ class RunwardenApp(BaseApp[None]):
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._open_engine = open_engine
-        self.hold_keys()  # Some keys need the engine; all are answered in their order once it is open.
+        self.hold_keys()
         self.session = Session(
             self.settings,
             profile,
@@ -108,7 +108,11 @@ class RunwardenApp(BaseApp[None]):
             use_own_keys(self, self.session)
         self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
-        self.call_after_refresh(lambda: self.run_worker(self._open))
+        self.call_after_refresh(self._first_frame_painted)
+
+    def _first_frame_painted(self) -> None:
+        # The engine's imports would take half of the processor's time from these keys.
+        self.answer_early_keys(then=lambda: self.run_worker(self._open))
 
     # Requests of the screens
 
@@ -224,7 +228,7 @@ class RunwardenApp(BaseApp[None]):
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.terminal.show_vitals(self.session.vitals.now)
-        self.run_worker(self._open)
+        self.call_after_refresh(self._first_frame_painted)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""

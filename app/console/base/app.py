@@ -16,6 +16,7 @@ from textual import events
 from textual.app import App
 from textual.message import Message
 from textual.message_pump import MessagePump
+from textual.widgets import Input
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from storage.base_error import RunwardenError
@@ -33,8 +34,12 @@ ResultT = TypeVar("ResultT")
 PATIENCE_S: Final = 1.0
 """The most time that one key is given before the next one is answered."""
 HOLD_S: Final = 10.0
-"""Keys wait this long for the engine; a `q` typed before all others does not wait."""
-QUITS: Final = frozenset({"q", "ctrl+q"})
+"""Keys that need the engine wait this long for it, and all keys behind them."""
+EARLY_ACTIONS: Final = frozenset(
+    {"quit", "help", "leave", "dismiss", "scroll(1)", "scroll(-1)", "page(1)", "page(-1)"}
+    | {"move(1)", "move(-1)", "first", "last", "search", "delete_left"}
+)
+"""Actions that need no engine: the rows of the first frame, the list of keys, and a search as it is typed."""
 OPENING: Final = frozenset({"form", "pick"})
 """Groups of workers that end by opening a sheet; the next key belongs to that sheet."""
 _ROUNDS: Final = 2
@@ -70,16 +75,28 @@ class BaseApp(App[ResultT]):
         """The key being answered, for which others wait."""
         self._queued: deque[events.Key | events.Paste] = deque()
         """Keys typed while another one is answered."""
-        self._held = PendingKey(events.Key("", None))
-        """Stands in for a key while none can be answered, so that all keys wait behind it."""
+        self._is_held: Callable[[events.Key | events.Paste], bool] | None = None
+        """Whether a key, and with it all behind it, has to wait. None: no key has."""
+        self._too_long: asyncio.TimerHandle | None = None
+        """When keys no longer wait."""
+        self._caught_up: Callable[[], object] | None = None
+        """Called once no key that need not wait is left."""
 
     def hold_keys(self) -> None:
-        """Queue keys until `answer_keys` is called, or for `HOLD_S`."""
-        self._current_key = self._held = PendingKey(events.Key("", None))
+        """Queue all keys until `answer_early_keys` or `answer_keys` is called, or for `HOLD_S`."""
+        self._is_held = lambda _: True
+
+    def answer_early_keys(self, then: Callable[[], object]) -> None:
+        """Answer the queued keys that need no engine, up to the first one that does, and call `then`."""
+        self._is_held, self._caught_up = self._needs_engine, then
+        self.call_later(self._answer_next)  # The key before it may only now move the focus.
 
     def answer_keys(self) -> None:
-        """Answer the queued keys."""
-        self._end_key(self._held)
+        """Answer all queued keys."""
+        if self._too_long is not None:
+            self._too_long.cancel()
+        self._is_held = self._too_long = None
+        self.call_later(self._answer_next)  # The key before it may only now move the focus.
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
@@ -95,21 +112,42 @@ class BaseApp(App[ResultT]):
 
     async def on_event(self, event: events.Event) -> None:
         """Queue a key behind the one before it."""
-        is_held = self._current_key is self._held
+        is_held = self._is_held is not None
         if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack and not is_held:
             # The console is closing: queued keys have nothing left to act on.
             event.stop()
         elif not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             await super().on_event(event)
-        elif self._current_key is None or (
-            is_held and self._screen_stack and not self._queued and getattr(event, "key", "") in QUITS
-        ):
-            self._current_key = PendingKey(event)
-            await self._answer(self._current_key)
         else:
             self._queued.append(event)
-            if is_held and self._held.too_long is None:
-                self._held.too_long = asyncio.get_running_loop().call_later(HOLD_S, self.answer_keys)
+            if (key := self._next_key()) is not None:
+                await self._answer(key)
+            elif is_held and self._too_long is None:
+                self._too_long = asyncio.get_running_loop().call_later(HOLD_S, self.answer_keys)
+
+    def _next_key(self) -> PendingKey | None:
+        """Take the next key from the queue. None: one is being answered, or the next one has to wait."""
+        if self._current_key is not None or not self._queued:
+            return None
+        if self._is_held is not None and self._is_held(self._queued[0]):
+            return None
+        self._current_key = PendingKey(self._queued.popleft())
+        return self._current_key
+
+    async def _answer_next(self) -> None:
+        if (key := self._next_key()) is not None:
+            await self._answer(key)
+        elif self._current_key is None and self._caught_up is not None:
+            then, self._caught_up = self._caught_up, None
+            then()
+
+    def _needs_engine(self, event: events.Key | events.Paste) -> bool:
+        if isinstance(event, events.Paste) or not self._screen_stack:
+            return True
+        if isinstance(self.focused, Input) and event.is_printable:
+            return False
+        active = self.screen.active_bindings.get(event.key)
+        return active is None or active.binding.action.removeprefix("app.") not in EARLY_ACTIONS
 
     async def _answer(self, key: PendingKey) -> None:
         key.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_key, key)
@@ -126,7 +164,9 @@ class BaseApp(App[ResultT]):
     def _handled(self, key: PendingKey, node: MessagePump) -> None:
         parent = node._parent  # noqa: SLF001 — the way that a key itself takes
         if node is not self and parent is not None:
-            is_answered = key.event._stop_propagation  # noqa: SLF001 — Textual has no other name for it
+            # Textual stops each key at the screen as well, after handing it to the app.
+            is_stopped = key.event._stop_propagation and parent is not self  # noqa: SLF001 — it has no other name
+            is_answered = is_stopped and key.rounds == _ROUNDS
             key.rounds = 1 if is_answered else key.rounds
             self._continue_after(key, self if is_answered else parent)
             return
@@ -151,9 +191,8 @@ class BaseApp(App[ResultT]):
             return
         if key.too_long is not None:
             key.too_long.cancel()
-        self._current_key = PendingKey(self._queued.popleft()) if self._queued else None
-        if self._current_key is not None:
-            self.call_later(self._answer, self._current_key)
+        self._current_key = None
+        self.call_later(self._answer_next)  # The key before it may only now move the focus.
 
     @property
     def _focused_node(self) -> MessagePump:

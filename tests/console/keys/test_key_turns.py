@@ -11,12 +11,14 @@ from textual import events
 from textual.widgets import Input
 
 from app.console.app import RunwardenApp
+from app.console.runs.views import first_picture
 from app.console.session import STILL_OPENING
 from app.engine import Engine
 from storage.records import RunFilter, RunSort
-from tests.console.conftest import Scene, Staged
+from tests.console.conftest import WIDE, Scene, Staged
 from tests.console.quiet import answered
 from tests.console.scenes import SceneClock, engine_on, settings_for
+from tests.run_board import Board
 from tests.waiting import until
 from widgets.forms.field import FormField
 from widgets.runs.table import RunTable
@@ -44,6 +46,16 @@ async def test_a_search_is_typed_in_one_go(staged: Staged) -> None:
 
         assert "10 of 60" in scene.text
         assert len(scene.app.screen_stack) == 1
+
+
+async def test_a_key_behind_a_search_is_no_part_of_it(staged: Staged) -> None:
+    """Enter goes back to the rows before the next key is answered."""
+    async with staged() as scene:
+        at_once(scene, "slash", *"dark", "enter", "n")
+        await until(lambda: len(scene.app.screen_stack) == 2)
+        await scene.press("escape")
+
+        assert "10 of 60" in scene.text
 
 
 async def test_a_form_gets_what_is_typed_behind_its_key(staged: Staged) -> None:
@@ -109,18 +121,22 @@ async def test_a_key_that_is_still_under_way_when_the_console_closes_presses_not
 
 
 @asynccontextmanager
-async def opening(tmp_path: Path, engine_is_there: asyncio.Event) -> AsyncIterator[Scene]:
-    """A console whose engine opens when it is told."""
-    settings, clock = settings_for("http://localhost:1/v1", tmp_path), SceneClock()
+async def opening(tmp_path: Path, engine_is_there: asyncio.Event, board: Board | None = None) -> AsyncIterator[Scene]:
+    """A console whose engine opens when it is told; of the runs on the board, the first rows are cached."""
+    settings = settings_for("http://localhost:1/v1" if board is None else board.base_url, tmp_path)
+    clock = SceneClock()
 
     async with engine_on(settings, clock) as engine:
+        if board is not None:
+            await engine.refresh()
 
         async def opened() -> Engine:
             await engine_is_there.wait()
             return engine
 
-        app = RunwardenApp(settings, settings.profile(), opened, None, clock)
-        async with app.run_test() as pilot:
+        first = first_picture(settings, settings.profile(), clock())
+        app = RunwardenApp(settings, settings.profile(), opened, first, clock)
+        async with app.run_test(size=WIDE) as pilot:
             yield Scene(pilot, engine, clock)
             engine_is_there.set()
 
@@ -134,7 +150,53 @@ async def test_keys_typed_before_the_engine_is_there_are_answered_in_order(tmp_p
         is_there.set()
         await scene.shows("Insights", "On this screen", "The last 24 hours")
 
-        assert not scene.toasts
+        assert STILL_OPENING not in scene.toasts
+
+
+async def test_a_search_can_be_typed_before_the_engine_is_there(tmp_path: Path, board: Board) -> None:
+    """Its letters show at once, and what opens a form behind it waits; the rows follow when they can be read."""
+    async with opening(tmp_path, is_there := asyncio.Event(), board) as scene:
+        at_once(scene, "slash", *"darm", "backspace", *"k", "enter", "n")
+        await until(lambda: "dark" in scene.text and isinstance(scene.app.focused, RunTable))
+        await answered(scene.app)
+        assert len(scene.app.screen_stack) == 1
+        is_there.set()
+        await until(lambda: len(scene.app.screen_stack) == 2)
+        await scene.press("escape")
+
+        assert "10 of 60" in scene.text
+        assert STILL_OPENING not in scene.toasts
+
+
+async def test_the_cursor_moves_before_the_engine_is_there(tmp_path: Path, board: Board) -> None:
+    """Over the rows that were painted first, to the last of them; it stays on its run when all can be read."""
+    async with opening(tmp_path, is_there := asyncio.Event(), board) as scene:
+        at_once(scene, "j", "j", "down", "k")
+        await until(lambda: scene.table.request(*ANY).cursor_index == 2)
+        at_once(scene, "G", "pageup", "g", "pagedown", "n", "j")
+        await answered(scene.app)
+        place = scene.table.request(*ANY).cursor_index
+        assert place > 2
+        assert len(scene.rows) > 20
+        is_there.set()
+        await until(lambda: len(scene.app.screen_stack) == 2)
+
+        await scene.press("escape")
+        assert scene.table.request(*ANY).cursor_index == place
+        assert STILL_OPENING not in scene.toasts
+
+
+async def test_the_list_of_keys_opens_before_the_engine_is_there(tmp_path: Path) -> None:
+    """And closes again, moves the cursor, and leaves what needs the engine for later."""
+    async with opening(tmp_path, asyncio.Event()) as scene:
+        at_once(scene, "question_mark")
+        await until(lambda: "On this screen" in scene.text)
+        at_once(scene, "j", "escape", "j", "n", "question_mark")
+        await until(lambda: len(scene.app.screen_stack) == 1)
+        await answered(scene.app)
+
+        assert len(scene.app.screen_stack) == 1
+        assert STILL_OPENING not in scene.toasts
 
 
 async def test_keys_do_not_wait_for_ever_for_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
