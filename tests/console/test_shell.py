@@ -1,6 +1,7 @@
 """The console's shell: rooms, keys, palette, and how it ends."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -117,8 +118,8 @@ async def test_sixteen_colours_have_a_theme_of_their_own(
 
 
 async def test_a_new_screen_is_styled_once(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is mounted; its first size and show style nothing again; a tab's new sheet does so once."""
-    styled: list[object] = []
+    """When it is mounted; its first size and show style nothing again, and what it brings along no other screen."""
+    styled: list[DOMNode] = []
     plain = Stylesheet.update_nodes
 
     def noted(self: Stylesheet, nodes: Iterable[DOMNode], **how: bool) -> None:
@@ -130,5 +131,8 @@ async def test_a_new_screen_is_styled_once(staged: Staged, monkeypatch: pytest.M
     async with staged() as scene:
         await scene.press("n")
         assert styled.count(scene.app.screen.query_one(RequestPreview)) == 0
-        await scene.press("escape", "2")
+        await scene.press("escape")
+        before = Counter(styled)
+        await scene.press("2")
         assert styled.count(scene.app.screen.query_one(HeaderBar)) == 1
+        assert not [node for node in Counter(styled) - before if node.screen is not scene.app.screen]

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from rich.segment import Segments
 from textual import events
@@ -21,10 +21,12 @@ from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
+from widgets.frame.styled_once import CachedStylesheet, add_own_styles
 
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
     from textual.dom import DOMNode
+    from textual.screen import Screen
     from textual.widget import Widget
 
     from app.console.session import Session
@@ -71,32 +73,33 @@ class BaseApp(App[ResultT]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.stylesheet = CachedStylesheet(self.theme_variables)
         self._current_key: PendingKey | None = None
         """The key being answered, for which others wait."""
         self._queued: deque[events.Key | events.Paste] = deque()
         """Keys typed while another one is answered."""
-        self._is_held: Callable[[events.Key | events.Paste], bool] | None = None
-        """Whether a key, and with it all behind it, has to wait. None: no key has."""
-        self._too_long: asyncio.TimerHandle | None = None
-        """When keys no longer wait."""
-        self._caught_up: Callable[[], object] | None = None
-        """Called once no key that need not wait is left."""
+        self._held: Literal["all", "those that need the engine"] | None = None
+        """Keys that wait, and with each of them all behind it."""
+        self._held_too_long: asyncio.TimerHandle | None = None
+        self._when_early_keys_are_answered: Callable[[], object] | None = None
 
     def hold_keys(self) -> None:
         """Queue all keys until `answer_early_keys` or `answer_keys` is called, or for `HOLD_S`."""
-        self._is_held = lambda _: True
+        self._held = "all"
 
     def answer_early_keys(self, then: Callable[[], object]) -> None:
         """Answer the queued keys that need no engine, up to the first one that does, and call `then`."""
-        self._is_held, self._caught_up = self._needs_engine, then
-        self.call_later(self._answer_next)  # The key before it may only now move the focus.
+        if self._held is not None:
+            self._held = "those that need the engine"
+        self._when_early_keys_are_answered = then
+        self.call_later(self._answer_next)
 
     def answer_keys(self) -> None:
         """Answer all queued keys."""
-        if self._too_long is not None:
-            self._too_long.cancel()
-        self._is_held = self._too_long = None
-        self.call_later(self._answer_next)  # The key before it may only now move the focus.
+        if self._held_too_long is not None:
+            self._held_too_long.cancel()
+        self._held = self._held_too_long = None
+        self.call_later(self._answer_next)
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
@@ -112,33 +115,34 @@ class BaseApp(App[ResultT]):
 
     async def on_event(self, event: events.Event) -> None:
         """Queue a key behind the one before it."""
-        is_held = self._is_held is not None
-        if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack and not is_held:
+        if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack and self._held is None:
             # The console is closing: queued keys have nothing left to act on.
             event.stop()
         elif not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             await super().on_event(event)
         else:
+            is_first = not self._queued
             self._queued.append(event)
-            if (key := self._next_key()) is not None:
+            if is_first and (key := self._next_key()) is not None:
                 await self._answer(key)
-            elif is_held and self._too_long is None:
-                self._too_long = asyncio.get_running_loop().call_later(HOLD_S, self.answer_keys)
+            elif self._held is not None and self._held_too_long is None:
+                self._held_too_long = asyncio.get_running_loop().call_later(HOLD_S, self.answer_keys)
 
     def _next_key(self) -> PendingKey | None:
         """Take the next key from the queue. None: one is being answered, or the next one has to wait."""
         if self._current_key is not None or not self._queued:
             return None
-        if self._is_held is not None and self._is_held(self._queued[0]):
+        if self._held == "all" or (self._held is not None and self._needs_engine(self._queued[0])):
             return None
         self._current_key = PendingKey(self._queued.popleft())
         return self._current_key
 
     async def _answer_next(self) -> None:
+        """Answer the next key; only as a callback, since the focus may still move for the key before."""
         if (key := self._next_key()) is not None:
             await self._answer(key)
-        elif self._current_key is None and self._caught_up is not None:
-            then, self._caught_up = self._caught_up, None
+        elif self._current_key is None and (then := self._when_early_keys_are_answered) is not None:
+            self._when_early_keys_are_answered = None
             then()
 
     def _needs_engine(self, event: events.Key | events.Paste) -> bool:
@@ -192,7 +196,7 @@ class BaseApp(App[ResultT]):
         if key.too_long is not None:
             key.too_long.cancel()
         self._current_key = None
-        self.call_later(self._answer_next)  # The key before it may only now move the focus.
+        self.call_later(self._answer_next)
 
     @property
     def _focused_node(self) -> MessagePump:
@@ -226,6 +230,9 @@ class BaseApp(App[ResultT]):
         # At the end, a screen that is being removed may fail on missing widgets; that does not concern the user.
         elif self.is_running and not self._exit:
             super()._handle_exception(error)
+
+    def _load_screen_css(self, screen: "Screen[Any]") -> None:
+        add_own_styles(screen, self)
 
     def _prune(self, *nodes: "Widget", parent: "DOMNode | None" = None) -> "AwaitRemove":
         # Workers end with their screen: Textual removes its widgets first, and a late result would not find them.
