@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from app.console.app import RunwardenApp
 from app.console.base.key_actions import key_actions
+from app.console.keys.help import KeyHelpScreen
 from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from tests.console.conftest import Staged
@@ -136,3 +137,12 @@ async def test_a_new_screen_is_styled_once(staged: Staged, monkeypatch: pytest.M
         await scene.press("2")
         assert styled.count(scene.app.screen.query_one(HeaderBar)) == 1
         assert not [node for node in Counter(styled) - before if node.screen is not scene.app.screen]
+
+
+async def test_a_sheet_has_its_own_styles_at_once(staged: Staged) -> None:
+    """Its first time, before anything in it is mounted."""
+    async with staged() as scene:
+        shown = KeyHelpScreen(scene.app.screen)
+        mounted = scene.app.push_screen(shown)
+        assert shown.styles.align == ("center", "middle")
+        await mounted

@@ -40,6 +40,7 @@ def add_own_styles(screen: Screen[Any], app: "App[Any]") -> None:
     if screen.CSS:
         scope = screen._css_type_name if screen.SCOPED_CSS else ""  # noqa: SLF001 — as Textual does it
         sheet.add_source(screen.CSS, ("", f"{type(screen).__name__}.CSS"), scope=scope)
+    sheet.reparse()
     sheet.update(screen)
     screen._css_update_count = app._css_update_count  # noqa: SLF001 — its other nodes come with the current styles
 

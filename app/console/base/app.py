@@ -148,7 +148,7 @@ class BaseApp(App[ResultT]):
     def _needs_engine(self, event: events.Key | events.Paste) -> bool:
         if isinstance(event, events.Paste) or not self._screen_stack:
             return True
-        if isinstance(self.focused, Input) and event.is_printable:
+        if event.key == "ctrl+q" or (isinstance(self.focused, Input) and event.is_printable):
             return False
         active = self.screen.active_bindings.get(event.key)
         return active is None or active.binding.action.removeprefix("app.") not in EARLY_ACTIONS

@@ -207,6 +207,15 @@ async def test_keys_do_not_wait_for_ever_for_the_engine(tmp_path: Path, monkeypa
         await until(lambda: scene.toasts == [STILL_OPENING])
 
 
+async def test_the_console_can_be_left_from_the_list_of_keys_while_it_opens(tmp_path: Path) -> None:
+    """A sheet hides the bindings of the app, but not this one."""
+    async with opening(tmp_path, asyncio.Event()) as scene:
+        at_once(scene, "question_mark")
+        await until(lambda: "On this screen" in scene.text)
+        at_once(scene, "ctrl+q")
+        await until(lambda: not scene.app.is_running)
+
+
 @pytest.mark.parametrize("key", ["q", "ctrl+q"])
 async def test_the_console_can_be_left_while_it_opens(tmp_path: Path, key: str) -> None:
     """At once."""
