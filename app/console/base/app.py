@@ -16,7 +16,6 @@ from textual import events
 from textual.app import App
 from textual.message import Message
 from textual.message_pump import MessagePump
-from textual.widgets import Input
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from storage.base_error import RunwardenError
@@ -39,9 +38,12 @@ HOLD_S: Final = 10.0
 """Keys that need the engine wait this long for it, and all keys behind them."""
 EARLY_ACTIONS: Final = frozenset(
     {"quit", "help", "leave", "dismiss", "scroll(1)", "scroll(-1)", "page(1)", "page(-1)"}
-    | {"move(1)", "move(-1)", "first", "last", "search", "delete_left"}
+    | {"move(1)", "move(-1)", "first", "last"}
 )
-"""Actions that need no engine: the rows of the first frame, the list of keys, and a search as it is typed."""
+"""Actions that need no engine: the cursor in the rows of the first frame, and the list of keys.
+
+Not a search: until its rows are read, enter would open a run that it has not found.
+"""
 OPENING: Final = frozenset({"form", "pick"})
 """Groups of workers that end by opening a sheet; the next key belongs to that sheet."""
 _ROUNDS: Final = 2
@@ -135,6 +137,9 @@ class BaseApp(App[ResultT]):
         if self._held == "all" or (self._held is not None and self._needs_engine(self._queued[0])):
             return None
         self._current_key = PendingKey(self._queued.popleft())
+        if not self._queued and self._held_too_long is not None:
+            self._held_too_long.cancel()
+            self._held_too_long = None
         return self._current_key
 
     async def _answer_next(self) -> None:
@@ -148,7 +153,7 @@ class BaseApp(App[ResultT]):
     def _needs_engine(self, event: events.Key | events.Paste) -> bool:
         if isinstance(event, events.Paste) or not self._screen_stack:
             return True
-        if event.key == "ctrl+q" or (isinstance(self.focused, Input) and event.is_printable):
+        if event.key == "ctrl+q":
             return False
         active = self.screen.active_bindings.get(event.key)
         return active is None or active.binding.action.removeprefix("app.") not in EARLY_ACTIONS

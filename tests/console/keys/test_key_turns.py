@@ -153,19 +153,15 @@ async def test_keys_typed_before_the_engine_is_there_are_answered_in_order(tmp_p
         assert STILL_OPENING not in scene.toasts
 
 
-async def test_a_search_can_be_typed_before_the_engine_is_there(tmp_path: Path, board: Board) -> None:
-    """Its letters show at once, and what opens a form behind it waits; the rows follow when they can be read."""
+async def test_a_search_waits_for_the_engine(tmp_path: Path, board: Board) -> None:
+    """With all keys behind it, which would act on runs that it has not found."""
     async with opening(tmp_path, is_there := asyncio.Event(), board) as scene:
-        at_once(scene, "slash", *"darm", "backspace", *"k", "enter", "n")
-        await until(lambda: "dark" in scene.text and isinstance(scene.app.focused, RunTable))
+        at_once(scene, "j", "slash", *"dark", "j", "enter")
+        await until(lambda: scene.table.request(*ANY).cursor_index == 1)
         await answered(scene.app)
-        assert len(scene.app.screen_stack) == 1
+        assert isinstance(scene.app.focused, RunTable)
         is_there.set()
-        await until(lambda: len(scene.app.screen_stack) == 2)
-        await scene.press("escape")
-
-        assert "10 of 60" in scene.text
-        assert STILL_OPENING not in scene.toasts
+        await until(lambda: isinstance(scene.app.focused, RunTable) and "darkj" in scene.text)
 
 
 async def test_the_cursor_moves_before_the_engine_is_there(tmp_path: Path, board: Board) -> None:
