@@ -116,6 +116,7 @@ class LineTable(CursorView, Generic[T]):
 
     def show(self, items: Sequence[T]) -> None:
         """Show the items in this order; the cursor and the visible lines stay on their items."""
+        self.rows_came()
         before, held = self._items, self.item
         self._items, self.total = items, len(items)
         here = self._index_of(held)

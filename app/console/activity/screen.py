@@ -66,7 +66,7 @@ class ActivityScreen(BaseScreen):
         super().__init__(session)
         self._clock = engine.clock
         self._table = ActivityTable(engine.clock())
-        self._loader = ActivityLoader(engine, self.run_worker, self._read)
+        self._loader = ActivityLoader(engine, self.run_worker, self._table.await_rows, self._read)
         context = ScreenContext.of(self)
         self._query_actions = QueryActions(context, self._loader)
         self._entry_actions = EntryActions(context, engine, self._table, self._loader)

@@ -20,6 +20,7 @@ from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
+from widgets.cursor_view import CURSOR_ACTIONS, CursorView
 from widgets.frame.styled_once import CachedStylesheet, add_own_styles
 
 if TYPE_CHECKING:
@@ -36,10 +37,7 @@ PATIENCE_S: Final = 1.0
 """The most time that one key is given before the next one is answered."""
 HOLD_S: Final = 10.0
 """Keys that need the engine wait this long for it, and all keys behind them."""
-EARLY_ACTIONS: Final = frozenset(
-    {"quit", "help", "leave", "dismiss", "scroll(1)", "scroll(-1)", "page(1)", "page(-1)"}
-    | {"move(1)", "move(-1)", "first", "last"}
-)
+EARLY_ACTIONS: Final = CURSOR_ACTIONS | {"quit", "help", "leave", "dismiss", "scroll(1)", "scroll(-1)"}
 """Actions that need no engine: the cursor in the rows of the first frame, and the list of keys.
 
 Not a search: until its rows are read, enter would open a run that it has not found.
@@ -64,7 +62,7 @@ class PendingKey:
     rounds: int = _ROUNDS
     too_long: asyncio.TimerHandle | None = None
     waiting: asyncio.Task[None] | None = None
-    """Waits for a sheet that is about to open."""
+    """Waits for rows that are being read, or for a sheet that is about to open."""
 
 
 class BaseApp(App[ResultT]):
@@ -94,6 +92,8 @@ class BaseApp(App[ResultT]):
         if self._held is not None:
             self._held = "those that need the engine"
         self._when_early_keys_are_answered = then
+        # A key that repeats may come faster than it is answered.
+        asyncio.get_running_loop().call_later(PATIENCE_S, self._end_early_keys)
         self.call_later(self._answer_next)
 
     def answer_keys(self) -> None:
@@ -146,8 +146,12 @@ class BaseApp(App[ResultT]):
         """Answer the next key; only as a callback, since the focus may still move for the key before."""
         if (key := self._next_key()) is not None:
             await self._answer(key)
-        elif self._current_key is None and (then := self._when_early_keys_are_answered) is not None:
-            self._when_early_keys_are_answered = None
+        elif self._current_key is None:
+            self._end_early_keys()
+
+    def _end_early_keys(self) -> None:
+        then, self._when_early_keys_are_answered = self._when_early_keys_are_answered, None
+        if then is not None:
             then()
 
     def _needs_engine(self, event: events.Key | events.Paste) -> bool:
@@ -159,6 +163,27 @@ class BaseApp(App[ResultT]):
         return active is None or active.binding.action.removeprefix("app.") not in EARLY_ACTIONS
 
     async def _answer(self, key: PendingKey) -> None:
+        """Answer a key, once the rows that it is about are on show."""
+        view = self.focused if self._screen_stack else None
+        if isinstance(view, CursorView) and (rows := self._awaited_rows(view, key.event)) is not None:
+            key.waiting = asyncio.create_task(self._wait_for_rows(key, view, rows))
+        else:
+            await self._answer_now(key)
+
+    def _awaited_rows(self, view: CursorView, event: events.Key | events.Paste) -> asyncio.Event | None:
+        if isinstance(event, events.Paste) or view.awaited_by("") is None:
+            return None
+        active = self.screen.active_bindings.get(event.key)
+        # The app's own keys, such as those of the tabs, are not about rows.
+        return None if active is None or active.node is self else view.awaited_by(active.binding.action)
+
+    async def _wait_for_rows(self, key: PendingKey, view: CursorView, rows: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(rows.wait(), PATIENCE_S)
+        view.rows_came()
+        self.call_later(self._answer_now, key)
+
+    async def _answer_now(self, key: PendingKey) -> None:
         key.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_key, key)
         key.target = self._focused_node
         await super().on_event(key.event)

@@ -181,7 +181,7 @@ class InboxScreen(BaseScreen):
             self.session.notify(self.session.not_open)
             return
         keys = await inbox.undo()
-        self.session.inbox.ask()
+        self._read_again()
         self.session.notify("Taken back." if keys else "There is nothing to take back.")
 
     def action_mark(self) -> None:
@@ -290,6 +290,10 @@ class InboxScreen(BaseScreen):
         self._marked -= self._put_away
         what = items[0].title if len(items) == 1 else f"{len(items):,} items"
         self.session.notify(f"{how}: {what}. u takes it back.")
+        self._read_again()
+
+    def _read_again(self) -> None:
+        self._table.await_rows()
         self.session.inbox.ask()
 
     def _show(self) -> None:

@@ -152,6 +152,7 @@ class TableLoader:
                         raise
         except Exception:
             has_failed = True
+            self._table.rows_came()
             raise
         finally:
             self._reading, self._is_busy = None, False

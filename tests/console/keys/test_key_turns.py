@@ -16,6 +16,7 @@ from app.console.session import STILL_OPENING
 from app.engine import Engine
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import WIDE, Scene, Staged
+from tests.console.keys.conftest import at_once
 from tests.console.quiet import answered
 from tests.console.scenes import SceneClock, engine_on, settings_for
 from tests.run_board import Board
@@ -24,12 +25,6 @@ from widgets.forms.field import FormField
 from widgets.runs.table import RunTable
 
 ANY = (RunFilter(), RunSort())
-
-
-def at_once(scene: Scene, *keys: str) -> None:
-    """All of them before the first one is answered."""
-    for key in keys:
-        scene.app.post_message(events.Key(key, key if len(key) == 1 else None))
 
 
 def typed(scene: Scene, field: str) -> str:
@@ -193,6 +188,21 @@ async def test_the_list_of_keys_opens_before_the_engine_is_there(tmp_path: Path)
 
         assert len(scene.app.screen_stack) == 1
         assert not scene.toasts
+
+
+async def test_a_key_that_repeats_does_not_keep_the_engine_from_opening(
+    tmp_path: Path, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come faster than it is answered, for as long as it is held down."""
+    monkeypatch.setattr("app.console.base.app.PATIENCE_S", 0.0)
+    async with opening(tmp_path, is_there := asyncio.Event(), board) as scene:
+        is_there.set()
+
+        def is_open() -> bool:
+            at_once(scene, *("jk" * 20))
+            return scene.app.session is not None and scene.app.session.engine is not None
+
+        await until(is_open)
 
 
 async def test_keys_do_not_wait_for_ever_for_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

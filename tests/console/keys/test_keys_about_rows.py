@@ -1,0 +1,154 @@
+"""Keys that come before the rows that they are about."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from storage.records import RunFilter, RunSort
+from tests.console.activity.test_activity_room import room
+from tests.console.activity.test_activity_room import table as activity
+from tests.console.conftest import DEADLINE_S, SMALL, Disk, Scene, Staged
+from tests.console.inbox.conftest import inbox, keys
+from tests.console.keys.conftest import at_once
+from tests.console.quiet import answered
+from tests.waiting import until
+from widgets.activity.table import ActivityTable
+from widgets.runs.table import RunTable
+
+STUCK = 5
+"""The index of the run that is stuck."""
+PATIENCE = "app.console.base.app.PATIENCE_S"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine rows may take longer than keys wait for them."""
+    monkeypatch.setattr(PATIENCE, DEADLINE_S)
+
+
+def gated(monkeypatch: pytest.MonkeyPatch, reads: Any, name: str) -> asyncio.Event:
+    """Let this way of reading wait until the event is set."""
+    may_read, read = asyncio.Event(), getattr(reads, name)
+
+    async def reading(*arguments: Any, **options: Any) -> Any:
+        await may_read.wait()
+        return await read(*arguments, **options)
+
+    monkeypatch.setattr(reads, name, reading)
+    return may_read
+
+
+def is_on_rows(scene: Scene) -> bool:
+    return len(scene.app.screen_stack) == 1 and isinstance(scene.app.focused, RunTable | ActivityTable)
+
+
+def run_on_show(scene: Scene) -> str:
+    return scene.app.screen.focused_run_id or ""  # type: ignore[attr-defined]
+
+
+async def test_enter_behind_a_search_opens_a_run_that_it_found(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the search takes; the rows on show until then are others."""
+    async with staged() as scene:
+        await scene.press("slash", *"dark", "enter")
+        first = run_on_show(scene)
+        await scene.press("escape", "g")
+        assert run_on_show(scene) != first
+
+        may_read = gated(monkeypatch, scene.engine.cache, "first_rows")
+        at_once(scene, "slash", *"dark", "enter", "enter")
+        await until(lambda: is_on_rows(scene))
+        await answered(scene.app)
+        assert len(scene.app.screen_stack) == 1
+        may_read.set()
+        await until(lambda: len(scene.app.screen_stack) == 2)
+
+        assert run_on_show(scene) == first
+
+
+async def test_the_cursor_moves_over_the_rows_of_the_query_behind_it(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the run that it is on; the query before found only this one."""
+    async with staged() as scene:
+        await scene.press("left_square_bracket")
+        assert len(scene.rows) == 1
+        may_read = gated(monkeypatch, scene.engine.cache, "window")
+        at_once(scene, "right_square_bracket", "j", "j", "j")
+        await answered(scene.app)
+        may_read.set()
+        await scene.settle()
+
+        assert scene.table.request(RunFilter(), RunSort()).cursor_index == STUCK + 3
+
+
+async def test_enter_behind_a_jump_opens_the_run_there(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last row is not loaded yet."""
+    async with staged(SMALL) as scene:
+        may_read = gated(monkeypatch, scene.engine.cache, "window")
+        at_once(scene, "G", "enter")
+        await answered(scene.app)
+        assert len(scene.app.screen_stack) == 1
+        may_read.set()
+        await until(lambda: len(scene.app.screen_stack) == 2)
+
+        (last,) = await scene.engine.cache.rows(RunFilter(), RunSort(), offset=59, limit=1)
+        assert run_on_show(scene) == last.run_id
+
+
+async def test_keys_that_are_about_no_rows_do_not_wait(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the tabs, of the list of keys, and the letters of a search."""
+    async with staged() as scene:
+        may_read = gated(monkeypatch, scene.engine.cache, "window")
+        at_once(scene, "right_square_bracket", "question_mark")
+        await until(lambda: "On this screen" in scene.text)
+        at_once(scene, "escape", "2")
+        await until(lambda: scene.app.current_mode == "health")
+        may_read.set()
+
+
+async def test_a_search_that_fails_holds_no_key_back(staged: Staged, disk: Disk) -> None:
+    """The rows before it are still on show."""
+    async with staged() as scene:
+        disk.fails = True
+        at_once(scene, "right_square_bracket", "j")
+        await until(lambda: scene.table.request(RunFilter(), RunSort()).cursor_index == 1)
+
+
+async def test_no_key_waits_for_ever(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while it acts on the rows on show."""
+    async with staged() as scene:
+        may_read = gated(monkeypatch, scene.engine.cache, "window")
+        at_once(scene, "right_square_bracket")
+        await answered(scene.app)
+        monkeypatch.setattr(PATIENCE, 0.0)
+        at_once(scene, "enter")
+        await until(lambda: len(scene.app.screen_stack) == 2)
+        may_read.set()
+
+
+async def test_enter_behind_a_search_of_the_writes_opens_one_that_it_found(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As among the runs."""
+    async with room(staged) as scene:
+        first = activity(scene).item
+        assert first is not None
+        may_read = gated(monkeypatch, scene.engine.ledger, "journal")
+        at_once(scene, "slash", *"globex", "enter", "enter")
+        await until(lambda: is_on_rows(scene))
+        await answered(scene.app)
+        assert scene.app.current_mode == "activity"
+        may_read.set()
+        await until(lambda: scene.app.current_mode == "organizations")
+
+
+async def test_a_key_that_is_pressed_twice_puts_two_items_away(staged: Staged) -> None:
+    """The second one is about the list without the first item."""
+    async with inbox(staged) as scene:
+        before = keys(scene)
+        at_once(scene, "e", "e")
+        await until(lambda: len(keys(scene)) == len(before) - 2)
+        await scene.settle()
+
+        assert keys(scene) == before[2:]
