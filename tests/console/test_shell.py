@@ -132,6 +132,8 @@ async def test_a_new_screen_is_styled_once(staged: Staged, monkeypatch: pytest.M
     async with staged() as scene:
         await scene.press("n")
         assert styled.count(scene.app.screen.query_one(RequestPreview)) == 0
+        await scene.press("escape", "s")
+        assert styled.count(scene.app.screen.query_one("#picker")) == 0
         await scene.press("escape")
         before = Counter(styled)
         await scene.press("2")

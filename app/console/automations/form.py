@@ -12,6 +12,7 @@ from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import ScreenResume
 from textual.screen import ModalScreen
 
 from app.config import ConfigError, Settings, data_folder
@@ -36,6 +37,7 @@ from widgets.after_refresh import after_refresh
 from widgets.automations.editor import Mistake, RuleEditor
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase
 from widgets.forms.pages import RequestPreview
+from widgets.frame.styled_once import add_size_classes, keep_first_styles
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
 DRAFT_AFTER_S: Final = 0.5
@@ -114,6 +116,7 @@ class AutomationForm(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
+        add_size_classes(self)
         title = "New automation" if self._name is None else f"Automation: {safe_text(self._name, limit=60)}"
         yield FormDialog(title, [RuleEditor()], self.VERBS, ("edit", "preview", "saved"))
 
@@ -126,6 +129,10 @@ class AutomationForm(ModalScreen[str | None]):
         return self.query_one(RuleEditor)
 
     _dispatch_message = guarded_dispatch
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Keep the styles that the form was mounted with."""
+        keep_first_styles(self, event)
 
     async def on_mount(self) -> None:
         """Begin with the draft, if any."""

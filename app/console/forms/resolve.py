@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import ScreenResume
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -30,6 +31,7 @@ from widgets.forms.dialog import FormButton, FormDialog
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import ChoiceField
 from widgets.forms.pages import reason
+from widgets.frame.styled_once import keep_first_styles
 
 ResolutionWord = Literal["created", "not_created", "send_again"]
 _WORDS: Final[tuple[ResolutionWord, ...]] = ("created", "not_created", "send_again")
@@ -124,6 +126,10 @@ class ResolveForm(ModalScreen[Action | None]):
         yield FormDialog("Resolve an unknown outcome", rows, self.VERBS)
 
     _dispatch_message = guarded_dispatch
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Keep the styles that the form was mounted with."""
+        keep_first_styles(self, event)
 
     def on_mount(self) -> None:
         """Look for candidates or show where to look, with no choice made."""

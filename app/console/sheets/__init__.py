@@ -16,6 +16,7 @@ from textual.widgets import OptionList, Static
 from app.console.session import guarded_dispatch
 from app.text import safe_text
 from widgets.badges import STYLES, Tone
+from widgets.frame.styled_once import keep_first_styles
 
 AnswerT = TypeVar("AnswerT")
 ChoiceT = TypeVar("ChoiceT")
@@ -36,6 +37,10 @@ class Sheet(ModalScreen[AnswerT]):
     """The action of escape."""
 
     _dispatch_message = guarded_dispatch
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Keep the styles that the sheet was mounted with."""
+        keep_first_styles(self, event)
 
     async def on_click(self, event: events.Click) -> None:
         """Leave the sheet after a click beside it."""

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.app import App
 from textual.screen import Screen
 
 from app.config import PollSettings, Profile, Settings, Template
 from app.config.token import EnvToken
 from app.console.app import RunwardenApp
+from app.console.base.app import BaseApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine import Engine
 from tests.console.scenes import SceneClock
@@ -18,7 +18,7 @@ from tests.fault_server import FaultServer, Received, Respond, Step
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 
-class Stage(App[None]):
+class Stage(BaseApp[None]):
     """An empty app to show one screen in; `outcome` is what the screen ended with."""
 
     def __init__(self, make: Callable[[], Screen[Any]]) -> None:
