@@ -1,6 +1,5 @@
 """A scrolling view of any number of rows, with a cursor on one of them."""
 
-import asyncio
 from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
@@ -30,29 +29,11 @@ class CursorView(ScrollView, can_focus=True):
         """The cursor's row, from 0."""
         self.total = 0
         """The number of rows; kept by the subclass."""
-        self._awaited: asyncio.Event | None = None
-        """Set once the rows are on show that the last key asked for. None: they are."""
 
     @property
     def shows_cursor(self) -> bool:
         """Whether the cursor's row is on the screen."""
         return self._cursor in self.visible_rows
-
-    def await_rows(self) -> None:
-        """Let keys wait until `rows_came`: they are about other rows than those on show."""
-        if self._awaited is None:
-            self._awaited = asyncio.Event()
-
-    def rows_came(self) -> None:
-        """Let the keys act on the rows on show."""
-        if self._awaited is not None:
-            self._awaited.set()
-            self._awaited = None
-
-    def awaited_by(self, action: str) -> asyncio.Event | None:
-        """What a key of the screen has to wait for. None: the rows on show are those that it is about."""
-        del action
-        return self._awaited
 
     def cursor_moved(self) -> None:
         """Hook: called after the cursor moved."""

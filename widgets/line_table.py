@@ -16,7 +16,7 @@ from textual.strip import Strip
 from app.text import SafeText
 from widgets.badges import STYLES, Tone
 from widgets.cells import Cut, fit
-from widgets.cursor_view import HEADER, CursorView
+from widgets.cursor_view import CURSOR_ACTIONS, HEADER, CursorView
 from widgets.frame.notice import Notice, above, wrapped
 
 TonedText = tuple[SafeText, Tone]
@@ -39,6 +39,8 @@ class LineItem(Protocol):
 
 
 T = TypeVar("T", bound=LineItem)
+LINE_ACTIONS: Final = CURSOR_ACTIONS | {"choose"}
+"""The actions of a table's own keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,6 @@ class LineTable(CursorView, Generic[T]):
 
     def show(self, items: Sequence[T]) -> None:
         """Show the items in this order; the cursor and the visible lines stay on their items."""
-        self.rows_came()
         before, held = self._items, self.item
         self._items, self.total = items, len(items)
         here = self._index_of(held)

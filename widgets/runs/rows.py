@@ -1,6 +1,5 @@
 """The rows of the run table: the cursor and the visible rows stay on their runs, whatever arrives above."""
 
-import asyncio
 from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -13,7 +12,7 @@ from app.text import SafeText
 from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.grouping import Grouping, RunGroup
-from widgets.cursor_view import CURSOR_ACTIONS, CursorView
+from widgets.cursor_view import CursorView
 from widgets.frame.notice import Notice
 
 HOLD_S: Final = 0.05
@@ -135,6 +134,8 @@ class RunRows(CursorView, can_focus=True):
             self._show_cursor()
         else:
             self._hold_still(window, request, follows=follows)
+            if is_sought and window.cursor_index is not None and not self.shows_cursor:
+                self.scroll_rows_to(max(0, self._cursor - self.page // 2))
         if self.is_held:
             # These rows may be for an earlier position; those for the current one follow.
             if self._holds_visible_rows():
@@ -144,8 +145,6 @@ class RunRows(CursorView, can_focus=True):
         else:
             self._repaint_changed(before, cursor_before)
         self._request_rows()
-        if not self._is_row_awaited:
-            self.rows_came()
 
     def counted(self, total: int) -> None:
         """Take the exact number of rows: the first answer may have held only a minimum."""
@@ -181,23 +180,12 @@ class RunRows(CursorView, can_focus=True):
     def start_over(self, *, follow: bool) -> None:
         """Prepare for different rows: the view goes to the top, the cursor to the first row or else follows its run."""
         self.hold()
-        self.await_rows()
         self._is_other = True
         if self.scroll_offset.y:
             self._window = replace(self._window, offset=0, rows=())
         if not follow:
             self._cursor, self._cursor_id = 0, None
         self.scroll_rows_to(0)
-
-    def awaited_by(self, action: str) -> asyncio.Event | None:
-        """What a key has to wait for: the rows of another query, or the run under a cursor that moved on."""
-        if self._is_row_awaited and action not in CURSOR_ACTIONS:
-            self.await_rows()
-        return self._awaited if self._is_other or action not in CURSOR_ACTIONS else None
-
-    @property
-    def _is_row_awaited(self) -> bool:
-        return self._row is None and self._cursor < self._window.total and not (self.gap or self.group)
 
     def seek(self, run_id: str) -> None:
         """Move the cursor to this run with the next rows, if it is among them."""
@@ -207,6 +195,11 @@ class RunRows(CursorView, can_focus=True):
     def row(self) -> RunRow | None:
         """The run under the cursor."""
         return self._row
+
+    @property
+    def is_row_awaited(self) -> bool:
+        """Whether the cursor is on a run that is not loaded."""
+        return self._row is None and self._cursor < self._window.total and not (self.gap or self.group)
 
     @property
     def rows_on_show(self) -> tuple[RunRow, ...]:
@@ -273,7 +266,7 @@ class RunRows(CursorView, can_focus=True):
         """Announce the run under the cursor."""
         row = self._row = self._window.row(self._cursor)
         self._cursor_id = row.run_id if row else None
-        if (named := row or self.group) != self._named and not self._is_row_awaited:
+        if (named := row or self.group) != self._named and not self.is_row_awaited:
             self._named = named
             # Paint the rows first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted(row))

@@ -73,19 +73,17 @@ class ReadingRequest:
 class ActivityLoader:
     """Reads the entries that match the query whenever it is asked."""
 
-    def __init__(self, engine: "Engine", start: Start, asked: Callable[[], None], read: Callable[[str], None]) -> None:
-        """Start empty; `asked` is called when the query changes.
-
-        `read` is called after each reading with the key to move the cursor to; empty: it stays.
-        """
+    def __init__(self, engine: "Engine", start: Start, read: Callable[[str], None]) -> None:
+        """Start empty; `read` is called after each reading with the key to move the cursor to; empty: it stays."""
         self.found: Activity | None = None
         """The entries as read last; None: they were not read yet."""
         self._engine = engine
-        self._announce_query = asked
         self._announce = read
         self._request = ReadingRequest()
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, start)
+        self.query_read = self._reader.served
+        """Set once the entries of the query were read."""
         self.ask = self._reader.ask
 
     @property
@@ -108,20 +106,22 @@ class ActivityLoader:
         """Read with another query."""
         if query != self.query:
             self._request, self._limit = replace(self._request, query=query), PAGE
-            self._announce_query()
-            self.ask()
+            self._ask_for_query()
 
     def go(self, query: ActivityQuery, key: str) -> None:
         """Read with this query and move the cursor to a write."""
         self._request = ReadingRequest(query, key)
-        self._announce_query()
-        self.ask()
+        self._ask_for_query()
 
     def read_more(self) -> None:
         """Read another page, if there is one."""
         if self.found is not None and self.found.has_more:
             self._limit += PAGE
             self.ask()
+
+    def _ask_for_query(self) -> None:
+        self.query_read = self._reader.served
+        self.ask()
 
     async def _read(self) -> None:
         request, engine = self._request, self._engine

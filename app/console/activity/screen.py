@@ -1,6 +1,6 @@
 """The Activity tab: every write with its outcome, unknown ones first."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -23,7 +23,7 @@ from widgets.batch import BatchView
 from widgets.clickable import ChipBar
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
-from widgets.line_table import LineTable
+from widgets.line_table import LINE_ACTIONS, LineTable
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -66,7 +66,7 @@ class ActivityScreen(BaseScreen):
         super().__init__(session)
         self._clock = engine.clock
         self._table = ActivityTable(engine.clock())
-        self._loader = ActivityLoader(engine, self.run_worker, self._table.await_rows, self._read)
+        self._loader = ActivityLoader(engine, self.run_worker, self._read)
         context = ScreenContext.of(self)
         self._query_actions = QueryActions(context, self._loader)
         self._entry_actions = EntryActions(context, engine, self._table, self._loader)
@@ -134,6 +134,12 @@ class ActivityScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     # Its keys
+
+    def awaited_rows(self, action: str) -> Awaitable[object] | None:
+        """The entries of another query, for keys about entries."""
+        read = self._loader.query_read
+        is_about_entries = action in LINE_ACTIONS or action.startswith("entry(")
+        return read.wait() if is_about_entries and not read.is_set() else None
 
     async def action_entry(self, name: str) -> None:
         """Act on the write under the cursor."""

@@ -20,7 +20,7 @@ from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from storage.base_error import RunwardenError
 from storage.lazy_dataclass import dataclass
-from widgets.cursor_view import CURSOR_ACTIONS, CursorView
+from widgets.cursor_view import CURSOR_ACTIONS
 from widgets.frame.styled_once import CachedStylesheet, add_own_styles
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ ResultT = TypeVar("ResultT")
 
 PATIENCE_S: Final = 1.0
 """The most time that one key is given before the next one is answered."""
+ROWS_S: Final = 2.0
+"""The most time that a key waits for the rows that it is about; then it is not answered."""
 HOLD_S: Final = 10.0
 """Keys that need the engine wait this long for it, and all keys behind them."""
 EARLY_ACTIONS: Final = CURSOR_ACTIONS | {"quit", "help", "leave", "dismiss", "scroll(1)", "scroll(-1)"}
@@ -82,6 +84,7 @@ class BaseApp(App[ResultT]):
         """Keys that wait, and with each of them all behind it."""
         self._held_too_long: asyncio.TimerHandle | None = None
         self._when_early_keys_are_answered: Callable[[], object] | None = None
+        self._early_too_long: asyncio.TimerHandle | None = None
 
     def hold_keys(self) -> None:
         """Queue all keys until `answer_early_keys` or `answer_keys` is called, or for `HOLD_S`."""
@@ -93,7 +96,7 @@ class BaseApp(App[ResultT]):
             self._held = "those that need the engine"
         self._when_early_keys_are_answered = then
         # A key that repeats may come faster than it is answered.
-        asyncio.get_running_loop().call_later(PATIENCE_S, self._end_early_keys)
+        self._early_too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_early_keys)
         self.call_later(self._answer_next)
 
     def answer_keys(self) -> None:
@@ -150,8 +153,10 @@ class BaseApp(App[ResultT]):
             self._end_early_keys()
 
     def _end_early_keys(self) -> None:
+        if self._early_too_long is not None:
+            self._early_too_long.cancel()
         then, self._when_early_keys_are_answered = self._when_early_keys_are_answered, None
-        if then is not None:
+        if then is not None and not self._exit:
             then()
 
     def _needs_engine(self, event: events.Key | events.Paste) -> bool:
@@ -164,24 +169,28 @@ class BaseApp(App[ResultT]):
 
     async def _answer(self, key: PendingKey) -> None:
         """Answer a key, once the rows that it is about are on show."""
-        view = self.focused if self._screen_stack else None
-        if isinstance(view, CursorView) and (rows := self._awaited_rows(view, key.event)) is not None:
-            key.waiting = asyncio.create_task(self._wait_for_rows(key, view, rows))
-        else:
+        if (rows := self._awaited_rows(key.event)) is None:
             await self._answer_now(key)
+        else:
+            key.waiting = asyncio.create_task(self._wait_for_rows(key, rows, self.screen))
 
-    def _awaited_rows(self, view: CursorView, event: events.Key | events.Paste) -> asyncio.Event | None:
-        if isinstance(event, events.Paste) or view.awaited_by("") is None:
+    def _awaited_rows(self, event: events.Key | events.Paste) -> Awaitable[object] | None:
+        screen = self.screen if self._screen_stack else None
+        if isinstance(event, events.Paste) or screen is None or (look := getattr(screen, "awaited_rows", None)) is None:
             return None
-        active = self.screen.active_bindings.get(event.key)
-        # The app's own keys, such as those of the tabs, are not about rows.
-        return None if active is None or active.node is self else view.awaited_by(active.binding.action)
+        active = screen.active_bindings.get(event.key)
+        return None if active is None else look(active.binding.action)
 
-    async def _wait_for_rows(self, key: PendingKey, view: CursorView, rows: asyncio.Event) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(rows.wait(), PATIENCE_S)
-        view.rows_came()
-        self.call_later(self._answer_now, key)
+    async def _wait_for_rows(self, key: PendingKey, rows: Awaitable[object], screen: "Screen[Any]") -> None:
+        try:
+            await asyncio.wait_for(rows, ROWS_S)
+        except TimeoutError:
+            self.notify("A key was not answered: what it is about is still being read.", severity="warning")
+            self._end_key(key)
+            return
+        # Behind a click on another tab the key would act there.
+        is_there = self._screen_stack and self.screen is screen
+        self.call_later(self._answer_now, key) if is_there else self._end_key(key)
 
     async def _answer_now(self, key: PendingKey) -> None:
         key.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_key, key)

@@ -1,6 +1,6 @@
 """The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -140,6 +140,11 @@ class BaseScreen(Screen[None]):
 
     def go_to(self, target: str) -> None:
         """Hook: move the cursor to the row with this key, once it is read."""
+
+    def awaited_rows(self, action: str) -> Awaitable[object] | None:
+        """Hook: what a key's action has to wait for. None: the rows that it is about are on show."""
+        del action
+        return None
 
     @property
     def bookmark(self) -> Any:

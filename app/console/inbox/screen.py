@@ -1,8 +1,8 @@
 """The Inbox tab: what needs the user's attention. Looking at it changes nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -25,7 +25,10 @@ from storage.records.inbox import InboxEntry, InboxItem
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice
 from widgets.inbox import SEVERITY_TONES, InboxPane, InboxTable, rows_of, when
-from widgets.line_table import LineTable
+from widgets.line_table import LINE_ACTIONS, LineTable
+
+if TYPE_CHECKING:
+    import asyncio
 
 READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
 NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))
@@ -41,6 +44,7 @@ NOTHING: Final = Notice(
     ),
     "good",
 )
+ITEM_ACTIONS: Final = LINE_ACTIONS | {"done", "snooze", "mute", "mark", "mark_all"}
 TABS_OF: Final = {
     "host": "health",
     "unknown": "activity",
@@ -97,6 +101,8 @@ class InboxScreen(BaseScreen):
         """The item under the cursor when the list was shown last."""
         self._put_away: frozenset[str] = frozenset()
         """Items that the user puts away: the cursor may move on from them."""
+        self._read: asyncio.Event | None = None
+        """Set once the items were read after the user's last change."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose a summary, the list, and the facts of one item."""
@@ -150,6 +156,11 @@ class InboxScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     # Its keys
+
+    def awaited_rows(self, action: str) -> Awaitable[object] | None:
+        """The items without those just put away, for keys about items."""
+        read = self._read
+        return read.wait() if read is not None and action in ITEM_ACTIONS and not read.is_set() else None
 
     async def action_done(self) -> None:
         """Mark the chosen items as done."""
@@ -293,7 +304,7 @@ class InboxScreen(BaseScreen):
         self._read_again()
 
     def _read_again(self) -> None:
-        self._table.await_rows()
+        self._read = self.session.inbox.served
         self.session.inbox.ask()
 
     def _show(self) -> None:

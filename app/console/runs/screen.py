@@ -1,9 +1,9 @@
 """The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import events, on
 from textual.binding import Binding, BindingType
@@ -19,13 +19,14 @@ from app.console.runs.loaders import PaneLoader
 from app.console.runs.older_runs import OLDER_BINDINGS, OlderRuns
 from app.console.runs.preferences import PreferencesWriter
 from app.console.runs.query_controller import QUERY_BINDINGS, QueryController, QueryRequest
-from app.console.runs.run_actions import RUN_BINDINGS, RunActions
+from app.console.runs.run_actions import NEEDS_NO_RUN, RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.split import SPLIT_BINDINGS, SplitView
 from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import Session
 from widgets.after_refresh import after_refresh
+from widgets.cursor_view import CURSOR_ACTIONS
 from widgets.filter.bar import FilterBar
 from widgets.filter.chips import SheetRequested, ViewBar
 from widgets.filter.search import SearchInput
@@ -35,6 +36,12 @@ from widgets.runs.pane import RunPane
 from widgets.runs.table import RunTable
 
 _hidden = partial(Binding, show=False)
+ROW_ACTIONS: Final = CURSOR_ACTIONS | {
+    *("choose", "mark", "stretch(1)", "stretch(-1)"),
+    *("query('same_branch')", "query('fold')", "query('fold_all')"),
+}
+"""The actions about rows; so are those on runs, except the ones that need no run."""
+NO_ROW_ACTIONS: Final = frozenset(f"run('{name}')" for name in NEEDS_NO_RUN)
 
 
 class RunsScreen(BaseScreen):
@@ -188,6 +195,12 @@ class RunsScreen(BaseScreen):
         self.query_controller.requested(message)
 
     # Its keys
+
+    def awaited_rows(self, action: str) -> Awaitable[object] | None:
+        """The rows of another query, or the run under a cursor that moved on, for keys about rows."""
+        is_awaited = action in ROW_ACTIONS or action.startswith("run(")
+        is_awaited = is_awaited and action not in NO_ROW_ACTIONS and self.table_loader.is_awaited_by(action)
+        return self.table_loader.awaited_by(action) if is_awaited else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""

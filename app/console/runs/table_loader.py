@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from app.console.runs.figures_loader import FiguresLoader
 from app.console.runs.screen_context import ScreenContext
@@ -10,6 +10,7 @@ from app.console.runs.views import TableQuery
 from app.console.session.coalesced_task import CoalescedTask
 from storage.errors import StorageError
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
+from widgets.cursor_view import CURSOR_ACTIONS
 from widgets.filter.extent import Extent
 from widgets.runs.table import RunTable
 
@@ -53,6 +54,10 @@ class TableLoader:
         self._reading: asyncio.Task[None] | None = None
         self._is_busy = self._is_given_up = False
         self._latest_extent = CoalescedTask(self._read_extent, context.start)
+        self._shown: Literal["none", "some", "all"] = "all"
+        """How many rows of the query that is being read are on show."""
+        self._progress = asyncio.Event()
+        """Set, and replaced, when rows are shown and when the reading ends."""
 
     def show_first(self, first: "FirstPaint") -> None:
         """Show what the cache held before the engine is open."""
@@ -118,7 +123,32 @@ class TableLoader:
             self._ask()
         elif after.grouping != before.grouping:
             # Where groups are folded or unfolded, the others stay where they are.
+            self._is_new = True
             self.runs_changed()
+
+    def is_awaited_by(self, action: str) -> bool:
+        """Whether the rows that a key's action is about are still being read."""
+        if not self._is_busy:
+            return False
+        if self._is_new or self._shown == "none":
+            return True
+        if action in CURSOR_ACTIONS:
+            return self._shown == "some" and action not in {"move(1)", "move(-1)", "first"}
+        return self._table.is_row_awaited
+
+    async def awaited_by(self, action: str) -> None:
+        """Wait until the rows that a key's action is about are on show, or cannot be read."""
+        while self.is_awaited_by(action):
+            await self._progress.wait()
+
+    def _announce_progress(self) -> None:
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
+
+    def _show(self, window: RunWindow, request: WindowRequest, shown: Literal["some", "all"] = "all") -> None:
+        self._table.show(window, request)
+        self._shown = shown
+        self._announce_progress()
 
     def _only_fills(self, event: "RunsChanged") -> bool:
         engine, changes = self._session.engine, event.changes
@@ -152,10 +182,10 @@ class TableLoader:
                         raise
         except Exception:
             has_failed = True
-            self._table.rows_came()
             raise
         finally:
             self._reading, self._is_busy = None, False
+            self._announce_progress()
             # The error is reported at once; what was asked for before it is read by another task.
             if has_failed and self._is_asked:
                 self._ask()
@@ -166,6 +196,7 @@ class TableLoader:
             return
         is_new, is_stale = self._is_new, self._is_stale
         self._is_new = self._is_stale = False
+        self._shown = "none" if is_new else "all"
         try:
             await self._read_window(engine.cache, is_new=is_new, is_stale=is_stale)
         except (StorageError, asyncio.CancelledError):
@@ -186,7 +217,7 @@ class TableLoader:
             await self._read_page_by_page(cache, condition)
         else:
             request = self._table.request(condition, self._query().sort, grouping, is_fresh=is_new or is_stale)
-            self._table.show(await cache.window(request), request)
+            self._show(await cache.window(request), request)
         self.figures.look()
         if is_new or is_stale:
             # The rows first: showing the numbers may lay out the screen again.
@@ -204,17 +235,19 @@ class TableLoader:
             rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
             if len(rows) > found:
                 found = len(rows)
-                table.show(first_window(rows, request), request)
+                self._show(first_window(rows, request), request, "some")
                 await self._painted()
             if found == table.page:
                 break
         request = table.request(condition, sort)
         last = request.offset + request.limit
         rows = await cache.rows(condition, sort, offset=0, limit=last)
-        table.show(first_window(rows, request), request)
+        self._show(first_window(rows, request), request, "some" if len(rows) == last else "all")
         if len(rows) == last:
             self._show_extent(await read_extent(cache, len(rows), condition, is_counted=False))
             table.counted(await cache.count(condition))
+            self._shown = "all"
+            self._announce_progress()
 
     async def _painted(self) -> None:
         # A console that closes takes the table away before the reading for it has ended.

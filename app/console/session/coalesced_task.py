@@ -1,5 +1,6 @@
 """Work that is requested more often than it can be done: one run at a time, then one more for all later requests."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 
 Start = Callable[[Callable[[], Coroutine[None, None, None]]], object]
@@ -14,6 +15,8 @@ class CoalescedTask:
         self._start = start
         self._wanted = False
         self._busy = False
+        self.served = asyncio.Event()
+        """Set once a run has ended that began after all requests so far, however it ended."""
 
     def ask(self) -> None:
         """Run the work now, or once more after the current run."""
@@ -27,7 +30,11 @@ class CoalescedTask:
         try:
             while self._wanted:
                 self._wanted = False
-                await self._work()
+                served, self.served = self.served, asyncio.Event()
+                try:
+                    await self._work()
+                finally:
+                    served.set()
         except Exception:
             has_failed = True
             raise

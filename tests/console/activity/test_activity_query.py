@@ -25,7 +25,7 @@ async def test_what_is_sought_during_a_reading_is_led_to_by_the_next() -> None:
     works: list[Any] = []
     led_to: list[str] = []
     engine = SimpleNamespace(clock=lambda: datetime.now(UTC), ledger=SimpleNamespace(journal=journal), reconciliation=0)
-    loader = ActivityLoader(cast("Any", engine), works.append, lambda: None, led_to.append)
+    loader = ActivityLoader(cast("Any", engine), works.append, led_to.append)
     loader.ask()
     await works[0]()
     assert led_to == ["act_new"]
@@ -37,7 +37,7 @@ async def test_what_is_sought_during_a_reading_is_led_to_by_the_next() -> None:
 
 def test_the_query_changes_by_name() -> None:
     """Views go round, time is cut shorter; clearing takes the filters, then the view."""
-    loader = ActivityLoader(cast("Any", None), lambda _: None, lambda: None, lambda _: None)
+    loader = ActivityLoader(cast("Any", None), lambda _: None, lambda _: None)
     actions = QueryActions(cast("Any", None), loader)
     for name in ("next_view", "since"):
         actions.do(name)

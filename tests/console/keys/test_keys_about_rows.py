@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from storage.records import RunFilter, RunSort
 from tests.console.activity.test_activity_room import room
@@ -18,13 +19,13 @@ from widgets.runs.table import RunTable
 
 STUCK = 5
 """The index of the run that is stuck."""
-PATIENCE = "app.console.base.app.PATIENCE_S"
+ROWS_S = "app.console.base.app.ROWS_S"
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow machine rows may take longer than keys wait for them."""
-    monkeypatch.setattr(PATIENCE, DEADLINE_S)
+    monkeypatch.setattr(ROWS_S, DEADLINE_S)
 
 
 def gated(monkeypatch: pytest.MonkeyPatch, reads: Any, name: str) -> asyncio.Event:
@@ -116,15 +117,86 @@ async def test_a_search_that_fails_holds_no_key_back(staged: Staged, disk: Disk)
 
 
 async def test_no_key_waits_for_ever(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while it acts on the rows on show."""
+    """After a while it is dropped, and the console says so: the rows that it is about are not known."""
+    monkeypatch.setattr(ROWS_S, 0.0)
     async with staged() as scene:
         may_read = gated(monkeypatch, scene.engine.cache, "window")
-        at_once(scene, "right_square_bracket")
-        await answered(scene.app)
-        monkeypatch.setattr(PATIENCE, 0.0)
-        at_once(scene, "enter")
-        await until(lambda: len(scene.app.screen_stack) == 2)
+        at_once(scene, "right_square_bracket", "enter")
+        await until(lambda: any("not answered" in said for said in scene.toasts))
         may_read.set()
+        await scene.settle()
+
+        assert len(scene.app.screen_stack) == 1
+
+
+async def test_a_query_that_takes_long_can_be_replaced_and_given_up(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are no longer wanted then."""
+    async with staged() as scene:
+        may_read = gated(monkeypatch, scene.engine.cache, "window")
+        at_once(scene, *["right_square_bracket"] * 3, "escape", "slash", *"dark")
+        await until(lambda: isinstance(scene.app.focused, Input) and scene.app.focused.value == "dark")
+        may_read.set()
+
+
+async def test_a_key_is_not_answered_on_another_tab(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the user clicks on one while the key waits."""
+    async with inbox(staged) as scene:
+        await scene.press("1")
+        may_read = gated(monkeypatch, scene.engine.cache, "window")
+        at_once(scene, "right_square_bracket", "space")
+        await answered(scene.app)
+        await scene.app.run_action("tab('inbox')")
+        may_read.set()
+        await scene.settle()
+
+        assert scene.app.current_mode == "inbox"
+        assert "marked" not in scene.text
+
+
+async def test_keys_on_groups_are_about_the_lines_that_folding_leaves(staged: Staged) -> None:
+    """Of all groups unfolded, the second line is the first run of the first group."""
+    async with staged() as scene:
+        await scene.press("number_sign", "g")
+        at_once(scene, "Z", "j", "enter")
+        await until(lambda: len(scene.app.screen_stack) == 2)
+
+
+async def test_the_last_row_of_a_search_is_the_last_that_it_finds(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the last that it has found so far."""
+    async with staged() as scene:
+        cache = scene.engine.cache
+        first_rows = cache.first_rows
+
+        async def few(*arguments: Any, **options: Any) -> Any:
+            return (await first_rows(*arguments, **options))[:3]
+
+        monkeypatch.setattr(cache, "first_rows", few)
+        may_read = gated(monkeypatch, cache, "rows")
+        at_once(scene, "slash", *"dark", "enter", "G", "enter")
+        await until(lambda: is_on_rows(scene))
+        await answered(scene.app)
+        may_read.set()
+        await until(lambda: len(scene.app.screen_stack) == 2)
+        last = run_on_show(scene)
+        await scene.press("escape")
+        await scene.press("G")
+
+        assert run_on_show(scene) == last
+
+
+async def test_a_key_behind_a_jump_acts_at_once_where_nothing_is_read(staged: Staged, disk: Disk) -> None:
+    """The run there could not be read."""
+    async with staged(SMALL) as scene:
+        disk.fails = True
+        await scene.press("G")
+        at_once(scene, "enter", "slash")
+        await until(lambda: isinstance(scene.app.focused, Input))
+
+        assert not [said for said in scene.toasts if "not answered" in said]
 
 
 async def test_enter_behind_a_search_of_the_writes_opens_one_that_it_found(
@@ -152,3 +224,31 @@ async def test_a_key_that_is_pressed_twice_puts_two_items_away(staged: Staged) -
         await scene.settle()
 
         assert keys(scene) == before[2:]
+
+
+async def test_a_key_on_the_pane_is_about_the_run_of_the_new_rows(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the focus is."""
+    async with staged() as scene:
+        await scene.press("left_square_bracket")
+        stuck = run_on_show(scene)
+        await scene.press("right_square_bracket", "g", "tab")
+        assert run_on_show(scene) != stuck
+        may_read = gated(monkeypatch, scene.engine.cache, "window")
+        at_once(scene, "left_square_bracket", "y")
+        await answered(scene.app)
+        may_read.set()
+        await until(lambda: scene.app.clipboard == stuck)
+
+
+async def test_a_run_that_was_started_comes_into_view(staged: Staged) -> None:
+    """From further down as well, so that enter opens it."""
+    async with staged(SMALL) as scene:
+        (first,) = await scene.engine.cache.rows(RunFilter(), RunSort(), offset=0, limit=1)
+        await scene.press("G")
+        scene.app.screen.table_loader.seek(first.run_id)  # type: ignore[attr-defined]
+        await scene.settle()
+
+        assert scene.table.shows_cursor
+        assert run_on_show(scene) == first.run_id
