@@ -124,6 +124,7 @@ class RunRows(CursorView, can_focus=True):
         before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
         is_sought, was_at_tail = self._cursor_id is not None and self._row is None, self.is_at_tail
         gap_before, group_before = self.gap, self.group_at
+        is_found = is_sought and self._cursor_id == request.cursor_id and window.cursor_index is not None
         follows = is_sought or self._cursor in self.visible_rows
         # Remembered, so that the same rows are not requested again.
         self._window, self._asked = window, (request.offset, request.limit)
@@ -134,7 +135,7 @@ class RunRows(CursorView, can_focus=True):
             self._show_cursor()
         else:
             self._hold_still(window, request, follows=follows)
-            if is_sought and window.cursor_index is not None and not self.shows_cursor:
+            if is_found and not self.shows_cursor:
                 self.scroll_rows_to(max(0, self._cursor - self.page // 2))
         if self.is_held:
             # These rows may be for an earlier position; those for the current one follow.
@@ -200,6 +201,10 @@ class RunRows(CursorView, can_focus=True):
     def is_row_awaited(self) -> bool:
         """Whether the cursor is on a run that is not loaded."""
         return self._row is None and self._cursor < self._window.total and not (self.gap or self.group)
+
+    def is_loaded(self, below: int) -> bool:
+        """Whether the run that is so many rows below the cursor is loaded."""
+        return self._window.row(self._cursor + below) is not None
 
     @property
     def rows_on_show(self) -> tuple[RunRow, ...]:
@@ -280,6 +285,7 @@ class RunRows(CursorView, can_focus=True):
         gap_before: CoverageGap | None,
         group: RunGroup | None,
     ) -> None:
+        is_sought_since = self._row is None and self._cursor_id not in {None, request.cursor_id}
         if self._cursor_id != request.cursor_id:
             self._cursor += window.shift  # The user moved on while the rows were read.
         elif window.cursor_index is not None:
@@ -296,7 +302,8 @@ class RunRows(CursorView, can_focus=True):
         elif was_at_tail:
             self._cursor += window.shift  # Further runs replaced the line below the last one.
         self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
-        if window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group:
+        is_known = window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group
+        if is_known and not is_sought_since:
             self.cursor_moved()
 
     def _show_cursor(self) -> None:

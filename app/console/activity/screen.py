@@ -1,6 +1,6 @@
 """The Activity tab: every write with its outcome, unknown ones first."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -135,11 +135,11 @@ class ActivityScreen(BaseScreen):
 
     # Its keys
 
-    def awaited_rows(self, action: str) -> Awaitable[object] | None:
+    def awaited_rows(self, action: str) -> Callable[[], Awaitable[object]] | None:
         """The entries of another query, for keys about entries."""
         read = self._loader.query_read
         is_about_entries = action in LINE_ACTIONS or action.startswith("entry(")
-        return read.wait() if is_about_entries and not read.is_set() else None
+        return read.wait if is_about_entries and not read.is_set() else None
 
     async def action_entry(self, name: str) -> None:
         """Act on the write under the cursor."""

@@ -172,24 +172,31 @@ class BaseApp(App[ResultT]):
         if (rows := self._awaited_rows(key.event)) is None:
             await self._answer_now(key)
         else:
-            key.waiting = asyncio.create_task(self._wait_for_rows(key, rows, self.screen))
+            key.waiting = asyncio.create_task(self._wait_for_rows(key, rows))
 
-    def _awaited_rows(self, event: events.Key | events.Paste) -> Awaitable[object] | None:
-        screen = self.screen if self._screen_stack else None
-        if isinstance(event, events.Paste) or screen is None or (look := getattr(screen, "awaited_rows", None)) is None:
+    def _awaited_rows(self, event: events.Key | events.Paste) -> Callable[[], Awaitable[object]] | None:
+        if isinstance(event, events.Paste) or not self._screen_stack:
             return None
-        active = screen.active_bindings.get(event.key)
-        return None if active is None else look(active.binding.action)
+        if (look := getattr(self.screen, "awaited_rows", None)) is None:
+            return None
+        # Not the active bindings: what they can do depends on the rows.
+        chain = self.screen._binding_chain  # noqa: SLF001 — without the keys of a text that has the focus
+        bound = [binding for _, bindings in chain for binding in bindings.key_to_bindings.get(event.key, ())]
+        return look(bound[0].action) if bound else None
 
-    async def _wait_for_rows(self, key: PendingKey, rows: Awaitable[object], screen: "Screen[Any]") -> None:
+    async def _wait_for_rows(self, key: PendingKey, rows: Callable[[], Awaitable[object]]) -> None:
+        screen, focused = self.screen, self.focused
         try:
-            await asyncio.wait_for(rows, ROWS_S)
+            await asyncio.wait_for(rows(), ROWS_S)
         except TimeoutError:
-            self.notify("A key was not answered: what it is about is still being read.", severity="warning")
+            # Those behind it would each wait as long, and with them the key that gives the reading up.
+            while self._queued and self._awaited_rows(self._queued[0]) is not None:
+                self._queued.popleft()
+            self.notify("Keys were not answered: what they are about is still being read.", severity="warning")
             self._end_key(key)
             return
-        # Behind a click on another tab the key would act there.
-        is_there = self._screen_stack and self.screen is screen
+        # Behind a click on another tab or part of the screen the key would act there.
+        is_there = self._screen_stack and self.screen is screen and self.focused is focused
         self.call_later(self._answer_now, key) if is_there else self._end_key(key)
 
     async def _answer_now(self, key: PendingKey) -> None:

@@ -1,6 +1,6 @@
 """The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -141,8 +141,8 @@ class BaseScreen(Screen[None]):
     def go_to(self, target: str) -> None:
         """Hook: move the cursor to the row with this key, once it is read."""
 
-    def awaited_rows(self, action: str) -> Awaitable[object] | None:
-        """Hook: what a key's action has to wait for. None: the rows that it is about are on show."""
+    def awaited_rows(self, action: str) -> Callable[[], Awaitable[object]] | None:
+        """Hook: waits for the rows that a key's action is about. None: they are on show."""
         del action
         return None
 

@@ -1,6 +1,6 @@
 """The Inbox tab: what needs the user's attention. Looking at it changes nothing."""
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -157,10 +157,10 @@ class InboxScreen(BaseScreen):
 
     # Its keys
 
-    def awaited_rows(self, action: str) -> Awaitable[object] | None:
+    def awaited_rows(self, action: str) -> Callable[[], Awaitable[object]] | None:
         """The items without those just put away, for keys about items."""
         read = self._read
-        return read.wait() if read is not None and action in ITEM_ACTIONS and not read.is_set() else None
+        return read.wait if read is not None and action in ITEM_ACTIONS and not read.is_set() else None
 
     async def action_done(self) -> None:
         """Mark the chosen items as done."""

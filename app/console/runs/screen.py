@@ -1,6 +1,6 @@
 """The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
@@ -41,7 +41,7 @@ ROW_ACTIONS: Final = CURSOR_ACTIONS | {
     *("query('same_branch')", "query('fold')", "query('fold_all')"),
 }
 """The actions about rows; so are those on runs, except the ones that need no run."""
-NO_ROW_ACTIONS: Final = frozenset(f"run('{name}')" for name in NEEDS_NO_RUN)
+NO_ROW_ACTIONS: Final = frozenset(f"run('{name}')" for name in (*NEEDS_NO_RUN, "mark_all", "export"))
 
 
 class RunsScreen(BaseScreen):
@@ -196,16 +196,16 @@ class RunsScreen(BaseScreen):
 
     # Its keys
 
-    def awaited_rows(self, action: str) -> Awaitable[object] | None:
+    def awaited_rows(self, action: str) -> Callable[[], Awaitable[object]] | None:
         """The rows of another query, or the run under a cursor that moved on, for keys about rows."""
         is_awaited = action in ROW_ACTIONS or action.startswith("run(")
         is_awaited = is_awaited and action not in NO_ROW_ACTIONS and self.table_loader.is_awaited_by(action)
-        return self.table_loader.awaited_by(action) if is_awaited else None
+        return partial(self.table_loader.awaited_by, action) if is_awaited else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""
         if action == "run":
-            return self.run_actions.is_possible(str(parameters[0]), has_runs=self._had_runs)
+            return self.run_actions.is_possible(str(parameters[0]), has_runs=bool(self.table.count or self.table.marks))
         if action == "older":
             return self.older_runs.is_possible(str(parameters[0]))
         if action == "query":

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from storage.records.backfill import BackfillPhase
     from storage.records.grouping import GroupBy
 
+STEPS_DOWN: Final = {"move(1)": 1, "mark": 1, "stretch(1)": 1}
+"""How far below the cursor's row a key's action leads."""
 LOOKS_S: Final = (0.015, 0.06)
 """How long the first and the second search for a page may take; what each has found by then is shown."""
 
@@ -54,7 +56,7 @@ class TableLoader:
         self._reading: asyncio.Task[None] | None = None
         self._is_busy = self._is_given_up = False
         self._latest_extent = CoalescedTask(self._read_extent, context.start)
-        self._shown: Literal["none", "some", "all"] = "all"
+        self._shown: Literal["none", "some", "all"] = "none"
         """How many rows of the query that is being read are on show."""
         self._progress = asyncio.Event()
         """Set, and replaced, when rows are shown and when the reading ends."""
@@ -65,6 +67,7 @@ class TableLoader:
         if query.grouping is None:
             request = self._table.request(condition, query.sort)
             self._table.show(RunWindow(first.total, 0, first.rows), request)
+            self._shown = "all"
         self._show_extent(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
 
     async def begin(self) -> None:
@@ -132,9 +135,12 @@ class TableLoader:
             return False
         if self._is_new or self._shown == "none":
             return True
-        if action in CURSOR_ACTIONS:
-            return self._shown == "some" and action not in {"move(1)", "move(-1)", "first"}
-        return self._table.is_row_awaited
+        table = self._table
+        if self._shown == "some":
+            # More may be found below the last one.
+            steps = STEPS_DOWN | {"page(1)": table.page - 1, "last": table.count}
+            return table.is_at_tail or not table.is_loaded(steps.get(action, 0))
+        return action not in CURSOR_ACTIONS and table.is_row_awaited
 
     async def awaited_by(self, action: str) -> None:
         """Wait until the rows that a key's action is about are on show, or cannot be read."""
@@ -196,7 +202,7 @@ class TableLoader:
             return
         is_new, is_stale = self._is_new, self._is_stale
         self._is_new = self._is_stale = False
-        self._shown = "none" if is_new else "all"
+        self._shown = "none" if is_new or self._shown == "none" else "all"
         try:
             await self._read_window(engine.cache, is_new=is_new, is_stale=is_stale)
         except (StorageError, asyncio.CancelledError):

@@ -43,3 +43,6 @@ class CoalescedTask:
             # The error is reported at once; requests from before it are served by another task.
             if has_failed and self._wanted:
                 self.ask()
+            elif self._wanted:
+                # It was cancelled: its screen is gone.
+                self.served.set()

@@ -163,29 +163,55 @@ async def test_keys_on_groups_are_about_the_lines_that_folding_leaves(staged: St
         await until(lambda: len(scene.app.screen_stack) == 2)
 
 
-async def test_the_last_row_of_a_search_is_the_last_that_it_finds(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("keys", ["G", "jjj", "  j"])
+async def test_the_rows_of_a_search_are_all_that_it_finds(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch, keys: str
 ) -> None:
-    """Not the last that it has found so far."""
+    """Not those that it has found so far: the cursor goes beyond them."""
     async with staged() as scene:
         cache = scene.engine.cache
         first_rows = cache.first_rows
 
         async def few(*arguments: Any, **options: Any) -> Any:
-            return (await first_rows(*arguments, **options))[:3]
+            return (await first_rows(*arguments, **options))[:2]
 
         monkeypatch.setattr(cache, "first_rows", few)
         may_read = gated(monkeypatch, cache, "rows")
-        at_once(scene, "slash", *"dark", "enter", "G", "enter")
+        pressed = [key.replace(" ", "space") for key in keys]
+        at_once(scene, "slash", *"dark", "enter", *pressed, "enter")
         await until(lambda: is_on_rows(scene))
         await answered(scene.app)
         may_read.set()
         await until(lambda: len(scene.app.screen_stack) == 2)
-        last = run_on_show(scene)
-        await scene.press("escape")
-        await scene.press("G")
+        opened = run_on_show(scene)
+        await scene.press("escape", "g", "escape" if " " in keys else "g", *pressed)
 
-        assert run_on_show(scene) == last
+        assert run_on_show(scene) == opened
+
+
+async def test_a_key_behind_an_empty_view_is_about_the_next_one(staged: Staged) -> None:
+    """Its action is possible again once the rows are there."""
+    async with staged() as scene:
+        await scene.press("slash", *"zzz", "enter")
+        assert "No run matches" in scene.text
+        at_once(scene, "right_square_bracket", "y")
+        await until(lambda: bool(scene.app.clipboard))
+
+        assert scene.app.clipboard == run_on_show(scene)
+
+
+async def test_keys_that_wait_in_vain_do_not_wait_one_after_the_other(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key that gives the reading up is answered behind the first of them."""
+    monkeypatch.setattr(ROWS_S, 0.0)
+    async with staged() as scene:
+        may_read = gated(monkeypatch, scene.engine.cache, "window")
+        at_once(scene, "right_square_bracket", "j", "j", "j", "slash", *"dark")
+        await until(lambda: isinstance(scene.app.focused, Input) and scene.app.focused.value.endswith("dark"))
+        may_read.set()
+
+        assert len([said for said in scene.toasts if "not answered" in said]) == 1
 
 
 async def test_a_key_behind_a_jump_acts_at_once_where_nothing_is_read(staged: Staged, disk: Disk) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from storage.records import RunFilter, RunRow, RunSort, RunWindow
+from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from widgets.runs.rows import HOLD_S, RunRows
 from widgets.runs.table import RunTable
 
@@ -40,9 +40,9 @@ class Table(App[None]):
     def table(self) -> RunTable:
         return self.query_one(RunTable)
 
-    def give(self) -> None:
-        """The rows of where the table stands."""
-        here = self.table.request(RunFilter(), RunSort())
+    def give(self, here: WindowRequest | None = None) -> None:
+        """The rows of where the table stands, or stood."""
+        here = here or self.table.request(RunFilter(), RunSort())
         rows = tuple(row(number) for number in range(here.offset, min(TOTAL, here.offset + here.limit)))
         index = here.cursor_index if here.cursor_id is not None else None
         self.table.show(RunWindow(TOTAL, here.offset, rows, 0, index), here)
@@ -75,6 +75,16 @@ async def test_a_jump_is_painted_once_with_its_rows() -> None:
         assert kept == ["kept"]
         assert app.frames == ["kept", "free"]
         assert app.named == ["run_0", f"run_{TOTAL - 1}"]
+
+
+async def test_a_sought_run_is_sought_until_its_own_rows_come() -> None:
+    """Those on the way were asked for before, with the cursor on another run."""
+    async with shown() as (app, _):
+        before = app.table.request(RunFilter(), RunSort())
+        app.table.seek("run_500")
+        app.give(before)
+
+        assert app.table.request(RunFilter(), RunSort()).cursor_id == "run_500"
 
 
 async def test_rows_that_are_here_are_painted_at_once() -> None:
