@@ -192,7 +192,7 @@ class BaseApp(App[ResultT]):
             # Those behind it would each wait as long, and with them the key that gives the reading up.
             while self._queued and self._awaited_rows(self._queued[0]) is not None:
                 self._queued.popleft()
-            self.notify("Keys were not answered: what they are about is still being read.", severity="warning")
+            self.notify("Keys were not answered: the rows are still being read. Press them again.", severity="warning")
             self._end_key(key)
             return
         # Behind a click on another tab or part of the screen the key would act there.
