@@ -186,18 +186,27 @@ class BaseApp(App[ResultT]):
 
     async def _wait_for_rows(self, key: PendingKey, rows: Callable[[], Awaitable[object]]) -> None:
         screen, focused = self.screen, self.focused
+
+        def is_there() -> bool:
+            return bool(self._screen_stack) and self.screen is screen and self.focused is focused
+
+        is_answered = False
         try:
             await asyncio.wait_for(rows(), ROWS_S)
+            # Behind a click on another tab or part of the screen the key would act there.
+            is_answered = is_there() and self.call_later(self._answer_now, key)
         except TimeoutError:
-            # Those behind it would each wait as long, and with them the key that gives the reading up.
-            while self._queued and self._awaited_rows(self._queued[0]) is not None:
-                self._queued.popleft()
-            self.notify("Keys were not answered: the rows are still being read. Press them again.", severity="warning")
-            self._end_key(key)
-            return
-        # Behind a click on another tab or part of the screen the key would act there.
-        is_there = self._screen_stack and self.screen is screen and self.focused is focused
-        self.call_later(self._answer_now, key) if is_there else self._end_key(key)
+            if is_there():
+                self._drop_keys_about_rows()
+        finally:
+            if not is_answered:
+                self._end_key(key)
+
+    def _drop_keys_about_rows(self) -> None:
+        """Drop the next keys too: each would wait as long, and with them the key that gives the reading up."""
+        while self._queued and self._awaited_rows(self._queued[0]) is not None:
+            self._queued.popleft()
+        self.notify("Keys were not answered: the rows are still being read. Press them again.", severity="warning")
 
     async def _answer_now(self, key: PendingKey) -> None:
         key.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_key, key)

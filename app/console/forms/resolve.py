@@ -7,7 +7,6 @@ from rich.cells import cell_len
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.events import ScreenResume
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -127,7 +126,7 @@ class ResolveForm(ModalScreen[Action | None]):
 
     _dispatch_message = guarded_dispatch
 
-    def on_screen_resume(self, event: ScreenResume) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Keep the styles that the form was mounted with."""
         keep_first_styles(self, event)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from app.console.runs.screen import RunsScreen
 from storage.records import RunFilter, RunSort
 from tests.console.activity.test_activity_room import room
 from tests.console.activity.test_activity_room import table as activity
@@ -98,7 +99,7 @@ async def test_enter_behind_a_jump_opens_the_run_there(staged: Staged, monkeypat
 
 
 async def test_keys_that_are_about_no_rows_do_not_wait(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the tabs, of the list of keys, and the letters of a search."""
+    """Those of the tabs and of the list of keys."""
     async with staged() as scene:
         may_read = gated(monkeypatch, scene.engine.cache, "window")
         at_once(scene, "right_square_bracket", "question_mark")
@@ -212,6 +213,28 @@ async def test_keys_that_wait_in_vain_do_not_wait_one_after_the_other(
         may_read.set()
 
         assert len([said for said in scene.toasts if "not answered" in said]) == 1
+
+
+async def test_a_key_that_waited_on_a_tab_that_was_left_is_not_reported(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is over after the click on another one, whose keys are answered then."""
+    is_over = asyncio.Event()
+
+    async def wait_in_vain() -> None:
+        await is_over.wait()
+        raise TimeoutError
+
+    async with staged() as scene:
+        monkeypatch.setattr(RunsScreen, "awaited_rows", lambda _, action: wait_in_vain if action == "choose" else None)
+        at_once(scene, "enter")
+        await answered(scene.app)
+        await scene.app.run_action("tab('health')")
+        is_over.set()
+        at_once(scene, "question_mark")
+        await until(lambda: "On this screen" in scene.text)
+
+        assert not [said for said in scene.toasts if "not answered" in said]
 
 
 async def test_a_key_behind_a_jump_acts_at_once_where_nothing_is_read(staged: Staged, disk: Disk) -> None:
