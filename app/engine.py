@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,6 @@ from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.cache.budget import SharedBudget
 from storage.errors import StorageError
-from storage.lazy_dataclass import dataclass
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records import Author

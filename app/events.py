@@ -1,8 +1,8 @@
 """The doorbell: it rings with a description of the change, never with rows; listeners read those from the cache."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from storage.lazy_dataclass import dataclass
 from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
 from storage.records.backfill import BackfillProgress
 from storage.records.service_traits import Wait

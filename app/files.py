@@ -5,13 +5,13 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Self
 
 from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
 from storage.cache import Cache
-from storage.lazy_dataclass import dataclass
 from storage.ledger import Ledger
 from storage.records import Author, Surface
 from storage.values import utc_now

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -20,7 +20,6 @@ from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.foreign_writes import ForeignWrites
-from storage.lazy_dataclass import dataclass
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records.activity import Subject

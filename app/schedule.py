@@ -8,12 +8,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-
-from storage.lazy_dataclass import dataclass
 
 JobWork = Callable[[], Awaitable[float]]
 """Do the job once; return the seconds until its next run."""

@@ -3,11 +3,11 @@
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from storage.errors import DatabaseNewerError
-from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sqlite_utils import Database

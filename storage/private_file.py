@@ -5,11 +5,11 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from storage.errors import DatabaseBusyError, DatabaseReadOnlyError, DatabaseUnopenableError, StorageError
-from storage.lazy_dataclass import dataclass
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700

@@ -1,10 +1,10 @@
 """Statuses as glyph, word and tone: never by colour alone, and the same on every screen."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from app.text import safe_text
-from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from storage.records import ActionState

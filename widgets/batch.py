@@ -1,5 +1,6 @@
 """A batch of runs: one line of progress, and a line for each run."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -8,7 +9,6 @@ from textual.content import Content
 
 from app.text import SafeText, safe_text
 from app.times import ago, stamp
-from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
 

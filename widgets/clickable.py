@@ -1,6 +1,7 @@
 """Lines of parts that can be clicked, such as chips."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from textual import events
@@ -9,7 +10,6 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.text import SafeText
-from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES
 
 ClickablePart = tuple[Content, Message | None]

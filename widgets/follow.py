@@ -1,5 +1,6 @@
 """The followed runs: a line each, with how long it takes and how long its repository's runs usually take."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,6 @@ from textual.widget import Widget
 
 from app.text import safe_text
 from app.times import ago, span
-from storage.lazy_dataclass import dataclass
 from storage.records import RunRow
 from widgets.badges import STYLES, StyledText, Tone, run_badge
 from widgets.batch import BatchView

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ from app.api.errors import ApiError
 from app.api.requests import Answer, CreateOrganization, WriteRequest, as_json, request_of
 from app.events import ActionChanged, Announce, Event, StorageFailed
 from storage.errors import StorageError
-from storage.lazy_dataclass import dataclass
 from storage.ledger import (
     AlreadyDoneError,
     KeyTakenError,

@@ -1,7 +1,7 @@
 """Cancellations of unknown outcome: the run itself shows whether they took effect."""
 
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,7 +9,6 @@ from app.actions.actions import Actions
 from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError
 from app.api.requests import CancelRun, request_of
-from storage.lazy_dataclass import dataclass
 from storage.ledger import LedgerRefusedError
 from storage.records import Action
 from storage.records.results import RunTurns, Turn

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from app.api.requests import (
@@ -16,7 +17,6 @@ from app.api.requests import (
     WriteRequest,
     agent_segment,
 )
-from storage.lazy_dataclass import dataclass
 
 MAX_EMAIL: Final = 254
 """Characters an address may have (RFC 5321's path of 256 less its brackets)."""

@@ -3,12 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app.api.errors import ApiError, RefusedError
 from storage.errors import StorageClosedError, StorageError
-from storage.lazy_dataclass import dataclass
 from storage.ledger import Ledger, WrongStateError
 from storage.records import Action, ActionError
 

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -29,7 +29,6 @@ from app.api.errors import (
 )
 from app.api.headers import clock_ahead_s, spent_for_s
 from app.api.pace import Priority
-from storage.lazy_dataclass import dataclass
 from storage.records.service_traits import BudgetState, Wait
 
 __all__ = ["Budget", "BudgetStore", "Priority", "Wait"]

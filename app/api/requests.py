@@ -1,12 +1,11 @@
 """The spec's writes as frozen values, made by forms and commands, and their answers."""
 
 import json
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 from unicodedata import category
 from urllib.parse import quote, unquote
 
-from storage.lazy_dataclass import dataclass
 from storage.records import Action, ActionKind, Execution, Organization, Project, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]

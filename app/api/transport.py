@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -28,7 +28,6 @@ from app.api.mask import Mask
 from app.config.address import base_address
 from app.config.token import Token, TokenError
 from app.version import __version__
-from storage.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -5,13 +5,12 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from app.cli.output import Format, Output, Rows, into_file
 from app.cli.output.table import Column
-from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.cli.exits import Exit

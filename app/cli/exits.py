@@ -1,7 +1,7 @@
 """Exit codes and error kinds: the contract scripts rely on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib.util import find_spec
 from typing import Final
@@ -9,7 +9,6 @@ from typing import Final
 from app.api.errors import ApiError, RateLimitedError, RefusedError
 from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
-from storage.lazy_dataclass import dataclass
 
 ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, "ErrorDetail"]
 

@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from app.config.address import base_address
 from app.config.settings import ENVIRONMENT_PROFILE, ConfigError, Profile, Settings
 from app.config.token import EnvToken
-from storage.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

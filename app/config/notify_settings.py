@@ -1,11 +1,11 @@
 """The settings of `[notify]`: its routes and its rules."""
 
 import re
+from dataclasses import dataclass
 from datetime import time, timedelta
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from storage.lazy_dataclass import dataclass
 from storage.records.alert import Level
 
 Markup = Literal["text", "markdown", "html"]

@@ -1,7 +1,7 @@
 """The settings as frozen values; a field's default here is the program's default."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from app.config.notify_settings import NotifySettings
 from app.config.token import TokenSource
 from storage.base_error import RunwardenError
-from storage.lazy_dataclass import dataclass
 from storage.records.query import RunSort
 
 if TYPE_CHECKING:

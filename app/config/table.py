@@ -1,12 +1,11 @@
 """A TOML table, read key by key with its type checked; an unknown key is a mistake, reported with its line."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar, cast
 
 from app.config.settings import ConfigError
-from storage.lazy_dataclass import dataclass
 
 KeyPath = tuple[str | int, ...]
 """As in `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""

@@ -5,11 +5,11 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO, final
 
 from storage.base_error import RunwardenError
-from storage.lazy_dataclass import dataclass
 
 _LONGEST: Final = 16_384
 """The most characters of a token that fits into a header."""

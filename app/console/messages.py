@@ -1,10 +1,9 @@
 """The screens' requests to the app: each message bubbles up from the screen that posts it."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from textual.message import Message
-
-from storage.lazy_dataclass import dataclass
 
 FIRST_UNKNOWN: Final = "unknown"
 """The target in Activity: its first write of unknown outcome."""

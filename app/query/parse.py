@@ -1,14 +1,13 @@
 """Parses a line into a filter: valid parts count, mistakes are reported with their place and a cure."""
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, get_args
 
 from app.query.result import Query, QueryProblem, SpanKind, TextSpan
 from app.query.terms import STATES, KeyName, QueryToken, Term, closest_name, key_name, key_of, terms
 from app.times import INSTANT, parse_period
-from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, RunFilter, RunSort
 from storage.records.query import SortColumn
 

@@ -1,9 +1,8 @@
 """The result of parsing a line, and the combination of two filters."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from storage.lazy_dataclass import dataclass
 from storage.records import RunFilter
 
 SpanKind = Literal["sign", "key", "value", "word", "problem"]

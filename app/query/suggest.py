@@ -1,12 +1,12 @@
 """Completions for a line: keys, and their known values."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from app.query.parse import KNOWN_STATUSES
 from app.query.terms import KEYS, STATES, KeyName, QueryToken, Term, key_name, terms
 from app.query.write import value_text
-from storage.lazy_dataclass import dataclass
 
 MOST: Final = 12
 """Maximum number of suggestions."""

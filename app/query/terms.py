@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Literal
-
-from storage.lazy_dataclass import dataclass
 
 KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
 QUOTE: Final = '"'

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Self
 
 from app.api.requests import ContinueRun, StartRun, WriteRequest, request_of
 from app.times import span
-from storage.lazy_dataclass import dataclass
 from storage.records import Action, ActionKind, Run, RunClock, RunDetail, RunFilter
 
 FINDABLE: Final[tuple[ActionKind, ...]] = ("run.start", "run.continue")

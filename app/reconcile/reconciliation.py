@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,7 +11,6 @@ from app.events import ActionChanged, Announce
 from app.reconcile.candidates import FINDABLE, Candidate, Proposal, Send
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
-from storage.lazy_dataclass import dataclass
 from storage.ledger import Ledger
 from storage.records import UNUSED_STATES, Action, RunDetail, RunFilter
 

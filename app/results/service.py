@@ -1,11 +1,11 @@
 """The service's own results (docs/results.md); one that does not offer them is asked again a day later."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError
-from storage.lazy_dataclass import dataclass
 from storage.records.results import Change, LogChunk, RunTurns, Unavailable
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -20,7 +20,6 @@ from app.sync.reader import RunReader
 from app.sync.runs import RunSync
 from app.sync.walk import TICK
 from app.sync.windows import LONGEST
-from storage.lazy_dataclass import dataclass
 from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.backfill import BackfillProgress
 

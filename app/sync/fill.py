@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -16,7 +16,6 @@ from app.api.errors import (
 from app.sync.reader import RunReader
 from app.sync.walk import reach
 from app.sync.windows import LONGEST, Stretch, Window, Windows
-from storage.lazy_dataclass import dataclass
 from storage.records import Coverage, CoverageGap, Run, RunPage
 
 PARALLEL: Final = 8

@@ -1,5 +1,6 @@
 """Filling gaps by walking down the list, for a service that does not filter by creation."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -16,7 +17,6 @@ from app.sync.fill import Missing, Pace
 from app.sync.reader import RunReader, StoredPage
 from app.sync.runs import RunSync
 from app.sync.walk import Walk
-from storage.lazy_dataclass import dataclass
 from storage.records import Coverage
 from storage.records.backfill import ListPlace
 

@@ -1,7 +1,7 @@
 """Lists of runs from the service itself, with any filter; the pages read on the way fill the cache."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -12,7 +12,6 @@ from app.api.errors import EndlessListError, RejectedError
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.runs import RunSync
 from app.sync.walk import reach
-from storage.lazy_dataclass import dataclass
 from storage.records import Repository, Run, RunFilter, ServiceTraits
 
 WIDER: Final = timedelta(seconds=1)

@@ -7,14 +7,13 @@ local times without an offset (spec 4.2 leaves all of that open).
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median_low
 from typing import Final, Literal
 
 from app.api.errors import EndlessListError
 from app.sync.reader import RunQuery, RunReader
-from storage.lazy_dataclass import dataclass
 from storage.records import FINAL_STATUSES, DateFilter, Run, ServiceTraits
 
 LookUpVerdict = Literal["found", "absent", "unknown"]

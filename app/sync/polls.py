@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +17,6 @@ from app.api.errors import (
 )
 from app.events import Announce, LinkChanged
 from storage.cache import Cache
-from storage.lazy_dataclass import dataclass
 from storage.records import PollOutcome
 from storage.records.activity import Subject
 

@@ -1,6 +1,7 @@
 """Reading runs from the service: they are stored under the time of their request."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -8,7 +9,6 @@ from app.api.client import Client
 from app.api.paging import pages
 from app.events import Announce, RunsChanged
 from storage.cache import Cache
-from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Repository, Run, RunChanges, RunPage
 
 _NAMED: Final = frozenset({*ACTIVE_STATUSES, *FINAL_STATUSES})

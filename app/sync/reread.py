@@ -2,7 +2,7 @@
 
 import time
 from contextlib import aclosing
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,7 +16,6 @@ from app.sync.look_up import LOOK_UPS
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.runs import RunSync
 from app.sync.walk import reach
-from storage.lazy_dataclass import dataclass
 from storage.records import RunFilter, RunPage
 from storage.records.backfill import RereadPlace
 

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from app.config import HistorySettings
 from app.events import Announce, RunsChanged
 from storage.cache import Cache
-from storage.lazy_dataclass import dataclass
 from storage.ledger import Ledger
 from storage.records import RunChanges
 

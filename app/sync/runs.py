@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import nlargest
 from statistics import median_low
@@ -16,7 +16,6 @@ from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.walk import ENDS, Walk, newest
 from storage.cache import Cache
-from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, CoverageRange, Run, RunChanges, ServiceTraits
 
 HEAD_RUNS: Final = 20

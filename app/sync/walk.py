@@ -4,7 +4,7 @@ import json
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import chain
@@ -13,7 +13,6 @@ from typing import Final
 
 from app.api.timestamps import names_offset
 from app.sync.reader import StoredPage
-from storage.lazy_dataclass import dataclass
 from storage.records import CoverageRange, Run
 
 TICK: Final = timedelta(microseconds=1)

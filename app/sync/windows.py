@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from app.api.errors import EndlessListError, UnsteadyListError
 from app.api.paging import EndCheck
 from app.sync.walk import TICK
-from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunPage
 
 LONGEST: Final = 20

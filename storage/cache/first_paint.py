@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +10,6 @@ from storage.cache import coverage, health, polls
 from storage.cache.read_runs import Counts
 from storage.cache.schema import LAYOUT, layout_of
 from storage.cache.window import rows
-from storage.lazy_dataclass import dataclass
 from storage.records import Coverage, LinkState, PlatformHealth, RunFilter, RunRow, RunSort
 
 _PATIENCE_S: Final = 0.1

@@ -1,11 +1,11 @@
 """Landmarks: runs whose places in an order are known from an earlier read."""
 
 import sqlite3
+from dataclasses import dataclass
 from typing import Final
 
 from storage.cache.run_sql import key_columns
 from storage.database import data_version
-from storage.lazy_dataclass import dataclass
 from storage.records import RunFilter, RunSort
 
 _KEPT: Final = 64

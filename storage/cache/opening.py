@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,6 @@ from typing import Final
 from storage.cache.schema import CARRIED, LAYOUT, create, layout_of
 from storage.database import connect, immediate
 from storage.errors import DatabaseBusyError, DatabaseDamagedError, storage_error
-from storage.lazy_dataclass import dataclass
 from storage.private_file import make_private, move_aside, opening
 
 DAMAGE_CURE: Final = "Start Runwarden again: the file is then moved aside, and everything is fetched again."

@@ -1,12 +1,11 @@
 """An answer's runs, prepared for storing: each once, with its digest."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, Self
 from zlib import adler32, crc32
 
-from storage.lazy_dataclass import dataclass
 from storage.records import Repository, Run, RunChanges
 from storage.values import sqlite_text, to_sortable_us, to_us
 

@@ -1,8 +1,8 @@
 """Filters and orders of runs as SQL; user input is bound, never spliced."""
 
+from dataclasses import dataclass
 from typing import Final
 
-from storage.lazy_dataclass import dataclass
 from storage.records import FINAL_STATUSES, RunFilter, RunSort
 from storage.records.query import SortColumn
 from storage.values import NO_TIME_US, sqlite_text, to_us

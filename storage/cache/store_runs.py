@@ -4,7 +4,7 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
@@ -14,7 +14,6 @@ from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.statuses import final_statuses
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
-from storage.lazy_dataclass import dataclass
 from storage.records import Presence, Repository, Run, RunChanges, StatusTransition
 from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
 from typing import Final
@@ -10,7 +11,6 @@ from storage.cache.run_sql import FINAL_SQL, RANK, where
 from storage.cache.schema import make_index
 from storage.cache.service_traits import run_clock_ahead
 from storage.database import immediate
-from storage.lazy_dataclass import dataclass
 from storage.records import RunFilter
 from storage.records.following import RunDurations, StuckRun
 from storage.values import from_us

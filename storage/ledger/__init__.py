@@ -87,7 +87,7 @@ class Ledger:
 
     # The program's transitions
 
-    async def prepare(  # noqa: PLR0913 — the columns of a row, each by its name
+    async def prepare(
         self,
         *,
         action_id: str | None,

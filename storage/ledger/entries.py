@@ -2,11 +2,10 @@
 
 import secrets
 import sqlite3
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Final
 
-from storage.lazy_dataclass import dataclass
 from storage.ledger import audit
 from storage.ledger.errors import AlreadyDoneError, KeyTakenError, NoSuchActionError, SubjectBlockedError
 from storage.ledger.owner import Owner

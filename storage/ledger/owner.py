@@ -2,11 +2,10 @@
 
 import os
 import subprocess
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
-
-from storage.lazy_dataclass import dataclass
 
 NOT_TOLD: Final = "?"
 """Stands for a fact that the system does not report; it counts as equal to any value."""

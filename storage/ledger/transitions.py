@@ -1,11 +1,11 @@
 """The legal transitions of an action, as a table; nothing else changes its state, not even after a crash."""
 
 import sqlite3
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from storage.database import immediate
-from storage.lazy_dataclass import dataclass
 from storage.ledger import audit
 from storage.ledger.entries import Entry, existing, prepare, refuse_blocked, refuse_taken_key
 from storage.ledger.errors import WrongStateError

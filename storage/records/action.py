@@ -1,10 +1,9 @@
 """Actions: every write ever intended, its outcome, and what it created."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
-
-from storage.lazy_dataclass import dataclass
 
 ActionKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard", "run.cancel"]
 

@@ -1,11 +1,9 @@
 """Traffic between this machine and the service: the state of the link, and the log of polls and writes."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
-
-from storage.lazy_dataclass import dataclass
 
 Subject = Literal["runs", "health"]
 T = TypeVar("T")

@@ -1,12 +1,10 @@
 """Alerts: news for people, what was sent over each route, messages not delivered yet, and silences."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal
-
-from storage.lazy_dataclass import dataclass
 
 Level = Literal["information", "warning", "error"]
 MessagePhase = Literal["new", "again", "escalated", "over"]

@@ -1,9 +1,8 @@
 """The progress of the backfill and of the re-reading."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-
-from storage.lazy_dataclass import dataclass
 
 BackfillPhase = Literal["idle", "running", "paused", "waiting", "done"]
 """`idle`: this process does not fill. `done`: all that the configuration names is held."""

@@ -1,8 +1,7 @@
 """Coverage: the ranges of creation times of which every run is held, in the service's own times."""
 
+from dataclasses import dataclass
 from datetime import datetime
-
-from storage.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,9 @@
 """Decisions: how an automation handled each occurrence, and why."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
-
-from storage.lazy_dataclass import dataclass
 
 Outcome = Literal[
     "history",

@@ -1,8 +1,8 @@
 """Following runs: followed ones, usual durations, stuck ones, and changes of status."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from storage.lazy_dataclass import dataclass
 from storage.records.run import RunRow
 
 

@@ -1,9 +1,7 @@
 """Groups of runs: the grouping, the folded groups, and a group's counts."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Self, get_args
-
-from storage.lazy_dataclass import dataclass
 
 GroupBy = Literal["repository", "branch"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)

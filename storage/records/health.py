@@ -1,8 +1,7 @@
 """The health of the code-hosting installation (spec 2.7), and its observed history."""
 
+from dataclasses import dataclass
 from datetime import datetime
-
-from storage.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

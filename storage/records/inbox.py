@@ -1,10 +1,9 @@
 """The inbox: events that wait for attention."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
-
-from storage.lazy_dataclass import dataclass
 
 InboxKind = Literal[
     "host", "failed", "unknown", "approval", "stuck", "paused", "limited", "bot", "undelivered", "ended"

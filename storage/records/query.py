@@ -2,11 +2,11 @@
 
 from bisect import bisect_left
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
 from typing import Literal
 
-from storage.lazy_dataclass import dataclass
 from storage.records.coverage import Coverage, CoverageGap
 from storage.records.grouping import Grouping, RunGroup
 from storage.records.run import ACTIVE_STATUSES, Run, RunRow

@@ -1,9 +1,8 @@
 """A repository reference: a platform and whatever that platform calls its repositories (spec 2.3)."""
 
 import json
+from dataclasses import dataclass
 from typing import Final, Self
-
-from storage.lazy_dataclass import dataclass
 
 DEFAULT_PLATFORM: Final = "github"
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,9 +1,8 @@
 """The results of a run: its turns, its change, its review and its log, from git or from the service."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
-
-from storage.lazy_dataclass import dataclass
 
 ResultSource = Literal["git", "service"]
 """The source of a fact: the repository, or the results that the service keeps (docs/results.md)."""

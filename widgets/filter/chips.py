@@ -1,13 +1,13 @@
 """The clickable parts of the filter: the views with their numbers of runs, and facets."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from textual.content import Content
 from textual.message import Message
 
 from app.text import SafeText
-from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES
 from widgets.cells import shorten
 from widgets.clickable import ClickableLine, ClickablePart

@@ -1,6 +1,7 @@
 """How many runs match, and what is missing, no more than is known and matters."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -8,7 +9,6 @@ from textual.content import Content
 
 from app.text import safe_text
 from app.times import age, clock_time, day
-from storage.lazy_dataclass import dataclass
 from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.backfill import BackfillProgress
 from widgets.badges import STYLES, Tone

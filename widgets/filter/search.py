@@ -1,6 +1,7 @@
 """The query line, painted as it is understood, and the completions offered below it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
@@ -15,7 +16,6 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.text import SafeText, safe_text
-from storage.lazy_dataclass import dataclass
 from widgets.cells import fit
 
 MOST: Final = 8

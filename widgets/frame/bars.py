@@ -1,13 +1,13 @@
 """The bar of tabs at the top, and the bar of keys at the bottom."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len
 from textual.content import Content
 from textual.message import Message
 
-from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES
 from widgets.clickable import ClickableLine, ClickablePart
 

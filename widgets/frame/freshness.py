@@ -1,11 +1,11 @@
 """How old the shown facts are, which depends on the link to the service, not on the health of its code hosts."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from app.times import age, ago, clock_time, roughly_ago
-from storage.lazy_dataclass import dataclass
 from storage.records import LinkState
 from widgets.badges import Badge
 

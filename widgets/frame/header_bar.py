@@ -1,6 +1,7 @@
 """The line at the top: the profile, the age of its data, its run counts, and its code hosts' health."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from functools import partial
@@ -14,7 +15,6 @@ from textual.widget import Widget
 
 from app.text import safe_text
 from app.times import age
-from storage.lazy_dataclass import dataclass
 from storage.records import LinkState, PlatformHealth
 from widgets.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.cells import shorten

@@ -1,5 +1,6 @@
 """Notices: a trouble or a gap, and the key that helps."""
 
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
 
@@ -7,7 +8,6 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES, Tone
 
 MEASURE: Final = 64

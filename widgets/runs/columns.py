@@ -1,10 +1,9 @@
 """The run table's columns: which ones are shown, how wide they are, and how the pointer rearranges them."""
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from storage.lazy_dataclass import dataclass
 from storage.records.query import SortColumn
 from widgets.cells import Cut
 

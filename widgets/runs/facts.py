@@ -1,5 +1,6 @@
 """The facts of one run, and the lines of text that show them in a pane."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -7,7 +8,6 @@ from textual.content import Content
 
 from app.text import SafeText, safe_text
 from app.times import ago, clock_time, roughly_ago, span, stamp, started
-from storage.lazy_dataclass import dataclass
 from storage.records import RunDetail, RunRow
 from widgets.badges import STYLES, StyledText, action_badge, run_badge
 from widgets.cells import shorten

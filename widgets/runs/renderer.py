@@ -1,6 +1,7 @@
 """Renders the run table's lines as strips in the theme's colours."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Self
 
 from rich.cells import cell_len
@@ -10,7 +11,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from app.text import SafeText, safe_text
-from storage.lazy_dataclass import dataclass
 from storage.records import RunSort
 from storage.records.grouping import RunGroup
 from widgets.badges import Tone

@@ -1,12 +1,12 @@
 """A run as the cells of its row: text, tone and matches, without styles or a screen."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Self
 
 from app.text import safe_text
 from app.times import span, started
-from storage.lazy_dataclass import dataclass
 from storage.records import RunFilter, RunRow
 from storage.records.run import NO_FIGURES, RunFigures
 from widgets.badges import Badge, Tone, run_badge

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from textual.message import Message
 
 from app.text import SafeText
-from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.grouping import Grouping, RunGroup
 from widgets.cursor_view import CursorView

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -12,7 +13,6 @@ from textual.message import Message
 from textual.strip import Strip
 
 from app.text import SafeText
-from storage.lazy_dataclass import dataclass
 from storage.records import CoverageGap, RunRow, RunSort
 from storage.records.query import SortColumn
 from storage.records.run import NO_FIGURES, RunFigures

@@ -1,6 +1,7 @@
 """A run's observed statuses over time, drawn to scale."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Final
@@ -8,7 +9,6 @@ from typing import Final
 from textual.content import Content
 
 from app.times import clock_time, span
-from storage.lazy_dataclass import dataclass
 from storage.records import RunDetail
 from widgets.badges import STYLES, Badge, run_badge
 from widgets.cells import shorten

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
@@ -17,7 +17,6 @@ from app.cli.exits import Failure, failed
 from app.cli.output.table import GAP, Column, Table
 from app.start.streams import NotPrintedError, printing, remarking
 from app.text import csv_cell, json_escaped, safe_text
-from storage.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 Document = Mapping[str, object]

@@ -1,13 +1,13 @@
 """Runs as commands print them: JSON with the service's own fields as received, and rows of a table."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from app.cli.output.table import Column
 from app.run_document import run_document
 from app.times import exact_ago, rfc3339, span
-from storage.lazy_dataclass import dataclass
 from storage.records import Run, RunDetail
 
 if TYPE_CHECKING:

@@ -1,12 +1,11 @@
 """Tables for a terminal or a pipe, printed part by part."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 from unicodedata import combining, east_asian_width
 
 from app.text import safe_text
-from storage.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import closing
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,7 +21,6 @@ from app.cli.runs.filters import filter_options, run_filter
 from app.query import unknown_status
 from app.text import plural
 from app.times import exact_ago, rfc3339
-from storage.lazy_dataclass import dataclass
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -19,7 +20,6 @@ from textual.message_pump import MessagePump
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from storage.base_error import RunwardenError
-from storage.lazy_dataclass import dataclass
 from widgets.cursor_view import CURSOR_ACTIONS
 from widgets.frame.styled_once import CachedStylesheet, add_own_styles
 

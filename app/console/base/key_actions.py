@@ -1,6 +1,7 @@
 """Keys and their actions, read from the bindings: for the bottom line, the help and the palette."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from textual.binding import ActiveBinding
@@ -8,7 +9,6 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
-from storage.lazy_dataclass import dataclass
 from widgets.frame.bars import KeyHint
 
 KeyScope = Literal["here", "in the list", "everywhere"]

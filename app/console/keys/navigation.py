@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from textual.binding import Binding
@@ -11,7 +12,6 @@ from app.console.base.screen import TABS, BaseScreen
 from app.console.messages import FIRST_UNKNOWN
 from app.console.profiles.switching import BETWEEN
 from app.console.session import Session
-from storage.lazy_dataclass import dataclass
 
 NAVIGATION_BINDINGS: Final = (
     *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS),

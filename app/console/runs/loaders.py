@@ -2,14 +2,13 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.console.ledger_turns import indented, turn_of
 from app.console.session.coalesced_task import CoalescedTask
 from app.text import safe_text
-from storage.lazy_dataclass import dataclass
 from widgets.runs.facts import Branch, RunView
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -13,7 +13,6 @@ from app.config import Profile, Settings, ViewSettings, data_folder
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.query import read_order, written_order
 from storage.base_error import RunwardenError
-from storage.lazy_dataclass import dataclass
 from storage.records import RunSort
 from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
 

@@ -1,6 +1,7 @@
 """A screen's interface for its collaborators: its session, and how to show screens, start work and post messages."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,6 @@ from textual.message import Message
 from textual.screen import Screen
 
 from app.console.base.screen import BaseScreen
-from storage.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.console.session import Session

@@ -1,6 +1,6 @@
 """How the table and the pane of the run under its cursor share the screen."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -11,7 +11,6 @@ from textual.geometry import Size
 from app.console.runs.preferences import PreferencesWriter
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import user_preferences
-from storage.lazy_dataclass import dataclass
 from widgets.runs.pane import RunPane
 from widgets.runs.table import RunTable
 

@@ -1,7 +1,7 @@
 """The query of the table: a view, which is a named line of the query language, and the order."""
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -9,7 +9,6 @@ from app.config import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
 from app.console.runs.preferences import Preferences, PreferencesFile
 from app.console.runs.query_line import as_typed
 from app.query import Query, parse
-from storage.lazy_dataclass import dataclass
 from storage.records import RunFilter, RunSort
 from storage.records.grouping import Grouping
 from storage.records.query import SortColumn

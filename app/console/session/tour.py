@@ -1,6 +1,6 @@
 """The tour: six steps in a line above the keys; they advance by themselves and can be left at any time."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
@@ -9,7 +9,6 @@ from textual.widgets import Static
 from app.config import Settings
 from app.console.session.coalesced_task import Start
 from app.console.session.user_preferences import keep, read
-from storage.lazy_dataclass import dataclass
 from widgets.badges import STYLES
 
 if TYPE_CHECKING:

@@ -3,13 +3,12 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from app.atomic_file import alone, replacing
 from app.config import Settings, data_root
-from storage.lazy_dataclass import dataclass
 
 FILE: Final = "console.json"
 VERSION: Final = 1

@@ -41,9 +41,7 @@ class GitHubServer(LookAlike):
                 return self._repository(method, rest, request, account)
         raise RefusedError(404, {"message": "Not Found"})
 
-    def _repository(  # noqa: PLR0911, C901 — a return for each route
-        self, method: str, rest: list[str], request: Request, account: str
-    ) -> tuple[int, Any]:
+    def _repository(self, method: str, rest: list[str], request: Request, account: str) -> tuple[int, Any]:
         given = request.document
         match (method, *rest):
             case ("GET", "pulls"):

@@ -51,7 +51,7 @@ class GitLabForge(LookAlike):
                 return self._of_merge_request(method, self._merge_request(number), place, request, account)
         raise RefusedError(404, {"error": "404 Not Found"})
 
-    def _of_merge_request(  # noqa: PLR0911 — a return for each route
+    def _of_merge_request(
         self, method: str, found: dict[str, Any], place: list[str], request: Request, account: str
     ) -> tuple[int, Any]:
         given = request.document
