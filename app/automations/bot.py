@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -111,14 +111,14 @@ class Bot:
         await dispatcher.look()
         await dispatcher.postman.deliver()
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self, heartbeats: Mapping[str, int]) -> Snapshot:
         """The figures now.
 
         Raises:
             StorageError: A file cannot be read.
         """
         engine, *_ = self._opened()
-        return await snapshot(engine, self.state, self.counts, is_working=self._is_working)
+        return await snapshot(engine, self.state, self.counts, heartbeats, is_working=self._is_working)
 
     async def is_well(self) -> bool:
         """Whether the last look at the rules succeeded, no poll fails, and some process polled the runs lately.

@@ -1,28 +1,61 @@
-"""The figures of the bots, read from the files at each request, so that none is stale."""
+"""The figures of the bots, read from the files at each scrape, so that none is stale; served by prometheus_client."""
 
+import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Final
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
 
 from app.api.budget import Priority
 from app.engine import Engine
-from storage.records import LinkState, PlatformHealth, RunFilter
+from storage.records import RunFilter
 from storage.records.following import StatusChange
-from storage.records.service_traits import Wait
 from storage.state import AT_WORK, OWN, State
+
+if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
+    from prometheus_client.core import Metric
 
 BUCKETS_S: Final = (60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 43_200.0)
 """The upper ends of the buckets that the durations of runs are counted in."""
+MOST_VALUES: Final = 30
+"""Values of one label; the rest is counted as `other`."""
+DEADLINE_S: Final = 10.0
+"""Seconds that reading the files for one scrape may take."""
+DURATIONS: Final = "runwarden_run_duration_seconds"
+Values = Mapping[tuple[str, ...], float]
+"""The values of a metric, by the values of its labels."""
+
+FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "runs": ("Runs held, by status.", ("status",)),
+    "stuck_runs": ("Active runs that take far longer than usual.", ()),
+    "host_status": ("The status of a code host as the service last said it.", ("platform", "status")),
+    "poll_age_seconds": ("Since the last poll that succeeded.", ("subject",)),
+    "poll_failures": ("Polls that failed in a row.", ("subject",)),
+    "unknown_actions": ("Writes whose outcome is unknown.", ()),
+    "automation_decisions_total": ("Decisions of automations, by outcome.", ("automation", "outcome")),
+    "automation_paused": ("1: the automation is paused.", ("automation",)),
+    "requests_total": ("Requests that this process sent, by priority.", ("priority",)),
+    "run_transitions_total": ("Changes of status that this process saw.", ("from", "to")),
+    "actions": ("Writes in the ledger, by state.", ("kind", "state")),
+    "deliveries_total": ("Messages to people; `waiting`: not settled.", ("route", "outcome")),
+    "problems_told": ("Problems that people were told of, and that are not over.", ()),
+    "budget_wait_seconds": ("How long the request budget makes polls wait.", ("reason",)),
+    "budget_requests_per_second": ("What polls may send, where a limit is known.", ()),
+    "heartbeats_total": ("Heartbeats that this process sent.", ("outcome",)),
+    "bot_working": ("1: this process holds the automations' lease.", ()),
+}
+"""The metrics, without the prefix `runwarden_`: a text and the labels besides `profile`."""
 
 
 @dataclass(slots=True)
 class RunCounts:
     """The changes of runs that this process saw."""
 
-    transitions: Counter[tuple[str, str]] = field(default_factory=Counter)
+    transitions: Counter[tuple[str, ...]] = field(default_factory=Counter)
     """Their number by the status before and after the change; a run that is seen first was `new`."""
     ended: Counter[tuple[str, float]] = field(default_factory=Counter)
     """Runs that ended, by status and the bucket that holds how long they took."""
@@ -44,59 +77,104 @@ class Snapshot:
     """One profile's figures."""
 
     profile: str
-    now: datetime
-    runs: Mapping[str, int]
-    """By status."""
-    stuck: int
-    hosts: tuple[PlatformHealth, ...]
-    links: tuple[LinkState, ...]
-    unknown: int
-    """Actions whose outcome is unknown."""
-    decisions: Mapping[tuple[str, str], int]
-    """By rule and outcome."""
-    paused: Mapping[str, bool]
-    """By rule."""
-    requests: Mapping[str, int]
-    """Sent by this process, by priority."""
-    is_working: bool
-    ledger: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Actions by kind and state."""
-    deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By route and outcome."""
-    told: int = 0
-    """Problems that were told and are not over."""
-    wait: Wait | None = None
-    """Why the request budget lets no poll through now."""
-    rate: float | None = None
-    """Requests per second that polls may send; None: no limit is known."""
+    values: Mapping[str, Values]
+    """By the name of the figure."""
     counts: RunCounts = field(default_factory=RunCounts)
-    heartbeats: Mapping[str, int] = field(default_factory=dict)
-    """The heartbeats of this process, by outcome."""
 
 
-async def snapshot(engine: Engine, state: State, counts: RunCounts, *, is_working: bool) -> Snapshot:
+async def snapshot(
+    engine: Engine, state: State, counts: RunCounts, heartbeats: Mapping[str, int], *, is_working: bool
+) -> Snapshot:
     """The figures now.
 
     Raises:
         StorageError: A file cannot be read.
     """
-    states = await state.rule_states()
-    return Snapshot(
-        profile=engine.profile.name,
-        now=engine.clock(),
-        runs=await engine.cache.status_counts(RunFilter()),
-        stuck=len(await engine.cache.stuck()),
-        hosts=await engine.cache.health(),
-        links=await engine.cache.links(),
-        unknown=len(await engine.ledger.unresolved()),
-        decisions=await state.outcomes(),
-        paused={name: each.paused is not None for name, each in states.items() if name not in {OWN, AT_WORK}},
-        requests={priority.name.lower(): engine.client.budget.sent[priority] for priority in Priority},
-        is_working=is_working,
-        ledger=await engine.ledger.state_counts(),
-        deliveries=await state.delivery_counts(),
-        told=len({told.group for told in await state.told()}),
-        wait=await engine.client.budget.wait(),
-        rate=await engine.client.budget.poll_rate(),
-        counts=counts,
-    )
+    cache, ledger, budget, now = engine.cache, engine.ledger, engine.client.budget, engine.clock()
+    links, wait, rate = await cache.links(), await budget.wait(), await budget.poll_rate()
+    states = {name: each for name, each in (await state.rule_states()).items() if name not in {OWN, AT_WORK}}
+    values: dict[str, Values] = {
+        "runs": {(status,): count for status, count in (await cache.status_counts(RunFilter())).items()},
+        "stuck_runs": {(): len(await cache.stuck())},
+        "host_status": {(host.platform, host.status): 1 for host in await cache.health() if host.connected},
+        "poll_age_seconds": {
+            (link.subject,): (now - link.last_ok_at).total_seconds() for link in links if link.last_ok_at
+        },
+        "poll_failures": {(link.subject,): link.failures for link in links},
+        "unknown_actions": {(): len(await ledger.unresolved())},
+        "automation_decisions_total": await state.outcomes(),
+        "automation_paused": {(name,): each.paused is not None for name, each in states.items()},
+        "requests_total": {(priority.name.lower(),): budget.sent[priority] for priority in Priority},
+        "run_transitions_total": counts.transitions,
+        "actions": await ledger.state_counts(),
+        "deliveries_total": await state.delivery_counts(),
+        "problems_told": {(): len({told.group for told in await state.told()})},
+        "budget_wait_seconds": ({} if wait is None else {(wait.reason,): max(0.0, (wait.until - now).total_seconds())}),
+        "budget_requests_per_second": {} if rate is None else {(): rate},
+        "heartbeats_total": {(outcome,): count for outcome, count in heartbeats.items()},
+        "bot_working": {(): float(is_working)},
+    }
+    return Snapshot(engine.profile.name, values, counts)
+
+
+def serve(host: str, port: int, snapshots: Callable[[], Awaitable[Sequence[Snapshot]]]) -> "WSGIServer":
+    """Answer scrapes there, on a thread, with figures that are read on this event loop, until the server is shut down.
+
+    A scrape whose figures cannot be read fails, which Prometheus shows as `up == 0`.
+
+    Raises:
+        OSError: The address cannot be used.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.registry import Collector
+
+    loop = asyncio.get_running_loop()
+
+    async def read() -> Sequence[Snapshot]:
+        return await snapshots()
+
+    class Figures(Collector):
+        def collect(self) -> "Iterator[Metric]":
+            return families(asyncio.run_coroutine_threadsafe(read(), loop).result(DEADLINE_S))
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Figures())
+    server, _ = start_http_server(port, host, registry)
+    return server
+
+
+def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
+    """The figures as Prometheus' metrics, with at most `MOST_VALUES` values of each label."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    for name, (text, labels) in FIGURES.items():
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family = kind(f"runwarden_{name}", text, labels=("profile", *labels))
+        for one in snapshots:
+            for given, value in _capped(one.values.get(name, {})).items():
+                family.add_metric([_label(one.profile), *given], value)
+        yield family
+    text = "How long runs took that ended while this process watched, by final status."
+    durations = HistogramMetricFamily(DURATIONS, text, labels=("profile", "status"))
+    for one in snapshots:
+        ended = one.counts.ended
+        for status in sorted({status for status, _ in ended})[:MOST_VALUES]:
+            upto = accumulate(ended[status, end] for end in (*BUCKETS_S, math.inf))
+            buckets = list(zip((*map(str, BUCKETS_S), "+Inf"), upto, strict=True))
+            durations.add_metric([_label(one.profile), _label(status)], buckets, one.counts.seconds[status])
+    yield durations
+
+
+def _capped(figures: Values) -> dict[tuple[str, ...], float]:
+    # The names that a service may send are not bounded, and a scrape has to be.
+    kept = sorted(figures, key=lambda values: -figures[values])[:MOST_VALUES]
+    capped: dict[tuple[str, ...], float] = {}
+    for values, figure in figures.items():
+        shown = tuple(map(_label, values)) if values in kept else ("other",) * len(values)
+        capped[shown] = capped.get(shown, 0) + figure
+    return capped
+
+
+def _label(text: str) -> str:
+    # A lone surrogate would break the whole scrape.
+    return text.encode("utf-8", "replace").decode("utf-8")

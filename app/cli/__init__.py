@@ -33,7 +33,7 @@ COMMANDS: Final = {
         "List, check, pause and approve what `runwarden watch` carries out.",
     ),
     "inbox": ("app.cli.inbox:inbox", "List what happened and is not dealt with, and say that it is."),
-    "notify": ("app.cli.notify:notify", "Try the routes of notifications, acknowledge what they told, and silence it."),
+    "notify": ("app.cli.notify:notify", "Try the routes of notifications, list what they told, and acknowledge it."),
     "backup": ("app.cli.backup:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.cli.config:config", "Show, check, create, edit or change the configuration file."),
     "completion": ("app.cli.completion:completion", "Complete commands, options and runs in your shell."),

@@ -25,6 +25,9 @@ SHORTEST_BEAT: Final = timedelta(seconds=10)
 LONGEST: Final = timedelta(days=7)
 """The longest duration that the section accepts."""
 _LONGEST_HOLD_S: Final = 3_600.0
+ESCALATION_CURE: Final = (
+    "Remove the key, and let Alertmanager escalate: runwarden watch --metrics, with deploy/prometheus/alertmanager.yml."
+)
 
 
 def read_notify(table: ConfigTable) -> NotifySettings:
@@ -52,7 +55,7 @@ def read_notify(table: ConfigTable) -> NotifySettings:
     )
     table.finish()
     _check_placeholders(table, "command", notify.command)
-    _check_chains(table.table("routes"), notify, names)
+    _check_fallbacks(table.table("routes"), notify, names)
     return notify
 
 
@@ -64,6 +67,9 @@ def _routes(tables: ConfigTable) -> Iterator[NotifyRoute]:
 
 
 def _route(name: str, table: ConfigTable) -> NotifyRoute:
+    for key in ("escalate_after", "escalate_to"):
+        if key in table.values:
+            table.fail(key, "Runwarden does not escalate.", ESCALATION_CURE)
     file = table.optional_text("urls_file")
     route = NotifyRoute(
         name=name,
@@ -75,8 +81,6 @@ def _route(name: str, table: ConfigTable) -> NotifyRoute:
         text=table.text("text", ""),
         markup=table.word("markup", get_args(Markup), "text"),
         repeat=table.parsed("repeat", _between(SHORTEST_REPEAT), None),
-        escalate_after=table.parsed("escalate_after", _between(NO_TIME), None),
-        escalate_to=table.text("escalate_to", ""),
         give_up=table.parsed("give_up", _between(SHORTEST_REPEAT), NotifyRoute("").give_up),
         fallback=table.text("fallback", ""),
     )
@@ -85,8 +89,6 @@ def _route(name: str, table: ConfigTable) -> NotifyRoute:
         _check_placeholders(table, key, texts)
     if not (route.command or route.desktop or route.urls_env or route.urls_file):
         table.fail("command", "this route leads nowhere.", "Give it command, desktop, urls_env or urls_file.")
-    if (route.escalate_after is None) != (not route.escalate_to):
-        table.fail("escalate_after", "escalate_after and escalate_to belong together.", "Write both, or none.")
     return route
 
 
@@ -113,18 +115,17 @@ def _check_route(table: ConfigTable, key: str, name: str, names: Collection[str]
         table.fail(key, f"there is no route {name!r}.", f"There are: {', '.join(names)}.")
 
 
-def _check_chains(tables: ConfigTable, notify: NotifySettings, names: Collection[str]) -> None:
-    """Refuse routes that lead to a missing one, or back to themselves."""
+def _check_fallbacks(tables: ConfigTable, notify: NotifySettings, names: Collection[str]) -> None:
+    """Refuse routes whose fallback is missing, or leads back to them."""
     for route in notify.routes:
-        for key in ("escalate_to", "fallback"):
-            passed, here = {route.name}, getattr(route, key)
-            if here:
-                _check_route(tables.table(route.name), key, here, names)
-            while here and here != DEFAULT_ROUTE:
-                if here in passed:
-                    tables.table(route.name).fail(key, "this leads back to itself.", "Let it end somewhere.")
-                passed.add(here)
-                here = getattr(notify.route(here), key)
+        passed, here = {route.name}, route.fallback
+        if here:
+            _check_route(tables.table(route.name), "fallback", here, names)
+        while here and here != DEFAULT_ROUTE:
+            if here in passed:
+                tables.table(route.name).fail("fallback", "this leads back to itself.", "Let it end somewhere.")
+            passed.add(here)
+            here = notify.route(here).fallback
 
 
 def _check_placeholders(table: ConfigTable, key: str, texts: tuple[str, ...]) -> None:

@@ -63,11 +63,8 @@ class NotifyRoute:
     """The markup of title and text, for Apprise."""
     repeat: timedelta | None = None
     """How often the notification of an unacknowledged problem is repeated. None: never."""
-    escalate_after: timedelta | None = None
-    """How long a problem may stay unacknowledged before `escalate_to` is notified. None: without end."""
-    escalate_to: str = ""
     give_up: timedelta = timedelta(days=1)
-    """After how long nothing is repeated, escalated or delivered any longer."""
+    """After how long nothing is repeated or delivered any longer."""
     fallback: str = ""
     """The route that is used when this one fails. Empty: the channels of `[notify]`, if it has any."""
 

@@ -60,7 +60,7 @@ def filled(template: Sequence[str], news: Notification, profile: str) -> tuple[s
         "profile": _argument(profile),
         **dict.fromkeys(("platform", "run_id", "repository", "branch", "status", "id"), ""),
         "count": "1",
-        **{name: _argument(value) for name, value in news.about},
+        **{name: _argument(value) for name, value in news.about.items()},
     }
     return tuple(fill(argument, values) for argument in template)
 

@@ -7,12 +7,10 @@ from datetime import datetime, timedelta
 
 from app.config import NotifySettings
 from app.notify.delivery import Postman, Say
-from app.notify.news import LATEST, News, NewsReader
-from app.notify.plan import plan
-from app.notify.rule_alerts import RULES, rule_alerts
-from app.notify.situation import Situation
+from app.notify.news import LATEST, RULES, NewsReader, rule_alerts
+from app.notify.plan import Situation, plan
 from storage.cache import Cache
-from storage.records.alert import Alert, Plan, ToldProblem
+from storage.records.alert import Alert, Plan
 from storage.records.following import StatusChange
 from storage.state import OWN, State
 
@@ -65,7 +63,16 @@ class Dispatcher:
             waiting, problems = await self.state.waiting_alerts(), await self.state.told()
             if not waiting and not problems:
                 return False
-            at = await self._situation(now, news, waiting, problems)
+            shared = self._shared(waiting)
+            at = Situation(
+                now=now,
+                present=news.present,
+                waiting=waiting,
+                told=problems,
+                last_made=await self.state.last_made(),
+                marks=await self.state.marks(),
+                elsewhere=await self.cache.following.claimed([each.key for each in shared]),
+            )
             found = plan(at, notify)
             # Otherwise another process, such as a command run by cron, has made messages: the plan is made again.
             if await self.state.apply_plan(found, now, basis):
@@ -78,20 +85,6 @@ class Dispatcher:
     def _tells_own(self) -> bool:
         notify = self.notify
         return bool(notify.rules or notify.desktop or notify.command)
-
-    async def _situation(
-        self, now: datetime, news: News, waiting: tuple[Alert, ...], problems: tuple[ToldProblem, ...]
-    ) -> Situation:
-        return Situation(
-            now=now,
-            present=news.present,
-            waiting=waiting,
-            told=problems,
-            last_made=await self.state.last_made(),
-            marks=await self.state.marks(),
-            silences=await self.state.active_silences(now),
-            elsewhere=await self.cache.following.claimed([each.key for each in self._shared(waiting)]),
-        )
 
     def _shared(self, alerts: Sequence[Alert]) -> list[Alert]:
         """The alerts that a console sends here, too; none if `[notify]` has rules, which only a bot follows."""

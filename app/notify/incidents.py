@@ -4,8 +4,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Final
+from typing import Final, Self
 
+from app.config import Profile, Settings
 from app.health import Incident, incidents
 from storage.cache import Cache
 from storage.records import PlatformHealth
@@ -28,6 +29,12 @@ class IncidentReader:
     """How long a host must be well before an incident is over."""
     _hosts: tuple[PlatformHealth, ...] | None = None
     _incidents: tuple[Incident, ...] = ()
+
+    @classmethod
+    def of(cls, cache: Cache, settings: Settings, profile: Profile) -> Self:
+        """The reader of a profile, as the settings say."""
+        hold = timedelta(seconds=settings.notify.hold_s)
+        return cls(cache, frozenset(settings.console.health_ok), profile.poll.health_s, hold)
 
     async def read(self, now: datetime) -> tuple[Incident, ...]:
         """The incidents of all hosts, each host's in their order.

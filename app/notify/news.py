@@ -1,6 +1,6 @@
-"""The news: the current problems in cache and ledger, and which of them `[notify] on` selects."""
+"""The news of a bot: the current problems in cache, ledger and state, and which of them `[notify] on` selects."""
 
-from collections.abc import Iterator, Sequence
+import shlex
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,22 +8,20 @@ from typing import Final
 from app.config import NotifySettings
 from app.config.notify import DEFAULT_ROUTE
 from app.notify.incidents import IncidentReader
-from app.notify.notifications import (
-    Notification,
-    incident_notifications,
-    link_notification,
-    move_notifications,
-    stuck_notifications,
-)
-from app.notify.situation import Present
+from app.notify.notifications import Notification, move_notifications, state_notifications
+from app.notify.plan import Present
+from app.text import plural, safe_text
 from storage.cache import Cache
 from storage.ledger import Ledger
-from storage.records import LinkState
 from storage.records.alert import Alert
-from storage.records.following import StatusChange, StuckRun, Watermark
+from storage.records.decision import BY_HAND, FINISHED_OUTCOMES, Decision
+from storage.records.following import StatusChange, Watermark
+from storage.state import State
 
 LATEST: Final = timedelta(days=1)
 """Changes that are older, because no bot was at work, are not told."""
+RULES: Final = "automations"
+"""The word in `[notify] on` that selects alerts about automations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +62,60 @@ class NewsReader:
         incidents = [each for each in await self.incidents.read(now) if not each.is_over]
         present = Present(
             unwell=frozenset(each.platform for each in incidents),
-            bad=frozenset(each.platform for each in incidents if each.worst == "bad"),
             stuck=frozenset(each.run_id for each in stuck),
             unknown=frozenset(each.action_id for each in await self.ledger.unresolved()),
             failing=frozenset(each.subject for each in links if each.is_failing),
             completed=dict(self._completed),
         )
-        hosts = incident_notifications(incidents, self._hold, now, self.profile) if "health" in self.notify.on else ()
-        alerts = [
-            *self._of_runs(found.changes, stuck, ahead),
-            *(_alert(each, f"host:{dict(each.about)['platform']}") for each in hosts if not each.after),
-            *self._of_link(links, now),
-        ]
+        link = next(each for each in links if each.subject == "runs")
+        states = state_notifications(self.notify, self.profile, now, stuck=stuck, incidents=incidents, link=link)
+        news = [*move_notifications(found.changes, self.notify.on, self.profile), *states]
+        alerts = [_alert(each, ahead) for each in news if not each.after]
         changes = found.changes if self._watermark is not None else ()
         self._watermark = found.watermark
         return News(present, tuple(each for each in alerts if each.at >= earliest), changes)
 
-    def _of_runs(self, changes: Sequence[StatusChange], stuck: Sequence[StuckRun], ahead: timedelta) -> Iterator[Alert]:
-        for news in move_notifications(changes, self.notify.on, self.profile):
-            about = dict(news.about)
-            group = f"{'' if about['status'] == 'failed' else 'run:'}{about['status']}:{about['repository']}"
-            yield _alert(news, group, news.at - ahead)
-        if "stuck" in self.notify.on:
-            for run, news in zip(stuck, stuck_notifications(stuck, self.profile), strict=True):
-                yield _alert(news, f"stuck:{run.run_id}", run.active_since - ahead)
 
-    def _of_link(self, links: Sequence[LinkState], now: datetime) -> Iterator[Alert]:
-        for link in (each for each in links if each.subject == "runs" and "link" in self.notify.on):
-            if (news := link_notification(link, self._hold, now, self.profile)) is not None:
-                yield _alert(news, f"link:{link.subject}")
-
-    @property
-    def _hold(self) -> timedelta:
-        return timedelta(seconds=self.notify.hold_s)
+def _alert(news: Notification, ahead: timedelta) -> Alert:
+    facts = (news.group, "", DEFAULT_ROUTE, news.level, news.title, news.about)
+    # Runs are dated by the service's clock.
+    at = news.at - ahead if news.kind in {"run", "stuck"} else news.at
+    return Alert(*facts, key=news.key, body=news.body, at=at)
 
 
-def _alert(news: Notification, group: str, at: datetime | None = None) -> Alert:
-    facts = (group, "", DEFAULT_ROUTE, news.level, news.title, dict(news.about))
-    return Alert(*facts, key=news.key, body=news.body, at=at or news.at)
+async def rule_alerts(state: State, since: datetime, command_line: str = "runwarden") -> tuple[Alert, ...]:
+    """Alerts about automations that wait for approval, reached a limit or paused themselves, since then.
+
+    `command_line` begins a command that works on the same files.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    run, alerts = f"{command_line} automations", list[Alert]()
+    for each in await state.open_decisions(outcome="waiting"):
+        text = f"{run} approve {each.decision_id} sends: {each.request_json or each.reason}"
+        alerts.append(_rule_alert(each, f"approval:{each.decision_id}", "waits for approval", text))
+    for newest, count in await state.limited(since):
+        # A day's worth is told once, however often its limit holds it back.
+        text = f"{newest.reason}; held back {plural(count, 'time')}: {run} log {shlex.quote(newest.rule)}"
+        alerts.append(_rule_alert(newest, f"limited:{newest.decided_at:%Y-%m-%d}", "reached its limit", text))
+    for rule in (await state.rule_states()).values():
+        if rule.paused is not None and not rule.paused.startswith(BY_HAND):
+            for last in await state.journal(rule.rule, limit=1, outcomes=FINISHED_OUTCOMES):
+                text = f"{rule.paused}. Once it is mended: {run} resume {shlex.quote(rule.rule)}"
+                alerts.append(_rule_alert(last, f"paused:{last.decision_id}", "paused itself", text))
+    return tuple(each for each in alerts if each.at >= since)
+
+
+def _rule_alert(decision: Decision, key: str, what: str, text: str) -> Alert:
+    return Alert(
+        key=f"rule:{decision.rule}:{key}",
+        group=f"rule:{decision.rule}",
+        source="",
+        route=DEFAULT_ROUTE,
+        level="warning",
+        title=safe_text(f"{decision.rule} {what}", limit=120),
+        body=safe_text(text, limit=400),
+        at=decision.decided_at,
+        about={},
+    )

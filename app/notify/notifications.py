@@ -1,11 +1,12 @@
 """Notifications: what changed of runs, code hosts and our own link, in words, under keys that make each unique."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from app.config import NotifySettings
 from app.health import Incident
 from app.text import SafeText, safe_text
 from app.times import clock_time, span
@@ -46,7 +47,7 @@ class Notification:
     title: SafeText
     body: SafeText
     at: datetime
-    about: tuple[tuple[str, str], ...] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
     """Facts by name, as received: run_id, repository, branch, status, platform."""
     after: tuple[str, ...] = ()
     """For the end of a state, the keys of its beginning: told only if one of them was. Empty: always told."""
@@ -55,34 +56,48 @@ class Notification:
     is_followed: bool = False
     """It concerns a followed run, and is never condensed into a summary."""
 
+    @property
+    def group(self) -> str:
+        """The inbox's key of its subject."""
+        match self.kind:
+            case "run":
+                status = self.about["status"]
+                return f"{'' if status == 'failed' else 'run:'}{status}:{self.about['repository']}"
+            case "stuck":
+                return f"stuck:{self.about['run_id']}"
+            case "health":
+                return f"host:{self.about['platform']}"
+            case "link":
+                return "link:runs"
+
 
 def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
     """The notifications in their order, with many of a kind condensed into one summary at the end."""
     notifications: list[Notification] = []
     many: dict[tuple[NotificationKind, str], list[Notification]] = {}
     for one in news:
-        group = (one.kind, dict(one.about).get("status", "") if one.kind == "run" else "")
-        many.setdefault(group, []).append(one)
-    for group, members in many.items():
-        followed = [one for one in members if one.is_followed]
-        others = [one for one in members if not one.is_followed]
-        notifications += followed + (others if len(others) <= ONE_BY_ONE else [_summary(group[0], group[1], others)])
+        if one.is_followed:
+            notifications.append(one)
+        else:
+            many.setdefault((one.kind, one.about.get("status", "") if one.kind == "run" else ""), []).append(one)
+    for (kind, status), members in many.items():
+        if len(members) <= ONE_BY_ONE:
+            notifications += members
+            continue
+        newest = max(members, key=lambda one: one.at)
+        what = f"runs {status}" if kind == "run" and status else _MANY[kind]
+        repositories = ", ".join(dict.fromkeys(one.about.get("repository", "") for one in reversed(members)))
+        summary = Notification(
+            key=newest.key,
+            kind=kind,
+            level=max((one.level for one in members), key=_LEVELS.index),
+            title=safe_text(f"{len(members)} {what}", limit=120),
+            body=safe_text(f"in {repositories}" if repositories else newest.body, limit=200),
+            at=newest.at,
+            about={"status": newest.about["status"]} if "status" in newest.about else {},
+        )
+        notifications.append(summary)
     return tuple(notifications)
-
-
-def _summary(kind: NotificationKind, status: str, news: Sequence[Notification]) -> Notification:
-    newest = max(news, key=lambda one: one.at)
-    what = f"runs {status}" if kind == "run" and status else _MANY[kind]
-    repositories = ", ".join(dict.fromkeys(dict(one.about).get("repository", "") for one in reversed(news)))
-    return Notification(
-        key=newest.key,
-        kind=kind,
-        level=max((one.level for one in news), key=_LEVELS.index),
-        title=safe_text(f"{len(news)} {what}", limit=120),
-        body=safe_text(f"in {repositories}" if repositories else newest.body, limit=200),
-        at=newest.at,
-        about=tuple((name, value) for name, value in newest.about if name == "status"),
-    )
 
 
 def move_notifications(moves: Sequence[StatusChange], on: Collection[str], profile: str) -> tuple[Notification, ...]:
@@ -108,11 +123,6 @@ def missed_notification(moves: Sequence[StatusChange], on: Collection[str], now:
     )
 
 
-def stuck_notifications(stuck: Sequence[StuckRun], profile: str) -> tuple[Notification, ...]:
-    """The runs that are stuck."""
-    return tuple(_stuck(run, profile) for run in stuck)
-
-
 def _is_wanted(move: StatusChange, on: Collection[str]) -> bool:
     return move.new in on or (move.is_pinned and "pinned" in on)
 
@@ -130,7 +140,7 @@ def _move(move: StatusChange, profile: str) -> Notification:
         title=safe_text(f"Run {move.new}{took}: {move.repository}", limit=120),
         body=safe_text(f"{move.branch_name} · {move.run_id} · {profile}", limit=200),
         at=move.at,
-        about=(*_about(move.run_id, move.repository, move.new), ("branch", move.branch_name)),
+        about={**_about(move.run_id, move.repository, move.new), "branch": move.branch_name},
         is_followed=move.is_pinned,
     )
 
@@ -144,27 +154,38 @@ def _stuck(run: StuckRun, profile: str) -> Notification:
         level="warning",
         title=safe_text(f"Run stuck: {run.repository}, {run.status} for {span(for_s)}", limit=120),
         body=safe_text(f"{usual} · {run.run_id} · {profile}", limit=200),
-        at=run.last_seen_at,
+        at=run.active_since,
         about=_about(run.run_id, run.repository, run.status),
         is_lasting=True,
     )
 
 
-def _about(run_id: str, repository: str, status: str) -> tuple[tuple[str, str], ...]:
-    return ("run_id", run_id), ("repository", repository), ("status", status)
+def _about(run_id: str, repository: str, status: str) -> dict[str, str]:
+    return {"run_id": run_id, "repository": repository, "status": status}
 
 
-def incident_notifications(
-    incidents: Sequence[Incident], hold: timedelta, now: datetime, profile: str
-) -> tuple[Notification, ...]:
-    """Notifications of one platform's incidents: begun, worse, over."""
-    held = [incident for incident in incidents if incident.lasted >= hold]
-    return tuple(
-        _over(incident, now, profile) if incident.is_over else _begun(incident, hold, now, profile) for incident in held
-    )
+def state_notifications(
+    notify: NotifySettings,
+    profile: str,
+    now: datetime,
+    *,
+    stuck: Sequence[StuckRun],
+    incidents: Sequence[Incident],
+    link: LinkState,
+) -> list[Notification]:
+    """The lasting states that the settings ask for: stuck runs, incidents that held (and their ends), and our link."""
+    hold, states = timedelta(seconds=notify.hold_s), list[Notification]()
+    if "stuck" in notify.on:
+        states += [_stuck(run, profile) for run in stuck]
+    if "health" in notify.on:
+        held = (incident for incident in incidents if incident.lasted >= hold)
+        states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in held]
+    if "link" in notify.on and (down := _link(link, hold, now, profile)) is not None:
+        states.append(down)
+    return states
 
 
-def link_notification(link: LinkState, hold: timedelta, now: datetime, profile: str) -> Notification | None:
+def _link(link: LinkState, hold: timedelta, now: datetime, profile: str) -> Notification | None:
     """Our link is down, or the token refused; None: it is well, or has not been down for long enough."""
     if link.failing_since is None:
         return None
@@ -183,7 +204,7 @@ def link_notification(link: LinkState, hold: timedelta, now: datetime, profile: 
         title=safe_text(f"{title}: {profile}", limit=120),
         body=safe_text(f"{since}; {note} · {link.error_message or ''}".rstrip(" ·"), limit=200),
         at=link.failing_since,
-        about=(("status", "token refused" if is_refused else "down"),),
+        about={"status": "token refused" if is_refused else "down"},
         is_lasting=True,
     )
 
@@ -203,7 +224,7 @@ def link_back_notification(outage: Notification, link: LinkState, now: datetime,
         title=safe_text(f"{what}: {profile}", limit=120),
         body=safe_text(f"after {span((back - outage.at).total_seconds())}"),
         at=back,
-        about=(("status", "up"),),
+        about={"status": "up"},
         after=(outage.key,),
     )
 
@@ -226,7 +247,7 @@ def _begun(incident: Incident, hold: timedelta, now: datetime, profile: str) -> 
         title=safe_text(f"Code host {incident.platform} {how}", limit=120),
         body=safe_text(f"since {clock_time(incident.start, now)} · {profile}", limit=200),
         at=incident.start,
-        about=(("platform", incident.platform), ("status", incident.word)),
+        about={"platform": incident.platform, "status": incident.word},
         # Well for the moment: not told now, but its end is told if its beginning was.
         after=(impaired, bad) if incident.recovered_at is not None else (),
         is_lasting=True,
@@ -246,6 +267,6 @@ def _over(incident: Incident, now: datetime, profile: str) -> Notification:
             limit=200,
         ),
         at=incident.recovered_at or incident.until,
-        about=(("platform", incident.platform), ("status", "well")),
+        about={"platform": incident.platform, "status": "well"},
         after=(impaired, bad),
     )

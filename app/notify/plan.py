@@ -2,23 +2,22 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-from app.config import NotifyRoute, NotifyRule, NotifySettings
+from app.config import NotifyRule, NotifySettings
 from app.config.notify import DEFAULT_ROUTE, LONGEST, SEVERITIES
-from app.notify.situation import ENDING, Situation
-from app.text import plural, safe_text
+from app.text import safe_text
 from app.times import span
 from storage.records.alert import Alert, Level, Message, MessagePhase, Plan, Settled, ToldProblem
+from storage.records.inbox import Mark
 
+ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
+"""Kinds of alerts about problems, which end. All other alerts are about single events."""
 LISTED: Final = 5
 """Places that one message names."""
-GroupingVerdict = Settled | Literal["tell", "hold"]
-ToldKey = tuple[str, str, str]
-"""Group, source and route."""
 OVER: Final = {
     "failed": "Runs complete again: {}",
     "host": "Code host {} is well again",
@@ -26,157 +25,136 @@ OVER: Final = {
     "action": "Outcome known: {}",
     "link": "The link to the service is back ({})",
 }
-AHEAD: Final[Mapping[MessagePhase, str]] = {"again": "Still so: ", "escalated": "Not acknowledged: "}
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+ToldKey = tuple[str, str, str]
+"""Group, source and route."""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The current problems, as far as known."""
+
+    unwell: frozenset[str] = frozenset()
+    """Code hosts whose incident is not over."""
+    stuck: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+    """Actions whose outcome is unknown."""
+    failing: frozenset[str] = frozenset()
+    """Subjects of failing polls: their problems cannot be known."""
+    completed: Mapping[str, datetime] = field(default_factory=dict)
+    """When a run last completed, by its repository's label."""
+
+    def has(self, group: str, newest_at: datetime) -> bool | None:
+        """Whether this problem is still there; None: that cannot be known now."""
+        kind, _, what = group.partition(":")
+        match kind:
+            case "link":
+                return what in self.failing
+            case "action":
+                return what in self.unknown
+            case "host":
+                return None if "health" in self.failing else what in self.unwell
+            case _ if "runs" in self.failing:
+                return None
+            case "failed":
+                return self.completed.get(what, newest_at) <= newest_at
+            case _:
+                return what in self.stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that the next messages depend on, at one moment."""
+
+    now: datetime
+    present: Present = field(default_factory=Present)
+    waiting: tuple[Alert, ...] = ()
+    told: tuple[ToldProblem, ...] = ()
+    last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    """When the last message was made, by route and batch."""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """Marks on the inbox's items, by group."""
+    elsewhere: frozenset[str] = frozenset()
+    """Keys of alerts that a console told over the same channels."""
+
+    def is_snoozed(self, one: Alert | ToldProblem) -> bool:
+        """Whether a person put it off, and nothing new happened since."""
+        at = one.newest_at if isinstance(one, ToldProblem) else one.at
+        return any(mark.hides(at, self.now) for mark in self._marks(one))
+
+    def is_muted(self, one: Alert | ToldProblem) -> bool:
+        """Whether a person never wants to hear of it again."""
+        return any(mark.is_muted for mark in self._marks(one))
+
+    def is_acknowledged(self, problem: ToldProblem) -> bool:
+        """Whether a person marked all that was told of it as done."""
+        # A run that is stuck, and a write, are one thing each; a repository fails again and again.
+        since = _LONG_AGO if problem.kind in {"stuck", "action"} else problem.newest_at
+        return any(mark.done_until is not None and mark.done_until >= since for mark in self._marks(problem))
+
+    def _marks(self, one: Alert | ToldProblem) -> list[Mark]:
+        return [self.marks[key] for key in one.keys if key in self.marks]
 
 
 def plan(at: Situation, notify: NotifySettings) -> Plan:
-    """The messages due now, and the new state of told problems."""
-    first = told_first(at, notify)
-    fresh = {key_of(problem) for problem in first.told if problem.last_at == at.now}
-    counted = {key_of(problem): problem for problem in first.told}
-    going_on = [counted.get(key_of(problem), problem) for problem in at.told if key_of(problem) not in fresh]
-    over = list(_over(going_on, at, notify))
-    reminders, changed = _reminders([problem for problem in going_on if problem not in over], at, notify)
-    return replace(
-        first,
-        messages=(*first.messages, *_messages("over", ((problem.route, problem) for problem in over), at), *reminders),
-        told=tuple({**counted, **changed}.values()),
-        over=tuple(over),
-    )
-
-
-def _over(going_on: Sequence[ToldProblem], at: Situation, notify: NotifySettings) -> Iterable[ToldProblem]:
-    """Ended problems, each batch together: a storm ends in one message, or in one an interval."""
-    is_there = {key_of(problem): at.present.has(problem.group, problem.newest_at) for problem in going_on}
-    lasting = {(problem.route, problem.batch) for problem in going_on if is_there[key_of(problem)] is not False}
-    for problem in (each for each in going_on if is_there[key_of(each)] is False):
-        key = (problem.route, problem.batch)
-        last = at.last_made.get(key, problem.last_at)
-        is_due = key not in lasting or at.now >= last + notify.group_interval
-        if is_due and not is_quiet(problem.route, notify, at.now):
-            yield problem
-
-
-def _reminders(
-    lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings
-) -> tuple[list[Message], dict[ToldKey, ToldProblem]]:
-    again: list[tuple[str, ToldProblem]] = []
-    escalated: list[tuple[str, ToldProblem]] = []
-    changed: dict[ToldKey, ToldProblem] = {}
-    for problem in lasting:
-        route, age = notify.route(problem.route), at.now - problem.first_at
-        if age > route.give_up or not _needs_a_person(problem, at) or is_quiet(problem.route, notify, at.now):
-            continue
-        if route.escalate_after is not None and age >= route.escalate_after and not problem.is_escalated:
-            changed[key_of(problem)] = replace(problem, is_escalated=True)
-            beyond = replace(problem, route=route.escalate_to, first_at=at.now, last_at=at.now, is_escalated=False)
-            changed[key_of(beyond)] = beyond
-            escalated.append((route.escalate_to, problem))
-        if route.repeat is not None and at.now >= problem.last_at + route.repeat:
-            changed[key_of(problem)] = replace(changed.get(key_of(problem), problem), last_at=at.now)
-            again.append((problem.route, problem))
-    return [*_messages("again", again, at), *_messages("escalated", escalated, at)], changed
-
-
-def _needs_a_person(problem: ToldProblem, at: Situation) -> bool:
-    is_there = at.present.has(problem.group, problem.newest_at)
-    return is_there is True and not at.is_acknowledged(problem) and not at.is_silenced(problem)
-
-
-def _messages(phase: MessagePhase, members: Iterable[tuple[str, ToldProblem]], at: Situation) -> Iterable[Message]:
-    batches: dict[tuple[str, str], list[ToldProblem]] = defaultdict(list)
-    for route, problem in members:
-        batches[route, problem.batch].append(problem)
-    return [_message(phase, route, batch, group, at) for (route, batch), group in batches.items()]
-
-
-def _message(phase: MessagePhase, route: str, batch: str, group: Sequence[ToldProblem], at: Situation) -> Message:
-    newest = max(group, key=lambda problem: problem.newest_at)
-    title, count = f"{AHEAD.get(phase, '')}{newest.title}", sum(problem.count for problem in group)
-    if phase == "over":
-        kind, _, what = newest.group.partition(":")
-        title = OVER[kind].format(newest.about.get("repository") or safe_text(what, limit=80))
-        title = f"{newest.source}: {title}" if newest.source else title
-    inhibited = sum(problem.inhibited for problem in group)
-    parts = [
-        places([problem.about.get("repository", "") for problem in group]) if len(group) > 1 else "",
-        f"after {span((at.now - min(problem.first_at for problem in group)).total_seconds())}",
-        f"{count:,} in all" if count > 1 else "",
-        f"{plural(inhibited, 'run')} failed there" if inhibited else "",
-    ]
-    return Message(
-        route,
-        batch,
-        phase,
-        "information" if phase == "over" else worst(problem.level for problem in group),
-        titled(title, len(group)),
-        " · ".join(filter(None, parts)),
-        tuple(problem.group for problem in group),
-        dict(newest.about),
-        count,
-    )
-
-
-def told_first(at: Situation, notify: NotifySettings) -> Plan:
-    """The messages about new alerts, and the new state of each waiting alert."""
-    verdicts = {each.key: _verdict(each, at, notify) for each in at.waiting}
-    batches: dict[tuple[str, tuple[str, ...]], list[Alert]] = defaultdict(list)
+    """The messages due now, the end of alerts, and the new state of told problems."""
+    settled: dict[str, Settled] = {}
     unrouted: list[Alert] = []
-    for alert in (each for each in at.waiting if verdicts[each.key] == "tell"):
-        routes = routes_of(alert, notify, at.now)
-        if not routes:
-            unrouted.append(alert)
-        elif awake := tuple(route for route in routes if not is_quiet(route, notify, at.now)):
-            batches[alert.batch, awake].append(alert)
-    settled: dict[str, Settled] = {key: each for key, each in verdicts.items() if each not in {"tell", "hold"}}  # type: ignore[misc] # narrowed by the condition
-    inhibited = Counter(at.inhibitor(each) for each in at.waiting if verdicts[each.key] in {"inhibited", "hold"})
-    told = _counted(at, Counter(at.inhibitor(each) for each in at.waiting if verdicts[each.key] == "inhibited"))
-    messages: list[Message] = []
+    batches: dict[tuple[str, tuple[str, ...]], list[Alert]] = defaultdict(list)
+    for alert in at.waiting:
+        match _verdict(alert, at, notify):
+            case "hold":
+                pass
+            case "tell":
+                routes = routes_of(alert, notify, at.now)
+                if not routes:
+                    unrouted.append(alert)
+                elif awake := tuple(route for route in routes if not is_quiet(route, notify, at.now)):
+                    batches[alert.batch, awake].append(alert)
+            case outcome:
+                settled[alert.key] = outcome
+    before = {key_of(problem): problem for problem in at.told}
+    told, messages = dict(before), list[Message]()
     for (batch, routes), alerts in batches.items():
         if not _is_due(batch, routes[0], alerts, at, notify):
             continue
-        settled |= dict.fromkeys((each.key for each in alerts), "told")
-        messages += [_news(route, batch, alerts, inhibited) for route in routes]
+        settled |= dict.fromkeys((alert.key for alert in alerts), "told")
         for route in routes:
-            known = {**{key_of(each): each for each in at.told}, **told}
-            told |= _remembered(known, replace(notify.route(route), name=route), alerts, at)
-    return Plan(tuple(messages), settled, tuple(told.values()), (), tuple(unrouted))
+            messages.append(_news(route, batch, alerts))
+            for alert in (each for each in alerts if each.kind in ENDING):
+                key = alert.group, alert.source, route
+                told[key] = _counted(told.get(key), alert, route, at, notify)
+    # What was told just now is neither over nor told again.
+    lasting = [problem for problem in at.told if told[key_of(problem)] is problem]
+    over = _over(lasting, at, notify)
+    again = [problem for problem in lasting if problem not in over and _is_repeated(problem, at, notify)]
+    told |= {key_of(problem): replace(problem, last_at=at.now) for problem in again}
+    return Plan(
+        (*messages, *_messages("over", over, at), *_messages("again", again, at)),
+        settled,
+        tuple(problem for key, problem in told.items() if problem is not before.get(key)),
+        tuple(over),
+        tuple(unrouted),
+    )
 
 
-def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> GroupingVerdict:
-    waited = at.now - (alert.entered_at or at.now)
+def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["tell", "hold"]:
     if alert.key in at.elsewhere:
         return "told"
-    if at.is_muted(alert):
+    is_snoozed, is_failure = at.is_snoozed(alert), alert.kind == "failed"
+    # An event, unlike a problem, is not told after it was put off.
+    if at.is_muted(alert) or (is_snoozed and alert.kind not in ENDING):
         return "muted"
-    if alert.kind in ENDING and (found := _of_problem(alert, waited, at, notify)) != "tell":
-        return found
-    lasts = alert.kind in ENDING and alert.kind != "failed" and at.present.has(alert.group, alert.at)
-    if waited > LONGEST and not lasts:
-        return "expired"
-    # An event, unlike a problem, is not told after the silence.
-    return "muted" if alert.kind not in ENDING and at.is_silenced(alert) else "tell"
-
-
-def _of_problem(alert: Alert, waited: timedelta, at: Situation, notify: NotifySettings) -> GroupingVerdict:
-    is_there, is_failure = at.present.has(alert.group, alert.at), alert.kind == "failed"
-    is_late = waited > notify.group_interval or any(_is_of(problem, alert) for problem in at.told)
-    # That a run failed stays worth telling for a while, though another one completed since.
-    if is_there is False and (is_late or not is_failure):
-        return "over"
-    if (is_there is None and not is_failure) or at.is_silenced(alert):
-        return "hold"
-    host = at.inhibitor(alert)
-    if host is None:
-        return "tell"
-    if any(problem.group == host for problem in at.told):
-        return "inhibited"
-    # If no one is told of the host's problem, the failures of its runs are told.
-    return "hold" if waited <= notify.group_interval else "tell"
-
-
-def _is_of(problem: ToldProblem, alert: Alert) -> bool:
-    return (problem.group, problem.source) == (alert.group, alert.source)
+    waited, is_there = at.now - (alert.entered_at or at.now), None
+    if alert.kind in ENDING:
+        is_there = at.present.has(alert.group, alert.at)
+        was_told = any((each.group, each.source) == (alert.group, alert.source) for each in at.told)
+        # That a run failed stays worth telling for a while, though another one completed since.
+        if is_there is False and (not is_failure or was_told or waited > notify.group_interval):
+            return "over"
+        if is_snoozed or (is_there is None and not is_failure):
+            return "hold"
+    return "expired" if waited > LONGEST and (is_failure or not is_there) else "tell"
 
 
 def _is_due(batch: str, route: str, alerts: Sequence[Alert], at: Situation, notify: NotifySettings) -> bool:
@@ -187,73 +165,101 @@ def _is_due(batch: str, route: str, alerts: Sequence[Alert], at: Situation, noti
     return at.now >= waits_since + notify.group_wait and (last is None or at.now >= last + notify.group_interval)
 
 
-def _news(route: str, batch: str, alerts: Sequence[Alert], inhibited: Mapping[str | None, int]) -> Message:
+def _counted(
+    before: ToldProblem | None, alert: Alert, route: str, at: Situation, notify: NotifySettings
+) -> ToldProblem:
+    """The state of the alert's problem once the route is told of the alert."""
+    if before is None:
+        facts = (alert.group, alert.source, route, alert.level, alert.title, alert.about)
+        return ToldProblem(*facts, first_at=at.now, last_at=at.now, newest_at=alert.at)
+    is_new = at.is_acknowledged(before) or at.now - before.first_at > notify.route(route).give_up
+    return replace(
+        before,
+        level=worst((before.level, alert.level)),
+        title=alert.title,
+        about=alert.about,
+        first_at=at.now if is_new else before.first_at,
+        last_at=at.now,
+        newest_at=max(before.newest_at, alert.at),
+        count=before.count + 1,
+    )
+
+
+def _over(lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings) -> list[ToldProblem]:
+    """Ended problems, each batch together: a storm ends in one message, or in one an interval."""
+    is_there = {key_of(problem): at.present.has(problem.group, problem.newest_at) for problem in lasting}
+    open_batches = {(each.route, each.batch) for each in lasting if is_there[key_of(each)] is not False}
+    over: list[ToldProblem] = []
+    for problem in (each for each in lasting if is_there[key_of(each)] is False):
+        key = problem.route, problem.batch
+        is_due = key not in open_batches or at.now >= at.last_made.get(key, problem.last_at) + notify.group_interval
+        if is_due and not is_quiet(problem.route, notify, at.now):
+            over.append(problem)
+    return over
+
+
+def _is_repeated(problem: ToldProblem, at: Situation, notify: NotifySettings) -> bool:
+    route = notify.route(problem.route)
+    return (
+        route.repeat is not None
+        and at.now >= problem.last_at + route.repeat
+        and at.now - problem.first_at <= route.give_up
+        and at.present.has(problem.group, problem.newest_at) is True
+        and not (at.is_acknowledged(problem) or at.is_snoozed(problem) or is_quiet(problem.route, notify, at.now))
+    )
+
+
+def _news(route: str, batch: str, alerts: Sequence[Alert]) -> Message:
     newest = max(alerts, key=lambda each: each.at)
-    groups = tuple(dict.fromkeys(each.group for each in alerts))
-    parts = [places([each.about.get("repository", "") for each in alerts])] if len(alerts) > 1 else []
-    failures = sum(inhibited[group] for group in groups if group in inhibited)
-    parts += [newest.body, f"{plural(failures, 'run')} failed there, told by this alone" if failures else ""]
     return Message(
         route,
         batch,
         "new",
         worst(each.level for each in alerts),
-        titled(newest.title, len(alerts)),
-        " · ".join(filter(None, parts)),
-        groups,
+        _titled(newest.title, len(alerts)),
+        " · ".join(filter(None, (_places(alerts), newest.body))),
+        tuple(dict.fromkeys(each.group for each in alerts)),
         dict(newest.about),
         len(alerts),
     )
 
 
-def titled(title: str, count: int) -> str:
-    """The title of a message that stands for several."""
+def _messages(phase: MessagePhase, problems: Iterable[ToldProblem], at: Situation) -> list[Message]:
+    batches: dict[tuple[str, str], list[ToldProblem]] = defaultdict(list)
+    for problem in problems:
+        batches[problem.route, problem.batch].append(problem)
+    messages: list[Message] = []
+    for (route, batch), group in batches.items():
+        newest = max(group, key=lambda problem: problem.newest_at)
+        title, level, count = (
+            f"Still so: {newest.title}",
+            worst(each.level for each in group),
+            sum(p.count for p in group),
+        )
+        if phase == "over":
+            kind, _, what = newest.group.partition(":")
+            title = OVER[kind].format(newest.about.get("repository") or safe_text(what, limit=80))
+            title, level = f"{newest.source}: {title}" if newest.source else title, "information"
+        lasted = f"after {span((at.now - min(problem.first_at for problem in group)).total_seconds())}"
+        body = " · ".join(filter(None, (_places(group), lasted, f"{count:,} in all" if count > 1 else "")))
+        groups = tuple(problem.group for problem in group)
+        title = _titled(title, len(group))
+        messages.append(Message(route, batch, phase, level, title, body, groups, dict(newest.about), count))
+    return messages
+
+
+def _titled(title: str, count: int) -> str:
     return title if count == 1 else f"{title} (and {count - 1:,} more)"
 
 
-def places(names: Sequence[str]) -> str:
-    """The places, most frequent first."""
-    counts = Counter(name for name in names if name).most_common()
-    shown = [
-        f"{safe_text(name, limit=80)} {count:,}" if count > 1 else safe_text(name, limit=80) for name, count in counts
-    ]
+def _places(group: Sequence[Alert | ToldProblem]) -> str:
+    """The repositories of several, the most frequent first."""
+    if len(group) == 1:
+        return ""
+    names = Counter(name for each in group if (name := each.about.get("repository", ""))).most_common()
+    shown = [safe_text(name, limit=80) + (f" {count:,}" if count > 1 else "") for name, count in names]
     more = f" and {len(shown) - LISTED:,} other places" if len(shown) > LISTED else ""
     return ", ".join(shown[:LISTED]) + more
-
-
-def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey, ToldProblem]:
-    """The state of told hosts, with the number of failures that each of them explains."""
-    return {
-        key_of(problem): replace(problem, inhibited=problem.inhibited + inhibited[problem.group])
-        for problem in at.told
-        if problem.group in inhibited
-    }
-
-
-def _remembered(
-    known: Mapping[ToldKey, ToldProblem], route: NotifyRoute, alerts: Sequence[Alert], at: Situation
-) -> dict[ToldKey, ToldProblem]:
-    """The route's state after these alerts; alerts without an end leave none."""
-    found: dict[ToldKey, ToldProblem] = {}
-    for each in (alert for alert in alerts if alert.kind in ENDING):
-        key = (each.group, each.source, route.name)
-        before = found.get(key) or known.get(key)
-        if before is None:
-            facts = (each.level, each.title, each.about)
-            found[key] = ToldProblem(*key, *facts, first_at=at.now, last_at=at.now, newest_at=each.at)
-            continue
-        if at.is_acknowledged(before) or at.now - before.first_at > route.give_up:
-            before = replace(before, first_at=at.now, is_escalated=False)
-        found[key] = replace(
-            before,
-            level=worst((before.level, each.level)),
-            title=each.title,
-            about=each.about,
-            last_at=at.now,
-            newest_at=max(before.newest_at, each.at),
-            count=before.count + 1,
-        )
-    return found
 
 
 def key_of(problem: ToldProblem) -> ToldKey:
@@ -268,16 +274,6 @@ def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str,
     return next((rule.routes for rule in notify.rules if _matches(rule, alert, now)), ())
 
 
-def is_quiet(route: str, notify: NotifySettings, now: datetime) -> bool:
-    """Whether the channels of `[notify]` itself, if those are meant, have to be quiet."""
-    return route == DEFAULT_ROUTE and notify.quiet is not None and notify.quiet.cover(now.astimezone().time())
-
-
-def worst(levels: Iterable[Level]) -> Level:
-    """The most severe of the levels."""
-    return max(levels, key=SEVERITIES.index)
-
-
 def _matches(rule: NotifyRule, alert: Alert, now: datetime) -> bool:
     repository = alert.about.get("repository", "")
     return (
@@ -286,3 +282,13 @@ def _matches(rule: NotifyRule, alert: Alert, now: datetime) -> bool:
         and (not rule.repositories or any(fnmatchcase(repository, glob) for glob in rule.repositories))
         and (rule.hours is None or rule.hours.cover(now.astimezone().time()))
     )
+
+
+def is_quiet(route: str, notify: NotifySettings, now: datetime) -> bool:
+    """Whether the channels of `[notify]` itself, if those are meant, have to be quiet."""
+    return route == DEFAULT_ROUTE and notify.quiet is not None and notify.quiet.cover(now.astimezone().time())
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """The most severe of the levels."""
+    return max(levels, key=SEVERITIES.index)

@@ -63,10 +63,8 @@ def rendered(
     values["command_line"] = escaped(command_line)
     # A time-out may mean that it was delivered: the number shows that it is the same message.
     number = "" if "{id}" in f"{route.title}{route.text}" else " [{id}]"
-    needs_a_person = (
-        delivery.delivery_id and delivery.message.phase != "over" and (route.repeat or route.escalate_after)
-    )
-    cure = " · {command_line} notify ack {id}" if needs_a_person and not route.text else ""
+    is_repeated = delivery.delivery_id and delivery.message.phase != "over" and route.repeat
+    cure = " · {command_line} notify ack {id}" if is_repeated and not route.text else ""
     title, text = route.title or "{title}", f"{route.text or '{body}'}{cure}{number}"
     return fill(title, values), fill(text, values)
 
@@ -83,5 +81,5 @@ def notification(delivery: Delivery, route: NotifyRoute, profile: str, command_l
         title=safe_text(title, limit=_LONGEST),
         body=safe_text(body, limit=_LONGEST),
         at=delivery.made_at,
-        about=tuple(values.items()),
+        about=values,
     )

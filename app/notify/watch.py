@@ -10,12 +10,10 @@ from app.notify.incidents import IncidentReader
 from app.notify.notifications import (
     Notification,
     condensed,
-    incident_notifications,
     link_back_notification,
-    link_notification,
     missed_notification,
     move_notifications,
-    stuck_notifications,
+    state_notifications,
 )
 from storage.cache import Cache
 from storage.records.following import Watermark
@@ -61,7 +59,8 @@ class Watch:
     _incidents: IncidentReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._incidents = IncidentReader(self.cache, self.healthy_words, self.health_s, self._hold)
+        hold = timedelta(seconds=self.notify.hold_s)
+        self._incidents = IncidentReader(self.cache, self.healthy_words, self.health_s, hold)
 
     async def begin(self) -> None:
         """Start where the last watch ended, or without one from what is cached now. Call it before the first look.
@@ -116,30 +115,17 @@ class Watch:
         return news, missed_notification(missed, self.notify.on, self.clock())
 
     async def _states(self, now: datetime) -> list[Notification]:
-        states: list[Notification] = []
-        if "stuck" in self.notify.on:
-            states += stuck_notifications(await self.cache.following.stuck_runs(), self.profile)
-        if "health" in self.notify.on:
-            states += await self._hosts(now)
-        if "link" in self.notify.on:
-            states += await self._link(now)
-        return states
-
-    async def _hosts(self, now: datetime) -> list[Notification]:
-        found = await self._incidents.read(now)
+        found, links = await self._incidents.read(now), await self.cache.links()
+        link = next(each for each in links if each.subject == "runs")
         recent = [one for one in found if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
-        return list(incident_notifications(recent, self._hold, now, self.profile))
-
-    async def _link(self, now: datetime) -> list[Notification]:
-        link = next(link for link in await self.cache.links() if link.subject == "runs")
-        down = link_notification(link, self._hold, now, self.profile)
-        if down is not None:
+        stuck = await self.cache.following.stuck_runs()
+        states = state_notifications(self.notify, self.profile, now, stuck=stuck, incidents=recent, link=link)
+        down = next((each for each in states if each.kind == "link"), None)
+        if down is None and self._link_down is not None and not link.is_failing:
+            states.append(link_back_notification(self._link_down, link, now, self.profile))
+        if down is not None or not link.is_failing:
             self._link_down = down
-            return [down]
-        if link.is_failing or self._link_down is None:
-            return []
-        back, self._link_down = link_back_notification(self._link_down, link, now, self.profile), None
-        return [back]
+        return states
 
     def _fresh(self, states: Sequence[Notification]) -> list[Notification]:
         """States that were not told yet; ended ones are forgotten."""
@@ -147,10 +133,6 @@ class Watch:
         known = {key for one in states for key in (one.key, *one.after)}
         self._said = (self._said & known) | {one.key for one in fresh}
         return fresh
-
-    @property
-    def _hold(self) -> timedelta:
-        return timedelta(seconds=self.notify.hold_s)
 
     def _is_quiet(self, now: datetime) -> bool:
         quiet = self.notify.quiet

@@ -128,7 +128,7 @@ def matching(
     return select(connection, f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?", (*parameters, limit))
 
 
-def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     """The number of actions by kind and state."""
     found = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY kind, state").fetchall()
     return {(kind, state): count for kind, state, count in found}

@@ -1,15 +1,14 @@
-"""Alerts: news for people, what was sent over each route, messages not delivered yet, and silences."""
+"""Alerts: news for people, what was sent over each route, and messages not delivered yet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Literal
 
 Level = Literal["information", "warning", "error"]
-MessagePhase = Literal["new", "again", "escalated", "over"]
-"""What a message says of a problem: it is new, lasts (`again`), was not acknowledged (`escalated`), or is over."""
-Settled = Literal["told", "over", "muted", "inhibited", "expired"]
+MessagePhase = Literal["new", "again", "over"]
+"""What a message says of a problem: it is new, lasts (`again`), or is over."""
+Settled = Literal["told", "over", "muted", "expired"]
 """The end of an alert."""
 
 
@@ -40,7 +39,7 @@ class AlertSubject:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its names for silences and the inbox: the group, and all of its kind in the repository."""
+        """Its keys in the inbox: the group, and all of its kind in the repository."""
         return self.group, f"{self.kind}:{self.about.get('repository', '')}"
 
 
@@ -68,9 +67,6 @@ class ToldProblem(AlertSubject):
     """When the newest told alert happened."""
     count: int = 1
     """The number of alerts."""
-    inhibited: int = 0
-    """Alerts that were not told because of this one."""
-    is_escalated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +103,6 @@ class Delivery:
     def number(self) -> int:
         """The number in its text: a fallback repeats that of the failed one."""
         return self.origin or self.delivery_id
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """Groups that are silenced until some time."""
-
-    silence_id: int
-    pattern: str
-    """A glob over groups, such as `failed:acme/*`."""
-    until: datetime
-    reason: str
-    made_at: datetime
-
-    def covers(self, group: str) -> bool:
-        """Whether this group is silenced."""
-        return fnmatchcase(group, self.pattern)
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,9 +142,6 @@ class State:
     delivery = reads(deliveries.delivery)
     delivery_counts = reads(deliveries.delivery_counts)
     forget_told = writes(deliveries.forget_told)
-    active_silences = reads(inbox.active_silences)
-    add_silence = writes(inbox.add_silence)
-    end_silence = writes(inbox.end_silence)
 
 
 __all__ = ["AT_WORK", "OWN", "Decide", "State"]

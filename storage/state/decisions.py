@@ -233,7 +233,7 @@ def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Deci
     return tuple((_decision(row[:-2]), row[-2]) for row in connection.execute(query, (to_us(since),)).fetchall())
 
 
-def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     """The number of decisions by rule and outcome, without `history`."""
     query = "SELECT rule, outcome, count(*) FROM decisions WHERE outcome <> 'history' GROUP BY rule, outcome"
     return {(rule, outcome): count for rule, outcome, count in connection.execute(query).fetchall()}

@@ -5,42 +5,20 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from storage.database import immediate
 from storage.ledger.owner import Owner, is_dead, this_process
 from storage.records.alert import Alert, Delivery, Message, Plan, ToldProblem
 from storage.values import from_us, sqlite_text, to_us
 
-if TYPE_CHECKING:
-    from sqlite_utils import Database
-
 KEPT: Final = timedelta(days=90)
 """How long an alert is remembered as told, and a delivery is kept."""
 MOST_WAITING: Final = 5_000
 """How many alerts are handled at one time, oldest first."""
 _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
-_TOLD: Final = (
-    "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count, inhibited, is_escalated"
-)
+_TOLD: Final = "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count"
 _DELIVERY: Final = "id, message_json, made_us, due_us, attempts, outcome, error, origin"
-
-
-def create(db: "Database") -> None:
-    """Create the tables."""
-    texts = dict.fromkeys(("key", "grp", "source", "route", "level", "title", "body", "about_json", "outcome"), str)
-    alerts = db.table("alerts", strict=True)
-    alerts.create({**texts, "at_us": int, "entered_us": int}, pk="key", not_null=set(texts) - {"outcome"})
-    db.execute("CREATE INDEX alerts_waiting ON alerts (entered_us) WHERE outcome IS NULL")
-    told = dict.fromkeys(("grp", "source", "route", "level", "title", "about_json"), str)
-    figures = dict.fromkeys(("first_us", "last_us", "newest_us", "count", "inhibited", "is_escalated"), int)
-    db.table("told", strict=True).create({**told, **figures}, pk=("grp", "source", "route"))
-    columns = {"id": int, "route": str, "batch": str, "message_json": str, "made_us": int, "due_us": int}
-    columns |= {"attempts": int, "owner_json": str, "settled_us": int, "outcome": str, "error": str, "origin": int}
-    deliveries = db.table("deliveries", strict=True)
-    deliveries.create(columns, pk="id", not_null={"route", "batch", "message_json", "made_us", "due_us", "attempts"})
-    db.execute("CREATE INDEX deliveries_open ON deliveries (due_us) WHERE outcome IS NULL")
-    deliveries.create_index(["route", "batch", "made_us"])
 
 
 def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime) -> None:
@@ -99,9 +77,9 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis:
             values = (
                 *map(sqlite_text, (each.group, each.source, each.route, each.level, each.title)),
                 *(sqlite_text(json.dumps(dict(each.about))), to_us(each.first_at), to_us(each.last_at)),
-                *(to_us(each.newest_at), each.count, each.inhibited, int(each.is_escalated)),
+                *(to_us(each.newest_at), each.count),
             )
-            connection.execute(f"INSERT OR REPLACE INTO told ({_TOLD}) VALUES ({', '.join('?' * 12)})", values)
+            connection.execute(f"INSERT OR REPLACE INTO told ({_TOLD}) VALUES ({', '.join('?' * 10)})", values)
         connection.executemany(
             "DELETE FROM told WHERE grp = ? AND source = ? AND route = ?",
             [tuple(map(sqlite_text, (each.group, each.source, each.route))) for each in plan.over],
@@ -187,7 +165,7 @@ def delivery(connection: sqlite3.Connection, number: int) -> Delivery | None:
     return None if row is None else _delivery(row)
 
 
-def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     """The number of deliveries by route and outcome; `waiting`: on their way."""
     query = "SELECT route, coalesce(outcome, 'waiting'), count(*) FROM deliveries GROUP BY 1, 2"
     return {(route, outcome): count for route, outcome, count in connection.execute(query).fetchall()}
@@ -209,17 +187,10 @@ def _alert(row: tuple[Any, ...]) -> Alert:
 
 
 def _told(row: tuple[Any, ...]) -> ToldProblem:
-    group, source, route, level, title, about, first_us, last_us, newest_us, count, inhibited, is_escalated = row
+    group, source, route, level, title, about, first_us, last_us, newest_us, count = row
     subject = (group, source, route, level, title, json.loads(about))
-    return ToldProblem(
-        *subject,
-        first_at=from_us(first_us),
-        last_at=from_us(last_us),
-        newest_at=from_us(newest_us),
-        count=count,
-        inhibited=inhibited,
-        is_escalated=bool(is_escalated),
-    )
+    first_at, last_at, newest_at = map(from_us, (first_us, last_us, newest_us))
+    return ToldProblem(*subject, first_at=first_at, last_at=last_at, newest_at=newest_at, count=count)
 
 
 def _delivery(row: tuple[Any, ...]) -> Delivery:

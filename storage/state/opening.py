@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from storage.database import Schema
 from storage.errors import DatabaseUnopenableError
 from storage.ledger.opening import connect_precious
-from storage.state import deliveries, inbox
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -18,96 +17,87 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 MOUNTS: Final = Path("/proc/self/mountinfo")
 """The mounts, as Linux lists them."""
 NETWORK: Final = frozenset(
-    {
-        *(
-            "nfs",
-            "nfs4",
-            "cifs",
-            "smb3",
-            "smbfs",
-            "ncpfs",
-            "afs",
-            "9p",
-            "ceph",
-            "glusterfs",
-            "lustre",
-            "gpfs",
-            "beegfs",
-        ),
-        *(
-            "davfs",
-            "fuse.sshfs",
-            "fuse.glusterfs",
-            "fuse.ceph",
-            "fuse.rclone",
-            "fuse.s3fs",
-            "fuse.davfs2",
-            "fuse.gcsfuse",
-        ),
-    }
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "ncpfs",
+        "afs",
+        "9p",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "davfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.ceph",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.davfs2",
+        "fuse.gcsfuse",
+    ]
 )
 """File systems whose locks may not hold between machines, or at all."""
+_TABLES: Final = (
+    """CREATE TABLE rules (
+        rule TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, since_us INTEGER NOT NULL,
+        failures INTEGER NOT NULL DEFAULT 0, paused TEXT, looked INTEGER NOT NULL DEFAULT 0
+    ) STRICT""",
+    # The unique index is the claim: a rule decides on an occurrence once.
+    """CREATE TABLE decisions (
+        id INTEGER PRIMARY KEY, rule TEXT NOT NULL, identity TEXT NOT NULL, at_us INTEGER NOT NULL,
+        decided_us INTEGER NOT NULL, settled_us INTEGER, outcome TEXT NOT NULL, reason TEXT NOT NULL,
+        conversation TEXT NOT NULL, facts_json TEXT NOT NULL, action_id TEXT, result_id TEXT, request_json TEXT,
+        owner_json TEXT, owned_us INTEGER, UNIQUE (rule, identity)
+    ) STRICT""",
+    "CREATE INDEX decisions_lately ON decisions (rule, decided_us)",
+    "CREATE INDEX decisions_conversation ON decisions (conversation, rule)",
+    "CREATE INDEX decisions_open ON decisions (id) WHERE settled_us IS NULL",
+    "CREATE INDEX decisions_settled ON decisions (settled_us)",
+    "CREATE INDEX decisions_result ON decisions (result_id) WHERE result_id IS NOT NULL",
+    "CREATE INDEX decisions_limited ON decisions (decided_us) WHERE outcome = 'limited'",
+    "CREATE TABLE leases (name TEXT PRIMARY KEY, owner TEXT, until_us INTEGER) STRICT",
+    """CREATE TABLE inbox (
+        key TEXT PRIMARY KEY, done_us INTEGER, snoozed_us INTEGER, muted INTEGER NOT NULL, seen_us INTEGER,
+        marked_us INTEGER NOT NULL
+    ) STRICT""",
+    """CREATE TABLE inbox_undo (
+        step INTEGER, key TEXT, done_us INTEGER, snoozed_us INTEGER, muted INTEGER NOT NULL, seen_us INTEGER,
+        PRIMARY KEY (step, key)
+    ) STRICT""",
+    """CREATE TABLE alerts (
+        key TEXT PRIMARY KEY, grp TEXT NOT NULL, source TEXT NOT NULL, route TEXT NOT NULL, level TEXT NOT NULL,
+        title TEXT NOT NULL, body TEXT NOT NULL, about_json TEXT NOT NULL, at_us INTEGER, entered_us INTEGER,
+        outcome TEXT
+    ) STRICT""",
+    "CREATE INDEX alerts_waiting ON alerts (entered_us) WHERE outcome IS NULL",
+    """CREATE TABLE told (
+        grp TEXT, source TEXT, route TEXT, level TEXT, title TEXT, about_json TEXT, first_us INTEGER, last_us INTEGER,
+        newest_us INTEGER, count INTEGER, PRIMARY KEY (grp, source, route)
+    ) STRICT""",
+    """CREATE TABLE deliveries (
+        id INTEGER PRIMARY KEY, route TEXT NOT NULL, batch TEXT NOT NULL, message_json TEXT NOT NULL,
+        made_us INTEGER NOT NULL, due_us INTEGER NOT NULL, attempts INTEGER NOT NULL, owner_json TEXT,
+        settled_us INTEGER, outcome TEXT, error TEXT, origin INTEGER
+    ) STRICT""",
+    "CREATE INDEX deliveries_open ON deliveries (due_us) WHERE outcome IS NULL",
+    "CREATE INDEX deliveries_made ON deliveries (route, batch, made_us)",
+    "CREATE INDEX deliveries_settled ON deliveries (settled_us)",
+)
 
 
-def _first(db: "Database") -> None:
-    db.table("rules", strict=True).create(
-        {"rule": str, "fingerprint": str, "since_us": int, "failures": int, "paused": str, "looked": int},
-        pk="rule",
-        not_null={"fingerprint", "since_us", "failures", "looked"},
-        defaults={"failures": 0, "looked": 0},
-    )
-    times = {"at_us": int, "decided_us": int, "settled_us": int}
-    words = {"outcome": str, "reason": str, "conversation": str, "facts_json": str}
-    words |= {"action_id": str, "result_id": str, "request_json": str, "owner_json": str}
-    decisions = db.table("decisions", strict=True)
-    decisions.create(
-        {"id": int, "rule": str, "identity": str, **times, **words},
-        pk="id",
-        not_null={"rule", "identity", "at_us", "decided_us", "outcome", "reason", "conversation", "facts_json"},
-    )
-    # This index is the claim: a rule decides on an occurrence once.
-    decisions.create_index(["rule", "identity"], unique=True)
-    decisions.create_index(["rule", "decided_us"])
-    decisions.create_index(["conversation", "rule"])
-    db.execute("CREATE INDEX decisions_open ON decisions (id) WHERE settled_us IS NULL")
-    db.table("leases", strict=True).create({"name": str, "owner": str, "until_us": int}, pk="name")
-    db.execute("CREATE INDEX decisions_result ON decisions (result_id) WHERE result_id IS NOT NULL")
-
-
-def _inbox(db: "Database") -> None:
-    columns = {"key": str, "done_us": int, "snoozed_us": int, "muted": int}
-    db.table("inbox", strict=True).create({**columns, "marked_us": int}, pk="key", not_null={"muted", "marked_us"})
-    db.table("inbox_undo", strict=True).create(columns, pk="key", not_null={"muted"})
-
-
-def _telling(db: "Database") -> None:
-    deliveries.create(db)
-    inbox.create_silences(db)
-
-
-def _undo_levels(db: "Database") -> None:
-    db.execute("ALTER TABLE inbox ADD COLUMN seen_us INTEGER")
-    db.execute("DROP TABLE inbox_undo")
-    columns = {"step": int, "key": str, "done_us": int, "snoozed_us": int, "muted": int, "seen_us": int}
-    db.table("inbox_undo", strict=True).create(columns, pk=("step", "key"), not_null={"muted"})
-
-
-def _owned(db: "Database") -> None:
-    db.execute("ALTER TABLE decisions ADD COLUMN owned_us INTEGER")
-    for table in ("decisions", "deliveries"):
-        db.execute(f"CREATE INDEX {table}_settled ON {table} (settled_us)")
-    db.execute("CREATE INDEX decisions_limited ON decisions (decided_us) WHERE outcome = 'limited'")
+def _create(db: "Database") -> None:
+    for statement in _TABLES:
+        db.execute(statement)
 
 
 SCHEMA: Final = Schema(
     name="state",
-    steps={
-        "0001_first": _first,
-        "0002_inbox": _inbox,
-        "0003_telling": _telling,
-        "0004_undo_levels": _undo_levels,
-        "0005_owned": _owned,
-    },
+    steps={"0001_state": _create},
     newer_cure="Install that version again: what it claimed must not be claimed a second time.",
 )
 DAMAGE_CURE: Final = (
@@ -117,7 +107,7 @@ DAMAGE_CURE: Final = (
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the state's connection, and create or migrate its file if needed.
+    """Open the state's connection, and create its file if needed.
 
     Raises:
         StorageError: It lies on a network file system; or as `connect_precious`.

@@ -61,7 +61,7 @@ HOMES = {
     "apscheduler": ("app.schedule",),
     "httpx": ("app.api",),
     "opentelemetry": ("service.observability",),
-    "prometheus_client": ("service.observability", "service.api.app", "app.automations.exposition"),
+    "prometheus_client": ("service.observability", "service.api.app", "app.automations.metrics"),
     "sqlite3": ("storage",),
     "sqlite_utils": ("storage",),
     "structlog": ("service.observability",),

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from app.automations.acting import ActingResult
-from app.notify.rule_alerts import rule_alerts
+from app.notify.news import rule_alerts
 from storage.errors import StorageError
 from storage.ledger.owner import this_process
 from storage.records import ActionError

@@ -99,9 +99,7 @@ def test_an_approval_that_another_person_was_faster_with_is_not_claimed(
     assert (late.code, "no longer waits" in late.err) == (7, True)
 
 
-@pytest.mark.parametrize(
-    "command", ["automations approve", "automations log --limit", "notify silences end", "notify ack"]
-)
+@pytest.mark.parametrize("command", ["automations approve", "automations log --limit", "notify ack"])
 def test_a_number_that_no_row_can_have_is_a_mistake_of_usage(lone: CommandLine, command: str) -> None:
     """It ends with its range, and without a traceback."""
     found = lone(*command.split(), str(2**63))

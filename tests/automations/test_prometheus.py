@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from app.automations.exposition import DURATIONS, FIGURES
+from app.automations.metrics import DURATIONS, FIGURES
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli, line, watching
 from tests.cli.conftest import CommandLine
@@ -24,7 +24,7 @@ __all__ = ["cli", "service"]
 SHIPPED = ROOT / "deploy" / "prometheus"
 DASHBOARD = ROOT / "deploy" / "grafana" / "runwarden-watch.json"
 NAMES = {
-    *(f"runwarden_{name}" for name, *_ in FIGURES),
+    *(f"runwarden_{name}" for name in FIGURES),
     *(f"{DURATIONS}{end}" for end in ("_bucket", "_count", "_sum")),
 }
 PROMETHEUS = pytest.mark.skipif(
@@ -50,6 +50,7 @@ def test_every_alert_is_tried() -> None:
     alerts = set(re.findall(r"alert: (\w+)", (SHIPPED / "watch.rules.yml").read_text()))
 
     assert alerts == set(re.findall(r"alertname=\"(\w+)\"", (Path(__file__).parent / "watch.test.yml").read_text()))
+    assert alerts >= set(re.findall(r"Runwarden\w+", (SHIPPED / "alertmanager.yml").read_text()))
 
 
 def test_the_alerts_and_the_dashboard_ask_for_figures_that_there_are() -> None:

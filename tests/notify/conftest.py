@@ -109,6 +109,5 @@ def outward(telling: NewNotifications) -> list[str]:
 
 def news(title: str = "Run failed: acme/api", body: str = "agent/x", **facts: Any) -> Notification:
     """One piece of news."""
-    about = tuple(facts.pop("about", {}).items())
-    values = {"key": title, "kind": "run", "level": "error", "at": NOON, **facts}
-    return Notification(title=safe_text(title), body=safe_text(body), about=about, **values)
+    values = {"key": title, "kind": "run", "level": "error", "at": NOON, "about": {}, **facts}
+    return Notification(title=safe_text(title), body=safe_text(body), **values)

@@ -59,9 +59,9 @@ def test_what_the_document_shows_is_read() -> None:
     page = (ROOT / "docs" / "automations.md").read_text().partition("## Notifications")[2]
     notify = parse(Path("/c.toml"), page.partition("```toml\n")[2].partition("```")[0]).notify
 
-    assert [(route.name, route.escalate_to, route.fallback) for route in notify.routes] == [
-        ("oncall", "lead", "lead"),
-        ("lead", "", ""),
+    assert [(route.name, route.fallback) for route in notify.routes] == [
+        ("oncall", "lead"),
+        ("lead", ""),
     ]
 
 
@@ -81,7 +81,7 @@ def test_without_rules_everything_goes_over_the_channels_of_notify() -> None:
         ('[notify.routes.x]\ncommand = ["a"]\ntext = "{rule.name}"', "there is no placeholder {rule.name}"),
         ('[notify.routes.x]\ncommand = ["a"]\nmarkup = "bbcode"', "text, markdown, html"),
         ('[notify.routes.x]\ncommand = ["a"]\nrepeat = "5s"', "notify.routes.x.repeat: 5s is out of range"),
-        ('[notify.routes.x]\ncommand = ["a"]\nescalate_after = "5m"', "belong together"),
+        ('[notify.routes.x]\ncommand = ["a"]\nescalate_after = "5m"', "let Alertmanager escalate"),
         ('[notify.routes.x]\ncommand = ["a"]\nfallback = "y"', "there is no route 'y'"),
         ('[notify.routes.x]\ncommand = ["a"]\nfallback = "x"', "leads back to itself"),
         ('[notify.routes.default]\ncommand = ["a"]', "Choose another name"),

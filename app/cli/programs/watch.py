@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,18 +81,21 @@ async def _metrics(
         yield
         return
     require_extra("metrics")
-    from app.automations.exposition import serve
+    from app.automations.metrics import serve
 
     async def snapshots() -> "Sequence[Snapshot]":
-        return [replace(await bot.snapshot(), heartbeats=heartbeat.counts) for bot in bots]
+        return [await bot.snapshot(heartbeat.counts) for bot in bots]
 
     try:
-        server = await serve(*address, snapshots)
+        server = serve(*address, snapshots)
     except OSError as error:
         raise failed("usage", f"{address[0]}:{address[1]} cannot be used: {error.strerror}.") from error
-    async with server:
-        say("metrics", address=f"{address[0]}:{server.sockets[0].getsockname()[1]}")
+    try:
+        say("metrics", address=f"{address[0]}:{server.server_port}")
         yield
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
 
 
 def _address(text: str | None) -> tuple[str, int] | None:

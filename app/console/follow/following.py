@@ -28,10 +28,9 @@ IN_INBOX: Final = frozenset({"failed", "stuck"})
 
 def cause_of(news: "Notification") -> tuple[str, ...]:
     """The cause that several toasts share; a followed run has its own."""
-    about = dict(news.about)
-    if news.is_followed or not about.get("repository"):
+    if news.is_followed or not news.about.get("repository"):
         return (news.key,)
-    return _what(news), about["repository"]
+    return _what(news), news.about["repository"]
 
 
 def merged_by_cause(news: "Iterable[Notification]") -> "tuple[Notification, ...]":
@@ -50,7 +49,7 @@ def _merged(same: "list[Notification]") -> "Notification":
 
 
 def _what(news: "Notification") -> str:
-    return "stuck" if news.kind == "stuck" else dict(news.about).get("status", "")
+    return "stuck" if news.kind == "stuck" else news.about.get("status", "")
 
 
 class RunFollower:

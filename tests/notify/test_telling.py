@@ -1,4 +1,4 @@
-"""Grouping and inhibition: a storm is one message with its recovery, and one cause is told once."""
+"""Telling: a storm is one message, each problem is told once and again until it is acknowledged, and so is its end."""
 
 import re
 from datetime import timedelta
@@ -8,6 +8,7 @@ import pytest
 from app.automations.notification import NotificationWriter
 from app.rules.rule import DoNotify
 from storage.records.decision import Decision, Occurrence
+from storage.records.inbox import Mark
 from tests.notify.conftest import outward
 from tests.notify.desk import TO_ALL, Desk
 
@@ -65,49 +66,6 @@ async def test_what_rules_tell_is_grouped_for_each_rule(desk: Desk) -> None:
 
     await desk.world.run("good", "completed")
     assert await desk.pass_(dispatcher, seconds=1) == ["r: Runs complete again: acme/api"]
-
-
-async def test_a_bad_host_stands_for_the_failures_of_its_runs(desk: Desk) -> None:
-    """They are counted in its messages; a repository of another host is told of by itself."""
-    dispatcher = await desk.began()
-    await desk.world.health(github="unreachable", gitlab="ok")
-    await desk.world.storm(20, "acme/api")
-    await desk.world.run("other", "failed", repository="gitlab:group/project")
-    desk.world.pass_(minutes=1)
-    await desk.world.health(github="unreachable", gitlab="ok")
-    await dispatcher.look()
-    assert sorted(await desk.pass_(dispatcher, seconds=30)) == [
-        "Code host github is unreachable",
-        "Run failed: gitlab:group/project",
-    ]
-    (host,) = [each.message for each in await desk.state.recent_deliveries() if "host" in each.message.title]
-    assert host.body.endswith("20 runs failed there, told by this alone")
-
-    await desk.pass_(dispatcher, seconds=10)
-    for _ in range(3):
-        await desk.world.health(github="ok", gitlab="ok")
-        desk.world.pass_(minutes=1)
-    await dispatcher.look()
-    (over,) = await desk.made()
-    assert (over.title, "20 runs failed there" in over.body) == ("Code host github is well again", True)
-    assert await desk.pass_(dispatcher, looks=3, hours=1) == []
-    assert {
-        "event": "not_told",
-        "profile": "acme",
-        "group": "failed:acme/api",
-        "outcome": "inhibited",
-        "count": 20,
-    } in (desk.said)
-
-
-async def test_failures_are_told_where_their_bad_host_is_not(desk: Desk) -> None:
-    """A host that no one is told of stands for nothing."""
-    dispatcher = await desk.began(TO_ALL + '[notify]\non = ["failed"]')
-    await desk.world.health(github="unreachable")
-    await desk.world.run("run_1", "failed")
-
-    assert await desk.pass_(dispatcher, minutes=1) == []
-    assert await desk.pass_(dispatcher, minutes=6) == ["Run failed: acme/api"]
 
 
 async def test_while_the_link_is_down_nothing_is_said_to_be_over(desk: Desk) -> None:
@@ -200,3 +158,69 @@ async def test_in_quiet_hours_the_channels_of_notify_wait(desk: Desk) -> None:
     assert "unrouted" not in [line["event"] for line in desk.said]
 
     assert await desk.pass_(quiet, looks=2, hours=1) == ["Run failed: acme/web"]
+
+
+REPEATED = """
+[notify.routes.oncall]
+command = ["true"]
+repeat = "1h"
+give_up = "6h"
+[[notify.rules]]
+route = "oncall"
+"""
+FAILED, OVER = "Run failed: acme/api", "Runs complete again: acme/api"
+
+
+@pytest.mark.parametrize("how", ["muted", "snoozed", "acknowledged", "reloaded"])
+async def test_what_was_told_has_its_recovery(desk: Desk, how: str) -> None:
+    """Whatever came in between; and only once."""
+    dispatcher = await desk.began()
+    await desk.world.run("run_1", "failed")
+    assert await desk.pass_(dispatcher, looks=2, minutes=1) == [FAILED]
+    later = desk.world.now + timedelta(days=30)
+    marks = {"muted": Mark(is_muted=True), "snoozed": Mark(snoozed_until=later), "acknowledged": Mark(done_until=later)}
+    if how in marks:
+        await desk.state.mark({"failed:acme/api": marks[how]}, desk.world.now)
+    else:
+        dispatcher = desk.dispatcher()
+        assert await desk.pass_(dispatcher, minutes=1) == []
+
+    await desk.world.run("run_1", "completed")
+    assert await desk.pass_(dispatcher, looks=3, minutes=1) == [OVER]
+
+
+async def test_what_was_put_off_is_told_if_it_still_is_so(desk: Desk) -> None:
+    """A host that is bad for weeks, though not that a run once failed; what is muted never is, nor an event."""
+    dispatcher = await desk.began(TO_ALL + '[notify]\non = ["failed", "completed", "link"]')
+    until = desk.world.now + timedelta(days=20)
+    snoozed = ("failed:acme/web", "run:acme/api", "link:runs")
+    marks = {"failed:acme/api": Mark(is_muted=True), **dict.fromkeys(snoozed, Mark(snoozed_until=until))}
+    await desk.state.mark(marks, desk.world.now)
+    await desk.world.run("run_1", "failed")
+    await desk.world.run("run_2", "completed")
+    await desk.world.run("run_3", "failed", repository="acme/web")
+    for _ in range(2):
+        await desk.world.link("unreachable")
+        assert await desk.pass_(dispatcher, minutes=10) == []
+    desk.world.pass_(days=20)
+    (title,) = await desk.pass_(dispatcher, minutes=1)
+
+    assert title.startswith("No link to the service")
+
+
+async def test_it_is_repeated_until_it_is_acknowledged_or_given_up(desk: Desk) -> None:
+    """Every hour, and not months later; what fails after it was acknowledged is news, and is repeated in its turn."""
+    dispatcher, again = await desk.began(REPEATED), f"Still so: {FAILED}"
+    await desk.world.run("run_1", "failed")
+    assert await desk.pass_(dispatcher, looks=2, seconds=30) == [FAILED]
+    assert await desk.pass_(dispatcher, looks=4, minutes=20) == [again]
+    await desk.state.mark({"failed:acme/api": Mark(done_until=desk.world.now)}, desk.world.now)
+    assert await desk.pass_(dispatcher, looks=8, minutes=30) == []
+
+    await desk.world.run("run_2", "failed")
+    assert await desk.pass_(dispatcher, looks=2, seconds=30) == [FAILED]
+    assert await desk.pass_(dispatcher, looks=24 * 4, minutes=15) == [again] * 6
+    assert await desk.pass_(desk.dispatcher(REPEATED), looks=3, days=40) == []
+
+    await desk.world.run("run_1", "completed")
+    assert await desk.pass_(dispatcher, minutes=1) == [OVER]
