@@ -11,8 +11,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
-from app.cli.output import Format
-from app.cli.output.table import Column
+from app.cli.output import Column, Format
 from app.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, Decision, Outcome, RuleState
 

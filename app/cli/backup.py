@@ -11,7 +11,7 @@ from app.cli.options import FactCommand, async_command
 from app.config import LEDGER_FILE, STATE_FILE, Profile, Settings, data_folder
 
 
-@click.command("backup", cls=FactCommand, short_help="Copy the ledgers and the automations' state.")
+@click.command("backup", cls=FactCommand)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--all-profiles", is_flag=True, help="Of every configured service.")
 @async_command

@@ -27,7 +27,7 @@ NEWEST: Final = 200
 Items = list[CompletionItem[str]]
 
 
-@click.command(cls=ScreenCommand, short_help="Complete commands, options and runs in your shell.")
+@click.command(cls=ScreenCommand)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), required=False)
 @click.option("--install", is_flag=True, help="Write the script where the shell finds it, and say where.")
 @click.pass_obj
@@ -157,12 +157,7 @@ COMPLETED: Final = {
 
 
 def suggest(group: str, command: click.Command) -> None:
-    """Let a command and its subcommands complete local data."""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            if (each := command.get_command(context, name)) is not None:
-                suggest(group, each)
+    """Let a command of a group complete local data."""
     for param in command.params:
         param.type = COMPLETED.get(f"{group}.{param.name}") or COMPLETED.get(param.name or "") or param.type
 

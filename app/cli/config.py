@@ -11,8 +11,7 @@ from app.atomic_file import replacing
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, ScreenCommand
-from app.cli.output import Format
-from app.cli.output.table import Column
+from app.cli.output import Column, Format
 from app.config import ConfigError, config_path, data_folder, example_text
 
 if TYPE_CHECKING:

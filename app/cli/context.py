@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
-from app.cli.output import Format, Output, Rows, into_file
-from app.cli.output.table import Column
+from app.cli.output import Column, Format, Output, Rows, into_file
 
 if TYPE_CHECKING:
     from app.cli.exits import Exit

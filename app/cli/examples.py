@@ -1,4 +1,4 @@
-"""Examples of each command: `--help` and the manual pages end with them, and a test parses every one."""
+"""Examples of each command: `--help` ends with them, and a test parses every one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -92,7 +92,6 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "config init": ("runwarden config init",),
     "config keys": ("runwarden config keys",),
     "completion": ("runwarden completion --install", "runwarden completion fish --install"),
-    "man": ("runwarden man --install", "runwarden man runs | man -l -"),
     "profiles": ("runwarden profiles list",),
     "profiles list": ("runwarden profiles list --json",),
     "token": ("runwarden token check",),

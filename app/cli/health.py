@@ -12,8 +12,7 @@ from app.api.errors import ApiError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand, async_command
-from app.cli.output import Format, Output
-from app.cli.output.table import Column
+from app.cli.output import Column, Format, Output
 from app.run_document import as_received
 from app.times import clocks_apart, exact_ago, rfc3339
 from storage.records import LinkState, PlatformHealth
@@ -31,7 +30,7 @@ class ExitLevel(IntEnum):
     UNKNOWN = 3
 
 
-@click.command(cls=FactCommand, short_help="Ask how the code hosts are, as a monitoring plugin.")
+@click.command(cls=FactCommand)
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
 async def health(invocation: Invocation, /, *, cached: bool) -> int:

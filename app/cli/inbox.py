@@ -9,7 +9,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.output.table import Column
+from app.cli.output import Column
 from app.times import exact_ago, parse_duration, rfc3339
 from storage.records.inbox import NO_TIME, InboxItem
 

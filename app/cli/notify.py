@@ -8,7 +8,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
-from app.cli.output.table import Column
+from app.cli.output import Column
 from app.text import plural
 from app.times import exact_ago, rfc3339
 from storage.records.alert import Delivery, Message

@@ -1,7 +1,9 @@
-"""Options that many commands share, and the command classes that carry them."""
+"""Options that many commands share, with their values, and the command classes that carry them."""
 
+import json
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from importlib import import_module
 from io import StringIO
@@ -12,10 +14,81 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from app.cli.context import Invocation
+from app.cli.exits import failed
 from app.cli.output import Format
+from app.times import parse_duration, parse_period
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from app.api.requests import Json
+
+
+def as_key(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Callback for an idempotency key; an empty one is refused, because it would not prevent a second sending."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("the key is empty. Is the variable that holds it set?", param=param)
+    return value
+
+
+def as_duration(_: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
+    """Callback for an option that is a duration; a bare number means seconds, as usual on a command line."""
+    if value is None:
+        return None
+    is_bare = value.strip().replace(".", "", 1).isdecimal()
+    try:
+        return parse_duration(f"{value.strip()}s" if is_bare else value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error
+
+
+def as_moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Callback for an option that is a point in time."""
+    period = _period(param, value)
+    return None if period is None else period[0]
+
+
+def as_last_moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Callback for an option that is the end of a period: a date includes its day."""
+    period = _period(param, value)
+    return None if period is None else period[1]
+
+
+def _period(param: click.Parameter, value: str | None) -> tuple[datetime, datetime] | None:
+    try:
+        return None if value is None else parse_period(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error
+
+
+def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":
+    """KEY=VALUE options as an object; a value is parsed as JSON if it is JSON: `3` is a number, `three` is text.
+
+    Raises:
+        CommandFailedError: An option is not KEY=VALUE, or a key is given twice.
+    """
+    found: dict[str, Json] = {}
+    for text in pairs:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise failed("usage", f"{text!r} is not KEY=VALUE.")
+        if key in found:
+            raise failed("usage", f"{key!r} is given twice.")
+        found[key] = json_or_text(value)
+    return found
+
+
+def json_or_text(text: str) -> "Json":
+    """A value parsed as JSON, or the text itself if it is not JSON."""
+    try:
+        value: Json = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON.")
 
 
 COUNT: Final = click.IntRange(1, 1_000_000_000)
@@ -138,26 +211,62 @@ def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
 class CommandGroup(click.Group):
     """A group of commands, with the global options; `--json` and `--output` may stand before a command's name."""
 
-    def __init__(self, *args: Any, elsewhere: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
-        """Prepare; `elsewhere` are commands by name, as `module:attribute`, which are imported when they are called."""
+    def __init__(
+        self, *args: Any, elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({}), **kwargs: Any
+    ) -> None:
+        """Prepare; `elsewhere` holds commands by name, as `module:attribute` and a summary: imported when called."""
         super().__init__(*args, **kwargs)
         self._elsewhere = elsewhere
-        self.params += [*output_options(hidden=True), *global_options(hidden=True)]
+        self.params = self.params or [*output_options(hidden=True), *global_options(hidden=True)]
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """All names."""
-        return sorted({*self.commands, *self._elsewhere})
+        """All names, in the order of the documentation."""
+        return [*self._elsewhere, *(name for name in self.commands if name not in self._elsewhere)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported if necessary; None for an unknown name."""
         if cmd_name in self._elsewhere and cmd_name not in self.commands:
-            module, _, attribute = self._elsewhere[cmd_name].partition(":")
-            self.add_command(getattr(import_module(module), attribute))
-        return super().get_command(ctx, cmd_name)
+            module, _, attribute = self._elsewhere[cmd_name][0].partition(":")
+            self.add_command(getattr(import_module(module), attribute), cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and ctx.resilient_parsing:
+            from app.cli.completion import suggest
+
+            suggest(self.name or "", command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is refused with a suggestion."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not ctx.resilient_parsing and (meant := closest_word(args[0], known)):
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
+        return super().resolve_command(ctx, args)
+
+    def _summaries(self) -> list[tuple[str, str]]:
+        own = {name: command.get_short_help_str(200) for name, command in self.commands.items()}
+        return [
+            *((name, said) for name, (_, said) in self._elsewhere.items()),
+            *((name, said) for name, said in own.items() if name not in self._elsewhere),
+        ]
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self._summaries())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End with the examples."""
         write_examples(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        """Complete the commands' names without importing the commands."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name, help=said) for name, said in self._summaries() if name.startswith(incomplete)]
 
 
 class FactCommand(click.Command):

@@ -8,7 +8,7 @@ from app.api.errors import ForbiddenError, NotAuthorizedError
 from app.cli.context import Invocation
 from app.cli.exits import Exit
 from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.output.table import Column
+from app.cli.output import Column
 from app.config import ConfigError, Profile, Settings
 from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, StreamToken, TokenSource
 

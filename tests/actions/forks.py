@@ -22,7 +22,7 @@ from typing import IO, Any, NoReturn
 from tests.program import Program
 
 PRELOADED = (
-    *("app.__main__", "app.actions.imports", "app.cli.main", "app.cli.runs", "app.cli.writes.orgs", "app.engine"),
+    *("app.__main__", "app.actions.imports", "app.cli.main", "app.cli.runs", "app.cli.orgs", "app.engine"),
     *("anyio._backends._asyncio", "encodings.idna", "h11", "httpcore"),
 )
 """All that a write needs, imported once."""

@@ -18,7 +18,7 @@ import pytest
 from app.actions import Actions, settlement
 from app.api.client import Client
 from app.api.requests import StartRun
-from app.cli.output.documents import unsent_document, write_document
+from app.cli.documents import unsent_document, write_document
 from app.cli.writes import carry_out, exit_of
 from app.config.token import Token
 from app.sync.runs import RunSync

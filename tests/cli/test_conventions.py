@@ -1,13 +1,11 @@
 """What people who know other command lines take for granted."""
 
 import shlex
-import shutil
-import subprocess
 
 import click
 import pytest
 
-from app.cli import COMMANDS, root
+from app.cli import root
 from app.cli.examples import EXAMPLES
 from app.version import __version__
 from tests.cli.conftest import CommandLine
@@ -89,16 +87,6 @@ def test_the_version_has_a_short_option(lone: CommandLine) -> None:
     assert lone("-V").out == lone("--version").out == f"runwarden, version {__version__}\n"
 
 
-def test_the_list_of_commands_says_what_they_say_themselves() -> None:
-    """`--help` imports none of them."""
-    context = click.Context(root)
-    said = {name: root.get_command(context, name) for name in COMMANDS}
-
-    assert {name: command and command.get_short_help_str(120) for name, command in said.items()} == {
-        name: summary for name, (_, summary) in COMMANDS.items()
-    }
-
-
 GROUPS = {" ".join(name.split()[1:-1]) for name in ALL}
 
 
@@ -131,22 +119,6 @@ def test_every_example_can_be_parsed(example: str) -> None:
 def test_help_shows_them_as_they_are_typed(lone: CommandLine) -> None:
     """One a line."""
     assert "\nExamples:\n  runwarden runs list --status failed --from -24h\n" in lone("runs", "list", "--help").out
-
-
-def test_manual_pages_are_made_of_the_same_source(lone: CommandLine) -> None:
-    """Each option and each example of a command is in its page, which man can print."""
-    installed = lone("man", "--install")
-    folder = lone.home / ".local/share/man/man1"
-
-    assert installed.code == 0
-    assert {path.name for path in folder.iterdir()} == {"runwarden.1", *(f"runwarden-{name}.1" for name in COMMANDS)}
-    page = lone("man", "runs").out
-    assert page == (folder / "runwarden-runs.1").read_text()
-    assert all(option.replace("-", "\\-") in page for option in ("--status", "--cached", "--wait", "--json"))
-    if shutil.which("man"):
-        shown = subprocess.run(["man", "-l", "-"], input=page, capture_output=True, text=True, check=True)
-        assert "runwarden runs list --status failed" in shown.stdout
-        assert not shown.stderr
 
 
 def test_the_log_has_requests_and_never_the_token(real: CommandLine) -> None:

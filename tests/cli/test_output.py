@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.output import Format, Output, fields
-from app.cli.output.table import Column, Table, cell_width, shorten
+from app.cli.output import Column, Format, Output, Table, cell_width, fields, shorten
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("branch", lambda row: str(row["branch"]), "branch"),

@@ -159,7 +159,7 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
     assert [action["state"] for action in faulty("actions", "list", "--json").json()["actions"]] == ["unknown"]
 
 
-@pytest.mark.parametrize("place", ["app.cli.runs.wait.tell", "app.cli.output.Output.record"])
+@pytest.mark.parametrize("place", ["app.cli.writes.tell", "app.cli.output.Output.record"])
 def test_an_interruption_after_a_write_does_not_call_it_unsent(
     faulty: CommandLine, server: FaultServer, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -173,7 +173,7 @@ def test_an_interruption_after_a_write_does_not_call_it_unsent(
     result = faulty(*CREATE)
 
     # The start of a document is all that is printed where its printing was interrupted.
-    told = {"app.cli.runs.wait.tell": ["confirmed", "interrupted"], "app.cli.output.Output.record": []}[place]
+    told = {"app.cli.writes.tell": ["confirmed", "interrupted"], "app.cli.output.Output.record": []}[place]
     assert (result.code, [word for word in ("confirmed", "not_sent", "interrupted") if word in result.out]) == (
         130,
         told,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.cli.output.progress import line
+from app.cli.progress import line
 from storage.records.backfill import BackfillProgress
 from tests.sync.conftest import Desk, ended, slow_down
 from tests.sync.peer import MINUTE, Peer

@@ -101,7 +101,7 @@ def _has_screen() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-@click.command(cls=ScreenCommand, short_help="Try it: a service, repositories, runs and the console.")
+@click.command(cls=ScreenCommand)
 @click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
 @click.option("--keep", is_flag=True, help="Keep all files at the end, and print how to come back.")
 @click.option(

@@ -38,9 +38,7 @@ class _Arguments(click.types.UnprocessedParamType):
         return ctx.command.shell_complete(ctx, incomplete)
 
 
-@click.command(
-    cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False, short_help="Run the self-hosted service."
-)
+@click.command(cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=_Arguments())
 @click.pass_obj
 def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
@@ -52,7 +50,6 @@ def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
     cls=ServiceCommand,
     context_settings=PASS_THROUGH,
     add_help_option=False,
-    short_help="Administer a self-hosted service's data folder.",
 )
 @click.argument("arguments", nargs=-1, type=_Arguments())
 @click.pass_obj

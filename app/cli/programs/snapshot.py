@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from app.cli.documents import COLUMNS, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
-from app.cli.output import Output
-from app.cli.output.run_documents import COLUMNS, views
-from app.cli.output.table import Table
+from app.cli.output import Output, Table
 from app.engine import Engine
 from app.times import exact_ago, rfc3339
 from storage.records import RunFilter

@@ -30,7 +30,7 @@ WATCHDOG_S: Final = 5.0
 LARGEST_PORT: Final = 65_535
 
 
-@click.command("watch", cls=FactCommand, short_help="Watch without a screen, and carry out the automations.")
+@click.command("watch", cls=FactCommand)
 @click.option("--once", is_flag=True, help="Ask the service once, decide, act, and end: for cron.")
 @click.option("--all-profiles", is_flag=True, help="Watch every configured service.")
 @click.option(

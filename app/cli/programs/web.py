@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.web.server import WebConsole
 
 
-@click.command(cls=ScreenCommand, short_help="Open the console in a browser on this machine.")
+@click.command(cls=ScreenCommand)
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address; others are refused.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Default: any that is free.")
 @click.pass_obj

@@ -8,11 +8,10 @@ import click
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
+from app.cli.documents import RunDocument, action_document, badge, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format, Output
-from app.cli.output.documents import action_document
-from app.cli.output.run_documents import RunDocument, badge, views
 from app.text import safe_block
 from app.times import exact_ago, rfc3339, span
 from storage.records import Action
@@ -21,33 +20,32 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 
-_MODULES: Final = {
-    "listing": ("list_runs", "export"),
-    "start": ("start", "continue_run"),
-    "retry": ("retry",),
-    "wait": ("wait",),
-    "sync": ("sync",),
-    "results": ("view", "open_", "cancel"),
-    "log": ("log",),
-    "changes": ("diff", "review", "apply", "checkout"),
+_COMMANDS: Final = {
+    "list": ("app.cli.runs.listing:list_runs", "List runs, newest first."),
+    "show": ("app.cli.runs:show", "Show one run: fields, timeline, what was sent from here."),
+    "start": ("app.cli.runs.start:start", "Start a run."),
+    "continue": ("app.cli.runs.start:continue_run", "Continue a run's conversation."),
+    "retry": ("app.cli.runs.retry:retry", "Try failed runs again."),
+    "wait": ("app.cli.runs.wait:wait", "Wait until runs have ended."),
+    "view": ("app.cli.runs.results:view", "Show a run turn by turn."),
+    "log": ("app.cli.runs.log:log", "Print what a turn's agent printed."),
+    "diff": ("app.cli.runs.changes:diff", "Print what a run changed, as a patch."),
+    "review": ("app.cli.runs.changes:review", "Print what a run found."),
+    "apply": ("app.cli.runs.changes:apply", "Apply what a run changed to a checkout."),
+    "checkout": ("app.cli.runs.changes:checkout", "Check a run's branch out in a new folder."),
+    "cancel": ("app.cli.runs.results:cancel", "Cancel a run that is queued or working."),
+    "open": ("app.cli.runs.results:open_", "Open a run in the browser."),
+    "sync": ("app.cli.runs.sync:sync", "Fetch the history that is missing."),
+    "export": ("app.cli.runs.listing:export", "Write every run that matches to a file."),
 }
-_NAMES: Final = {"list_runs": "list", "continue_run": "continue", "open_": "open"}
-"""Commands whose name is not their function's."""
 
 
-@click.group(
-    cls=CommandGroup,
-    elsewhere={
-        _NAMES.get(function, function): f"app.cli.runs.{module}:{function}"
-        for module, functions in _MODULES.items()
-        for function in functions
-    },
-)
+@click.group(cls=CommandGroup, elsewhere=_COMMANDS)
 def runs() -> None:
     """List, show, start, continue, retry, wait for and export runs, and take over what they did."""
 
 
-@runs.command("show", cls=FactCommand, short_help="Show one run: fields, timeline, what was sent from here.")
+@click.command("show", cls=FactCommand)
 @click.argument("run_id")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from app.cli.exits import failed
-from app.cli.output.progress import progress_bar
+from app.cli.progress import progress_bar
 from app.text import safe_text
 from storage.records import Coverage, Run, RunFilter, RunSort
 

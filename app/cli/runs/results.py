@@ -12,7 +12,7 @@ from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Format, Output
 from app.cli.runs.lookup import RunLookup
-from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options
+from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
 from app.run_document import as_received, run_address
 from app.text import safe_block, safe_text
 from app.times import rfc3339, span
@@ -61,7 +61,7 @@ def require(answer: T | Unavailable) -> T:
     return answer
 
 
-@click.command("view", cls=FactCommand, short_help="Show what a run did, turn by turn.")
+@click.command("view", cls=FactCommand)
 @click.argument("run_id")
 @click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N alone.")
 @async_command
@@ -131,7 +131,7 @@ def _took(turn: Turn) -> str:
     return span((turn.ended_at - turn.started_at).total_seconds(), pads_hours=False)
 
 
-@click.command("open", cls=FactCommand, short_help="Open a run in the browser.")
+@click.command("open", cls=FactCommand)
 @click.argument("run_id")
 @click.option("--pull-request", "pull", is_flag=True, help="Open the pull or merge request that the service opened.")
 @async_command
@@ -165,7 +165,7 @@ async def _pull_request(invocation: Invocation, run_id: str) -> str:
     return turns.pull_request
 
 
-@click.command("cancel", cls=WriteCommand, kind="run.cancel", short_help="Cancel a run that is queued or working.")
+@click.command("cancel", cls=WriteCommand, kind="run.cancel")
 @click.argument("run_id")
 @write_options
 @click.pass_obj

@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from app.cli.context import Invocation
+from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Exit, Failure, failed
-from app.cli.option_values import as_key
-from app.cli.options import FactCommand
-from app.cli.output.documents import error_document
-from app.cli.output.progress import RowProgress
-from app.cli.output.table import Column
+from app.cli.options import FactCommand, as_key
+from app.cli.output import Column
+from app.cli.progress import RowProgress
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import RunWaiter, wait_failure, wait_options
-from app.cli.writes import advice, carry_out, exit_of, rehearse
-from app.cli.writes.command import DRY_RUN_OPTION, WriteOptions, request_document, tell_batch, worst
+from app.cli.writes import (
+    DRY_RUN_OPTION,
+    WriteOptions,
+    advice,
+    carry_out,
+    exit_of,
+    rehearse,
+    request_document,
+    tell_batch,
+    worst,
+)
 from app.run_document import as_received
 from app.text import plural
 from storage.records import Action, Run
@@ -85,7 +93,7 @@ class Retry:
         }
 
 
-@click.command("retry", cls=FactCommand, short_help="Try failed runs again.")
+@click.command("retry", cls=FactCommand)
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
 @click.option("--yes", is_flag=True, help="Do not ask before sending.")
 @click.option(

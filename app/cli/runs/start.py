@@ -12,10 +12,10 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import failed
-from app.cli.option_values import mapping
+from app.cli.options import mapping
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import wait_options
-from app.cli.writes.command import WriteCommand, WriteOptions, perform, write_options
+from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
 from storage.records import Repository
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class WorkOptions:
         return cls(gather(instructions, file), branch, mapping(metadata), WriteOptions.of(**options))
 
 
-@click.command("start", cls=WriteCommand, kind="run.start", short_help="Start a run.")
+@click.command("start", cls=WriteCommand, kind="run.start")
 @click.option("-R", "--repository", required=True, metavar="REPO", help="owner/repo, or gitlab:group/project.")
 @work_options
 @click.argument("instructions", nargs=-1)
@@ -154,7 +154,7 @@ async def _start(invocation: Invocation, request: "StartRun", options: WriteOpti
     return report()
 
 
-@click.command("continue", cls=WriteCommand, kind="run.continue", short_help="Continue a run's conversation.")
+@click.command("continue", cls=WriteCommand, kind="run.continue")
 @click.argument("run_id")
 @work_options
 @click.argument("instructions", nargs=-1)

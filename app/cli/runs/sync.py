@@ -9,7 +9,7 @@ from app.api.errors import ApiError, RateLimitedError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import FactCommand, async_command
-from app.cli.output.progress import Bar, progress_bar
+from app.cli.progress import Bar, progress_bar
 from app.text import plural
 from app.times import rfc3339, span
 from storage.records import RunFilter
@@ -21,7 +21,7 @@ WAIT_S: Final = 10.0
 """Seconds to wait after a rate limit that names no time."""
 
 
-@click.command("sync", cls=FactCommand, short_help="Fetch the history that is missing.")
+@click.command("sync", cls=FactCommand)
 @click.option(
     "--days",
     type=click.FloatRange(min=0, max=36_500),

@@ -5,23 +5,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli.context import Invocation
+from app.cli.documents import COLUMNS, badge, views
 from app.cli.exits import Exit, Failure
-from app.cli.option_values import as_duration
-from app.cli.options import FactCommand, async_command
-from app.cli.output.documents import write_document
-from app.cli.output.run_documents import COLUMNS, badge, views
+from app.cli.options import FactCommand, as_duration, async_command
 from app.cli.runs.lookup import RunLookup
-from app.cli.writes import tell
-from app.run_document import as_received
 from app.times import rfc3339
-from storage.records import ACTIVE_STATUSES, Action, Run
+from storage.records import ACTIVE_STATUSES, Run
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -58,7 +53,7 @@ def wait_options(function: F) -> F:
     return click.option("--wait", "waits", is_flag=True, help="Wait until the run ends.")(timeout(function))
 
 
-@click.command("wait", cls=FactCommand, short_help="Wait until runs have ended.")
+@click.command("wait", cls=FactCommand)
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
 @click.option(
     "--timeout",
@@ -191,38 +186,3 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
         message = f"Time is up; not ended yet: {', '.join(unended)}."
         return Failure("waited_too_long", message, Exit.TIMED_OUT, {"run_ids": list(unended)})
     return None
-
-
-async def finish(
-    invocation: Invocation, engine: "Engine", action: Action, patience: timedelta | None
-) -> Callable[[], Exit]:
-    """Wait for the end of the run that a write started, if asked to; the result prints the outcome."""
-    if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
-        return partial(tell, invocation, action)
-    output = invocation.output
-    begun = "continued" if action.kind == "run.continue" else "started"
-    output.note(f"{action.result_id} was {begun}; waiting for its end.")
-    # The run was started: keep its id, even if waiting ends early.
-    document = write_document(action)
-    invocation.beside_error = document
-    # An execution shows as a run of the same id, or not at all (spec 4.4).
-    # A run that the cache could not store is not lost: it may still appear.
-    may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
-    waiter = RunWaiter(engine, output.note, may_appear=may_appear, is_stale=bool(invocation.warnings))
-    results = await waiter.until_final([action.result_id], patience)
-    result = results[action.result_id]
-    if result.run is not None:
-        document["run"] = as_received(result.run.raw_json)
-    failure = wait_failure(results)
-    if failure is None:
-        return partial(tell, invocation, action, document, code=Exit.DONE)
-    if failure.exit is not Exit.FAILED:
-        document["error"] = failure.as_json()
-    return partial(_tell_failure, invocation, action, document, failure)
-
-
-def _tell_failure(invocation: Invocation, action: Action, document: dict[str, object], failure: Failure) -> Exit:
-    code = tell(invocation, action, document, code=failure.exit)
-    if not invocation.output.format.is_json:
-        invocation.output.note(failure.message)
-    return code

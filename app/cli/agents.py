@@ -6,10 +6,9 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit
-from app.cli.option_values import mapping
-from app.cli.options import CommandGroup
+from app.cli.options import CommandGroup, mapping
 from app.cli.runs.wait import wait_options
-from app.cli.writes.command import WriteCommand, WriteOptions, submit, write_options
+from app.cli.writes import WriteCommand, WriteOptions, submit, write_options
 
 
 @click.group(cls=CommandGroup)
