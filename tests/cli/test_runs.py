@@ -200,11 +200,11 @@ def test_the_cache_answers_when_the_service_does_not(boarded: CommandLine, board
     """`--cached` never touches the network; without it the error names it."""
     board.put("run_1", "completed", created=0)
     boarded("runs", "list")
-    asked = len(board.requests)
+    asked = len(board.list_queries)
 
     cached = boarded("runs", "list", "--cached", "--json").json()
 
-    assert len(board.requests) == asked
+    assert len(board.list_queries) == asked
     assert (cached["source"], [run["run_id"] for run in cached["runs"]]) == ("cache", ["run_1"])
     assert cached["as_of"] is not None
 

@@ -3,7 +3,6 @@
 import json
 import signal
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -26,8 +25,7 @@ class Works:
 
     def __call__(self, request: Received) -> Step:
         if request.method == "GET":
-            query = {key: values[-1] for key, values in parse_qs(urlsplit(request.target).query).items()}
-            return Respond(*self.board.answer(query))
+            return self.board.answer(request)
         body = request.json()
         assert isinstance(body, dict)
         for word, step in self.refuse.items():

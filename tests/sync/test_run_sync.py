@@ -45,7 +45,7 @@ class Bench:
 
     def asked(self) -> int:
         """How many list requests came since this was last asked."""
-        count = len(self.board.requests)
+        count = len(self.board.list_queries)
         self.board.requests.clear()
         return count
 
@@ -177,7 +177,7 @@ async def test_unknown_statuses_are_kept_and_swept(bench: Bench) -> None:
     await bench.sync.refresh()
 
     assert await bench.status("run_a") == "thinking very hard"
-    assert "thinking very hard" in {query.get("status") for query in bench.board.requests}
+    assert "thinking very hard" in {query.get("status") for query in bench.board.list_queries}
 
 
 async def _listed(bench: Bench, condition: RunFilter, limit: int | None) -> list[Run]:

@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
 
 from textual import events
 from textual.widget import Widget
@@ -62,8 +61,7 @@ class Service:
             return self.refuses
         if request.path.endswith("health"):
             return Respond(200, {"code_hosting": self.board.health})
-        query = parse_qs(urlsplit(request.target).query)
-        return Respond(*self.board.answer({key: values[-1] for key, values in query.items()}))
+        return self.board.answer(request)
 
     def _create(self, request: Received) -> Step:
         email = str(_body(request)["email"])

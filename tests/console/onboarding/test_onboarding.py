@@ -79,7 +79,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Board) 
 
     assert pilot.app.return_value == "local"
     assert TOKEN not in shown
-    assert len(board.requests) == 1
+    assert len(board.list_queries) == 1
     profile = load(place / "config.toml", {}).profile()
     assert (profile.name, profile.base_url, profile.read_only) == ("local", board.base_url, False)
     assert resolve(profile.token, {}).reveal() == TOKEN

@@ -161,7 +161,7 @@ async def test_looking_is_gentle(several: Settings, board: Board, staging: Board
     assert first > 0
     assert (again, early) == (0, 0)
     assert late > 0
-    assert board.requests == []
+    assert board.list_queries == []
     counts = [vitals.runs_link.failures for vitals in failures if vitals is not None and vitals.runs_link is not None]
     assert counts == [2, 2, 3]
 

@@ -96,14 +96,14 @@ async def test_older_runs_of_a_status_are_asked_for_with_it(begun: Staged, board
         board.put(f"run_old{number:03}", "failed" if number < 30 else "completed", created=-10.0 * number - 1_000)
     async with begun() as scene:
         await scene.press("slash", *"status:failed", "enter")
-        asked, held = len(board.requests), scene.table.count
+        asked, held = len(board.list_queries), scene.table.count
         await scene.press("M")
         first = scene.table.count
         await scene.press("M", "M", "M")
 
         assert held < first <= held + HELD
         assert scene.table.count >= len(failed)
-        assert len(board.requests) - asked < 24
+        assert len(board.list_queries) - asked < 24
         assert "not fetched" not in scene.text
         await scene.press("escape", "G")
         assert TAIL in cursor_line(scene)
