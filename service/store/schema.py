@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 10
+VERSION: Final = 1
 """The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()

@@ -1,27 +1,19 @@
 """Back-up and restore: the drill of docs/operations.md, and all that must not be restored."""
 
 import json
-import re
 import shutil
 import threading
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 
 from service.backup.backup import TABLES, back_up
 from service.backup.restore import Restore
 from service.clock import now_micros
 from service.settings import DataFolder
-from service.store import organizations, runs, schema, turn_files
-from service.store.migrations import version
+from service.store import organizations, runs
 from service.store.runs import TurnRequest
-from service.store.schema import VERSION, metadata
-from tests.service.backups import a_service, attempt, contents, opened, rebuilt
+from tests.service.backups import a_service, attempt, contents, opened
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import command, git, refused_start
@@ -144,51 +136,6 @@ def test_what_is_accepted_during_a_back_up_is_in_it_as_a_whole_or_not_at_all(tmp
             for name in ("runs", "turns")
         ]
         assert ids[0] == ids[1]
-
-
-def as_lines(rows: Iterable[list[Any]]) -> bytes:
-    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
-
-
-def test_a_back_up_of_an_earlier_version_is_migrated(backup: Path, tmp_path: Path, url: str | None) -> None:
-    """Its tables are made as they were then; the steps since lead them to today's."""
-    later = {
-        "turns": "trace_parent caller base_sha merge_base files additions deletions pushing_sha",
-        "agents": "options",
-        "organizations": "day_usd day_tokens",
-        "repositories": "triggers webhook_secret_env",
-        "runs": "head_ref head_sha is_restricted",
-    }
-    tables = "turns_by_end|log_pieces|model_usage|turns_by_push|deliveries|postings"
-
-    def of_version_5(found: dict[str, bytes]) -> None:
-        for dialect in ("sqlite", "postgresql"):
-            made = json.loads(found[f"schema/{dialect}.json"])
-            then = [one for one in made if not re.search(tables, one)]
-            assert len(then) == len(made) - 10
-            columns = re.compile(rf"\s*({'|'.join(' '.join(later.values()).split())}) [A-Z]+,\s")
-            then = [columns.sub("", one) for one in then]
-            found[f"schema/{dialect}.json"] = json.dumps(then).encode()
-        for table, gone in later.items():
-            names, *rows = (json.loads(line) for line in found[f"tables/{table}.jsonl"].splitlines())
-            kept = [index for index, name in enumerate(names) if name not in gone.split()]
-            found[f"tables/{table}.jsonl"] = as_lines([row[index] for index in kept] for row in (names, *rows))
-        _, *pieces = (json.loads(line) for line in found.pop("tables/log_pieces.jsonl").splitlines())
-        found["tables/turn_files.jsonl"] += as_lines([*piece[:2], "log", piece[-1]] for piece in pieces)
-        del found["tables/model_usage.jsonl"], found["tables/deliveries.jsonl"], found["tables/postings.jsonl"]
-
-    folder = DataFolder(tmp_path / "target")
-    source = rebuilt(backup, of_version_5, schema_version=5)
-    restored = Restore(source, folder, url, "operator:me@here", now_micros).run(force=False)
-    with opened(folder, url) as database, database.write() as connection:
-        differences = compare_metadata(MigrationContext.configure(connection), metadata)
-        found = version(connection)
-        run_id = connection.execute(sa.select(schema.runs.c.id).limit(1)).scalar_one()
-        log = turn_files.read_log(connection, (run_id, 1), 0, 1000)
-
-    assert (restored.runs, restored.files) == (3, 3)
-    assert (found, differences) == (VERSION, [])
-    assert log.decode() == f"log of {run_id}"
 
 
 def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from service.errors import ServiceError
 from service.store.schema import VERSION, meta, metadata
 
 _REVISION: Final = sa.table("alembic_version", sa.column("version_num", sa.String))
-_FIRST_OF_ALEMBIC: Final = 5
-"""Databases of earlier versions keep their number in `runwarden_meta`, where older programs read it."""
 
 
 class DatabaseError(ServiceError):
@@ -23,38 +21,40 @@ def version(connection: sa.Connection) -> int | None:
     """Return the version of a database's schema; None when it has no tables of this program.
 
     Raises:
-        DatabaseError: Another program than this one versions it.
+        DatabaseError: Another program versions it, or an unreleased version of this one wrote it.
     """
     there = sa.inspect(connection)
-    if there.has_table(_REVISION.name):
-        found = connection.execute(sa.select(_REVISION.c.version_num)).scalar()
-        if found is not None and not found.isdecimal():
-            raise DatabaseError(f"the database belongs to another program: its Alembic revision is {found!r}")
-        return None if found is None else int(found)
-    if not there.has_table(meta.name):
+    if there.has_table(meta.name):
+        unreleased = sa.select(meta.c.value).where(meta.c.key == "schema_version")
+        if connection.execute(unreleased).scalar() is not None:
+            raise DatabaseError(
+                "the database was written before the first release, and cannot be upgraded: "
+                "start with another --data-dir, or with an empty database"
+            )
+    if not there.has_table(_REVISION.name):
         return None
-    value = connection.execute(sa.select(meta.c.value).where(meta.c.key == "schema_version")).scalar()
-    return None if value is None else int(value)
+    found = connection.execute(sa.select(_REVISION.c.version_num)).scalar()
+    if found is not None and not found.isdecimal():
+        raise DatabaseError(f"the database belongs to another program: its Alembic revision is {found!r}")
+    return None if found is None else int(found)
 
 
 def migrate(connection: sa.Connection) -> None:
     """Bring the schema to this program's version, inside the caller's transaction and under its lock.
 
     Raises:
-        DatabaseError: A newer program has migrated it.
+        DatabaseError: As for `version`, or a newer program has migrated it.
     """
     found = version(connection)
-    if found is not None and found > VERSION:
+    if found is None:
+        metadata.create_all(connection)
+        stamp(connection, VERSION)
+    elif found > VERSION:
         raise DatabaseError(
             f"the database has schema version {found}, this program knows {VERSION}: "
             "install the release that wrote it, or newer"
         )
-    if found is None:
-        metadata.create_all(connection)
-        connection.execute(sa.insert(meta).values(key="schema_version", value=str(_FIRST_OF_ALEMBIC)))
-    if found is None or found < _FIRST_OF_ALEMBIC:
-        stamp(connection, VERSION if found is None else found)
-    if found is not None and found < VERSION:
+    elif found < VERSION:
         _upgrade(connection)
 
 
@@ -76,4 +76,4 @@ def _upgrade(connection: sa.Connection) -> None:
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", "service.store:migrations")
     config.set_main_option("path_separator", "os")
-    command.upgrade(config, f"{VERSION:04}")
+    command.upgrade(config, "head")
