@@ -1,7 +1,6 @@
-"""The `[[automations]]` tables as written: one is replaced or added, and every other byte of the file stays."""
+"""The `[[automations]]` tables as written: tomlkit replaces or adds one, and leaves the rest of the file as it is."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,6 +12,9 @@ from app.config.table import ConfigTable, Source
 from app.config.write import write_errors
 
 if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import AoT
+
     from app.rules.rule import Rule
 
 _KEY: Final = "automations"
@@ -21,47 +23,66 @@ _ONE_TABLE: Final = "Write one [[automations]] table, and nothing else."
 
 @dataclass(frozen=True, slots=True)
 class AutomationTables:
-    """One configuration file as it was read, and where its automations are written."""
+    """One configuration file as it was read, and the names of its automations."""
 
     file: Path
     text: str
-    spans: tuple[tuple[int, int], ...]
-    """Beginning and end of each table, in the order of the file."""
     names: tuple[str, ...]
 
     def written(self, name: str) -> str:
-        """The table of that name, as it is written.
+        """The table of that name, as it is written, with the comments below it.
 
         Raises:
             ConfigError: There is none.
         """
-        start, end = self.spans[self._index(name)]
-        return self.text[start:end].replace("\r\n", "\n")
+        from tomlkit import document
+        from tomlkit.items import AoT
+
+        index, only_table = self._index(name), document()
+        only_table.append(_KEY, AoT([self._parsed()[1][index]]))
+        return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
 
     def with_table(self, name: str | None, written: str) -> str:
-        """The file's text with the named table replaced by this one; without a name, this one is added at the end.
+        """The file's text with the named table replaced by this one; without a name, this one is added.
 
         Raises:
             ConfigError: The text is more than one table, or the file has no table of that name.
         """
-        ending = "\r\n" if "\r\n" in self.text else "\n"
-        table = ending.join([*written.strip().splitlines(), ""])
-        if name is not None:
-            start, end = self.spans[self._index(name)]
-            return self._checked(f"{self.text[:start]}{table}{self.text[end:]}", self._index(name))
-        at = self.spans[-1][1] if self.spans else len(self.text)
-        before, rest = self.text[:at].rstrip(), self.text[at:]
-        gap = ending * 2 if before else ""
-        return self._checked(f"{before}{gap}{table}{ending if rest.strip() else ''}{rest.lstrip()}", len(self.spans))
+        from tomlkit import parse as parsed
 
-    def _checked(self, after: str, index: int) -> str:
-        """The text, if it differs from the file in that one table only."""
-        old, new = toml_values(self.file, self.text), toml_values(self.file, after)
-        were, are = (_array(values.pop(_KEY, [])) for values in (old, new))
-        others = (*were[:index], *were[index + 1 :])
-        if old != new or (*are[:index], *are[index + 1 :]) != others or len(are) != len(others) + 1:
-            raise ConfigError("this is not one automation.", cure=_ONE_TABLE, file=self.file)
-        return after
+        ending = "\r\n" if "\r\n" in self.text else "\n"
+        table_text = ending.join([*written.strip().splitlines(), ""])
+        _check_is_one(self.file, table_text)
+        document, tables = self._parsed()
+        if name is not None:
+            index, before = self._index(name), tables[self._index(name)].as_string()
+            # The blank lines below a table are part of it.
+            below = before[len(before.rstrip()) :].removeprefix(ending)
+            tables[index] = parsed(table_text + below)[_KEY][0]
+        elif tables:
+            last = tables[-1].as_string()
+            is_last = document.as_string().rstrip().endswith(last.rstrip())
+            table = parsed(table_text if is_last else table_text + ending)[_KEY][0]
+            table.trivia.indent = "" if last.endswith(ending * 2) else ending
+            tables.append(table)
+        else:
+            document.append(_KEY, parsed(table_text)[_KEY])
+        return document.as_string()
+
+    def _parsed(self) -> "tuple[TOMLDocument, AoT]":
+        from tomlkit import parse
+        from tomlkit.exceptions import TOMLKitError
+        from tomlkit.items import AoT
+
+        cure = "Edit the file itself."
+        try:
+            document = parse(self.text)
+            tables = document.get(_KEY, AoT([]))
+        except TOMLKitError as error:  # It refuses some valid TOML.
+            raise ConfigError(f"this cannot be edited here: {error}.", cure=cure, file=self.file) from error
+        if not isinstance(tables, AoT) or len(tables) != len(self.names):
+            raise ConfigError("these automations are not tables of their own.", cure=cure, file=self.file)
+        return document, tables
 
     def _index(self, name: str) -> int:
         if name not in self.names:
@@ -70,21 +91,13 @@ class AutomationTables:
 
 
 def read_tables(file: Path) -> AutomationTables:
-    """Read the tables of a file.
+    """Read the automations of a file.
 
     Raises:
-        ConfigError: It cannot be read, or its automations are written in a way that cannot be edited here.
+        ConfigError: It cannot be read.
     """
-    from tomlkit.exceptions import TOMLKitError
-
     text = _read(file)
-    held = _array(toml_values(file, text).get(_KEY, []))
-    spans: tuple[tuple[int, int], ...] = ()
-    with suppress(TOMLKitError):  # tomlkit refuses some valid TOML: no spans are found, which is reported below.
-        spans = tuple(_spans(text))
-    if [toml_values(file, text[start:end]).get(_KEY) for start, end in spans] != [[each] for each in held]:
-        raise ConfigError("these automations are not tables of their own.", cure="Edit the file itself.", file=file)
-    return AutomationTables(file, text, spans, tuple(str(each.get("name", "")) for each in held))
+    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in _array(file, text)))
 
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":
@@ -96,9 +109,7 @@ def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "
     from app.rules.read import read_rules
 
     source = Source(Path("automation"), written)
-    values = toml_values(source.file, written)
-    if set(values) != {_KEY} or len(_array(values[_KEY])) != 1:
-        raise ConfigError("this is not one automation.", cure=_ONE_TABLE)
+    values = _check_is_one(source.file, written)
     routes = ["default", *(route.name for route in settings.notify.routes)]
     profiles = [profile.name for profile in settings.profiles]
     (rule,) = read_rules(ConfigTable(source, values), profiles=profiles, routes=routes)
@@ -140,6 +151,14 @@ def save_table(tables: AutomationTables, name: str | None, written: str) -> Sett
     return settings
 
 
+def _check_is_one(file: Path, text: str) -> dict[str, object]:
+    """The values of a text that holds one automation, and nothing else."""
+    values = toml_values(file, text)
+    if set(values) != {_KEY} or len(_array(file, text)) != 1:
+        raise ConfigError("this is not one automation.", cure=_ONE_TABLE)
+    return values
+
+
 def _read(file: Path) -> str:
     try:
         # `read_text` would change the file's line endings.
@@ -150,44 +169,6 @@ def _read(file: Path) -> str:
         raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
 
 
-def _array(value: object) -> list[dict[str, object]]:
+def _array(file: Path, text: str) -> list[dict[str, object]]:
+    value = toml_values(file, text).get(_KEY)
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """The tables, each from its header to the end of its last statement; comments after that belong to what follows.
-
-    The first table that tomlkit does not reproduce byte for byte ends them.
-    """
-    from tomlkit import document, parse
-    from tomlkit.items import AoT
-
-    end = 0
-    tables = parse(text).get(_KEY)
-    for table in tables if isinstance(tables, AoT) else ():
-        _strip_end(table)
-        only_table = document()
-        only_table.append(_KEY, AoT([table]))
-        body = "\n" + only_table.as_string().partition("\n")[2]
-        found = text.find(body, end)
-        if found < 0:
-            return
-        end = found + len(body)
-        # The table's span begins with its header, the line above its body.
-        yield text.rfind("\n", 0, found) + 1, end
-
-
-def _strip_end(last: object) -> None:
-    """Remove the trailing comments and blank lines of a table.
-
-    If it ends with a nested table, they belong to that one and are removed there.
-    """
-    from tomlkit.items import AoT, Table
-
-    while isinstance(last, Table):
-        body = last.value.body
-        while body and body[-1][0] is None:
-            body.pop()
-        last = body[-1][1] if body else None
-        if isinstance(last, AoT):
-            last = last.body[-1]

@@ -1,4 +1,4 @@
-"""Writing one automation: every other byte of the configuration stays."""
+"""Writing one automation: the rest of the configuration stays, its comments too."""
 
 import stat
 from pathlib import Path
@@ -18,7 +18,7 @@ do = { continue = """
 is "no" header, \\""" and this is its end"""" }
 '''
 SECOND = """\
-[[ automations ]]
+[[automations]]
 name = 'second'
 do.command = [
   "tell", # [[automations]]
@@ -40,12 +40,12 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_each_table_is_found_as_it_is_written(file: Path) -> None:
-    """Comments, strings of several lines and tables within belong to it; what looks like a header does not end it."""
+    """With its comments, those below it too; what looks like a header in a string does not end it."""
     tables = read_tables(file)
 
     assert tables.names == ("first", "second")
-    assert tables.written("first") == FIRST
-    assert tables.written("second") == SECOND
+    assert tables.written("first") == f"{FIRST}\n# About the second.\n"
+    assert tables.written("second") == f"{SECOND}# The end of it.\n"
 
 
 @pytest.mark.parametrize("name", ["first", "second", None])
@@ -55,11 +55,12 @@ def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending
     file.write_bytes(FILE.replace("\n", ending).encode())
     link = file.with_name("linked.toml")
     link.symlink_to(file)
-    old = {"first": FIRST, "second": SECOND, None: ""}[name]
+    old = {"first": f"{FIRST}\n# About the second.\n", "second": f"{SECOND}# The end of it.\n", None: ""}[name]
 
     settings = save_table(read_tables(link), name, f"\n{THIRD}\n")
 
-    at = FILE.replace(old, THIRD) if name else FILE.replace(SECOND, f"{SECOND}\n{THIRD}\n")
+    end = "# The end of it.\n\n"
+    at = FILE.replace(old, THIRD) if name else FILE.replace(end, f"{end}{THIRD}\n")
     assert file.read_bytes().decode() == at.replace("\n", ending)
     assert link.is_symlink()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -81,7 +82,7 @@ def test_the_first_automation_of_a_file_comes_last(file: Path) -> None:
     ("name", "written", "said"),
     [
         ("first", f"{THIRD}\n{THIRD}", "not one automation"),
-        ("first", f"{THIRD}\n[poll]\nruns_s = 1", "TOML"),
+        ("first", f"{THIRD}\n[poll]\nruns_s = 1", "not one automation"),
         ("first", f'{THIRD}\n[console]\ntheme = "x"', "not one automation"),
         (None, f'default_profile = "x"\n{THIRD}', "default_profile|no such key|not one"),
         ("second", "", "not one automation"),
@@ -110,19 +111,21 @@ def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
     assert file.read_text("utf-8") == f"{FILE}# more\n"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]',
-        '[[automations]]\nname = "a"\ndo = { notify = "default" }\n[poll]\nruns_s = 5\n[automations.on]\nevery = "1h"',
-    ],
-)
-def test_tables_that_cannot_be_told_apart_are_left_alone(file: Path, text: str) -> None:
-    """An array in one line, and a table that goes on elsewhere, are for an editor."""
-    file.write_text(text, "utf-8")
+def test_automations_in_one_line_are_left_alone(file: Path) -> None:
+    """They are for an editor."""
+    file.write_text('automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]', "utf-8")
 
     with pytest.raises(ConfigError, match="Edit the file itself"):
-        read_tables(file)
+        read_tables(file).written("a")
+
+
+def test_a_table_that_goes_on_elsewhere_is_put_together(file: Path) -> None:
+    """What is written in two places is one table afterwards; the rest stays."""
+    poll, on = "[poll]\nruns_s = 5\n", '[automations.on]\nevery = "1h"'
+    file.write_text(f'[[automations]]\nname = "a"\ndo = {{ notify = "default" }}\n{poll}{on}', "utf-8")
+    save_table(read_tables(file), "a", THIRD)
+
+    assert file.read_text("utf-8") == f"{THIRD}{poll}"
 
 
 @pytest.mark.parametrize(
