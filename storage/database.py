@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from storage.errors import DatabaseNewerError
+from storage.errors import DatabaseNewerError, DatabaseOlderError
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -29,6 +29,8 @@ class Schema:
     """By name, in order; a step that was released never changes."""
     newer_cure: str
     """The cure when a newer program wrote the file."""
+    older_cure: str = "Move the file away; a new one is begun."
+    """The cure when a program from before the first release wrote the file."""
 
 
 def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
@@ -86,7 +88,7 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     """Apply missing steps.
 
     Raises:
-        DatabaseNewerError: A step was applied that this program does not know.
+        DatabaseNewerError, DatabaseOlderError: A step was applied that this program does not know.
     """
     if is_current(connection, schema, path):
         return
@@ -106,21 +108,21 @@ def is_current(connection: sqlite3.Connection, schema: Schema, path: Path) -> bo
     """Whether every step is applied.
 
     Raises:
-        DatabaseNewerError: A step was applied that this program does not know.
+        DatabaseNewerError, DatabaseOlderError: A step was applied that this program does not know.
     """
-    applied = _applied(connection, schema)
+    # Without sqlite-utils: its import would take a third of a start without migrations.
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone() is None:
+        return False
+    rows = connection.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (schema.name,))
+    applied = {name for (name,) in rows.fetchall()}
     unknown = sorted(applied - schema.steps.keys())
+    if unknown and unknown[0] < min(schema.steps):
+        raise DatabaseOlderError(
+            f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_cure}",
+            path=path,
+        )
     if unknown:
         raise DatabaseNewerError(
             f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}", path=path
         )
     return applied == schema.steps.keys()
-
-
-def _applied(connection: sqlite3.Connection, schema: Schema) -> set[str]:
-    # Without sqlite-utils: its import would take a third of a start without migrations.
-    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone()
-    if there is None:
-        return set()
-    rows = connection.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (schema.name,))
-    return {name for (name,) in rows.fetchall()}

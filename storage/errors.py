@@ -2,6 +2,7 @@
 
 StorageError
 ├── DatabaseNewerError       written by a newer Runwarden
+├── DatabaseOlderError       written before the first release
 ├── DatabaseDamagedError     no longer readable as a database
 ├── DatabaseReadOnlyError    the file or its folder may not be written
 ├── DatabaseUnopenableError  the file cannot be opened at all
@@ -34,6 +35,12 @@ class DatabaseNewerError(StorageError):
     """A newer Runwarden wrote the file; this one does not know all that is in it."""
 
     kind = "database_newer"
+
+
+class DatabaseOlderError(StorageError):
+    """A Runwarden from before the first release wrote the file, with other tables."""
+
+    kind = "database_older"
 
 
 class DatabaseDamagedError(StorageError):

@@ -78,7 +78,7 @@ class Postman:
             now = self.clock()
             if now - delivery.made_at > self.notify.route(delivery.message.route).give_up:
                 await self._settle(delivery, "expired", "it was too old to be sent")
-            elif await self.state.claim_delivery(delivery, now + CLAIMED_FOR):
+            elif await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
                 trouble = await send(self.notify, delivery, self.profile, os.environ, self.command_line)
                 await self._settled(delivery, trouble)
 

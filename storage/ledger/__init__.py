@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+from storage.claims import this_process
 from storage.database import data_version
-from storage.errors import DatabaseDamagedError, DatabaseNewerError, StorageError
-from storage.ledger import audit, entries, queries, transitions
-from storage.ledger.entries import new_action_id
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, StorageError
+from storage.ledger import queries, transitions
 from storage.ledger.errors import (
     AlreadyDoneError,
     AmbiguousActionError,
@@ -20,7 +20,7 @@ from storage.ledger.errors import (
     WrongStateError,
 )
 from storage.ledger.opening import DAMAGE_CURE, connect, connect_to_read
-from storage.ledger.owner import this_process
+from storage.ledger.transitions import new_action_id
 from storage.private_file import FilePlace
 from storage.records import Action, ActionError, ActionKind, Author
 from storage.thread import DatabaseThread, reads
@@ -54,16 +54,16 @@ class Ledger:
     ) -> None:
         self.writer = self.reader = thread
         self.problem = problem
-        """Why it can only be read: it is damaged, or a newer Runwarden wrote it. None: it can be written."""
+        """Why it can only be read: it is damaged, or another version of Runwarden wrote it. None: it can be written."""
         self._place = FilePlace.of(thread.path)
         self._author = author
         self._clock = clock
 
     @classmethod
     async def open(cls, path: Path, *, author: Author = NOT_RECORDED, clock: Clock = utc_now) -> Self:
-        """Open the ledger, and create or migrate it if needed; `author` acts through it.
+        """Open the ledger, and create it if needed; `author` acts through it.
 
-        A damaged ledger (it is never rebuilt), or one that a newer Runwarden wrote, can still be read: see `problem`.
+        A damaged ledger (it is never rebuilt), or one that another version wrote, can still be read: see `problem`.
 
         Raises:
             StorageError: It cannot be opened, or nothing of it can be read.
@@ -71,7 +71,7 @@ class Ledger:
         start = partial(DatabaseThread.start, path, name="ledger", damage_cure=DAMAGE_CURE)
         try:
             return cls(await start(partial(connect, path)), author=author, clock=clock)
-        except (DatabaseDamagedError, DatabaseNewerError) as problem:
+        except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
             thread = await start(partial(connect_to_read, path, problem))
             return cls(thread, author=author, clock=clock, problem=problem)
 
@@ -124,7 +124,7 @@ class Ledger:
         """
         at = self._clock()
         new = action_id or new_action_id(at)
-        entry = entries.Entry(new, kind, subject, key, path, body_json, actor, base_url, self._author, again)
+        entry = transitions.Entry(new, kind, subject, key, path, body_json, actor, base_url, self._author, again)
 
         def enter(connection: sqlite3.Connection) -> Action:
             transitions.adopt(connection, self._author, at)  # The writes of a dead process must not block.
@@ -190,7 +190,7 @@ class Ledger:
 
     # Reading
 
-    check = reads(entries.check)
+    check = reads(transitions.check)
     action = reads(queries.action)
     actions = reads(queries.actions)
     matching = reads(queries.matching)
@@ -201,8 +201,8 @@ class Ledger:
     run_ids = reads(queries.run_ids)
     organizations = reads(queries.organizations)
     journal = reads(queries.journal)
-    unknown_spans = reads(audit.unknown_spans)
-    audit = reads(audit.of_action)
+    unknown_spans = reads(queries.unknown_spans)
+    audit = reads(queries.steps)
     data_version = reads(data_version)
 
     async def _apply(

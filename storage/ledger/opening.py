@@ -19,97 +19,48 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 
-_FIRST_COLUMNS: Final = {
-    "seq": int,
-    "action_id": str,
-    "kind": str,
-    "subject": str,
-    "key": str,
-    "path": str,
-    "body_json": str,
-    "actor": str,
-    "state": str,
-    "created_us": int,
-    "sending_us": int,
-    "settled_us": int,
-    "error_kind": str,
-    "error_message": str,
-    "error_status": int,
-    "error_code": str,
-    "response_json": str,
-    "result_id": str,
-    "resolution": str,
-    "superseded_by": str,
-    "owner_pid": int,
-    "owner_started": str,
-    "owner_boot": str,
-    "owner_namespace": str,
-}
-_FIRST_REQUIRED: Final = {
-    "action_id",
-    "kind",
-    "subject",
-    "key",
-    "path",
-    "body_json",
-    "actor",
-    "state",
-    "created_us",
-    "owner_pid",
-    "owner_started",
-    "owner_boot",
-    "owner_namespace",
-}
-
-
-def _first(db: "Database") -> None:
-    db.table("actions", strict=True).create(_FIRST_COLUMNS, pk="seq", not_null=_FIRST_REQUIRED)
-    actions = db.table("actions")
-    actions.create_index(["action_id"], unique=True)
-    actions.create_index(["key"], unique=True)
-    actions.create_index(["result_id"])
-    actions.create_index(["subject", "kind"])
-    db.execute(
-        "CREATE UNIQUE INDEX actions_open_subject ON actions (kind, subject)"
-        " WHERE subject <> '' AND state IN ('prepared', 'sending', 'unknown') AND resolution IS NULL"
-    )
-
-
-def _author(db: "Database") -> None:
-    actions = db.table("actions")
-    for column in ("base_url", "user", "host", "surface"):
-        actions.add_column(column, str)
+_TABLES: Final = (
+    """CREATE TABLE actions (
+        seq INTEGER PRIMARY KEY, action_id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, subject TEXT NOT NULL,
+        key TEXT NOT NULL, path TEXT NOT NULL, body_json TEXT NOT NULL, actor TEXT NOT NULL, state TEXT NOT NULL,
+        created_us INTEGER NOT NULL, sending_us INTEGER, settled_us INTEGER,
+        error_kind TEXT, error_message TEXT, error_status INTEGER, error_code TEXT,
+        response_json TEXT, result_id TEXT, resolution TEXT, superseded_by TEXT,
+        base_url TEXT, user TEXT, host TEXT, surface TEXT, owner_json TEXT NOT NULL, owned_us INTEGER NOT NULL
+    ) STRICT""",
     # An action that certainly had no effect leaves its key free.
-    db.execute("DROP INDEX idx_actions_key")
-    db.execute(
-        "CREATE UNIQUE INDEX actions_used_key ON actions (key)"
-        " WHERE state NOT IN ('not_sent', 'rejected', 'not_created')"
-    )
-    actions.create_index(["key"])
-    db.execute("CREATE INDEX actions_under_way ON actions (state) WHERE state IN ('prepared', 'sending')")
-    db.execute("CREATE INDEX actions_unresolved ON actions (seq) WHERE state = 'unknown' AND resolution IS NULL")
-    db.execute("CREATE INDEX actions_superseded ON actions (superseded_by) WHERE superseded_by IS NOT NULL")
-    columns = {"seq": int, "at_us": int, "action_id": str, "transition": str, "detail": str}
-    db.table("audit", strict=True).create(
-        {**columns, "user": str, "host": str, "surface": str},
-        pk="seq",
-        not_null={"at_us", "action_id", "transition"},
-    )
-    db.table("audit").create_index(["action_id"])
-    for change in ("UPDATE", "DELETE"):
-        db.execute(
-            f"CREATE TRIGGER audit_refuses_{change.lower()} BEFORE {change} ON audit"
-            " BEGIN SELECT raise(ABORT, 'the audit is only ever added to'); END"
-        )
+    "CREATE UNIQUE INDEX actions_used_key ON actions (key) WHERE state NOT IN ('not_sent', 'rejected', 'not_created')",
+    """CREATE UNIQUE INDEX actions_open_subject ON actions (kind, subject)
+    WHERE subject <> '' AND state IN ('prepared', 'sending', 'unknown') AND resolution IS NULL""",
+    "CREATE INDEX actions_key ON actions (key)",
+    "CREATE INDEX actions_result_id ON actions (result_id)",
+    "CREATE INDEX actions_subject ON actions (subject, kind)",
+    "CREATE INDEX actions_under_way ON actions (state) WHERE state IN ('prepared', 'sending')",
+    "CREATE INDEX actions_unresolved ON actions (seq) WHERE state = 'unknown' AND resolution IS NULL",
+    "CREATE INDEX actions_superseded ON actions (superseded_by) WHERE superseded_by IS NOT NULL",
+    """CREATE TABLE audit (
+        seq INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, action_id TEXT NOT NULL, transition TEXT NOT NULL,
+        detail TEXT, user TEXT, host TEXT, surface TEXT
+    ) STRICT""",
+    "CREATE INDEX audit_action_id ON audit (action_id)",
+    """CREATE TRIGGER audit_refuses_update BEFORE UPDATE ON audit
+    BEGIN SELECT raise(ABORT, 'the audit is only ever added to'); END""",
+    """CREATE TRIGGER audit_refuses_delete BEFORE DELETE ON audit
+    BEGIN SELECT raise(ABORT, 'the audit is only ever added to'); END""",
+)
+
+
+def _create(db: "Database") -> None:
+    for statement in _TABLES:
+        db.execute(statement)
 
 
 SCHEMA: Final = Schema(
     name="ledger",
-    steps={"0001_first": _first, "0002_author": _author},
+    steps={"0001_ledger": _create},
     newer_cure="Install that version again: the ledger must not be written by a program that does not know all of it.",
+    older_cure="Settle its open actions with that version, then move the file away; a new one is begun.",
 )
-
-
 DAMAGE_CURE: Final = (
     "It is the only record of what was sent, and is never rebuilt by itself: restore it from a backup, or save what"
     " can be saved with `sqlite3 FILE .recover`. To go on without it, move it away yourself, and first check by hand"
@@ -128,7 +79,7 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The ledger's connection, its file created or migrated where needed; raises as `connect_precious`."""
+    """The ledger's connection, its file created where needed; raises as `connect_precious`."""
     return connect_precious(path, SCHEMA, DAMAGE_CURE)
 
 
@@ -136,7 +87,7 @@ def connect_precious(path: Path, schema: Schema, damage_cure: str) -> sqlite3.Co
     """The connection to a file that cannot be made again, created or migrated where needed.
 
     Raises:
-        StorageError: It is damaged, or a newer Runwarden wrote it.
+        StorageError: It is damaged, or another version of Runwarden wrote it.
         sqlite3.Error: It cannot be opened.
     """
     with opening(path):
@@ -159,46 +110,27 @@ def _check(connection: sqlite3.Connection, path: Path, damage_cure: str) -> None
 
 
 def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
-    """A connection to a ledger that must not be written: a newer Runwarden's, or a copy of a damaged one's rows.
+    """A connection to a ledger that must not be written: another version's, or a copy of a damaged one's rows.
 
     Raises:
         StorageError: `problem` itself: nothing of the file can be read.
     """
+    uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        return _salvaged(path) if isinstance(problem, DatabaseDamagedError) else _as_it_is(path)
+        connection = sqlite3.connect(uri, uri=True, timeout=database.BUSY_WAIT_S, isolation_level=None)
+        if not isinstance(problem, DatabaseDamagedError):
+            # Another version may not have all columns that this one reads.
+            connection.execute(f"SELECT {COLUMNS} FROM actions LIMIT 0")
+            return connection
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        database.migrate(copy, SCHEMA, path)
+        with closing(connection):
+            for table in ("actions", "audit"):
+                _salvage(connection, copy, table)
+        if copy.execute("SELECT 1 FROM actions").fetchone() is None:
+            raise problem
     except sqlite3.Error as error:
         raise problem from error
-
-
-def _as_it_is(path: Path) -> sqlite3.Connection:
-    connection = _read_only(path)
-    try:
-        # A newer program may have dropped columns that this one reads.
-        connection.execute(f"SELECT {COLUMNS} FROM actions LIMIT 0")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=database.BUSY_WAIT_S, isolation_level=None
-    )
-
-
-def _salvaged(path: Path) -> sqlite3.Connection:
-    copy = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        database.migrate(copy, SCHEMA, path)
-        with closing(_read_only(path)) as damaged:
-            for table in ("actions", "audit"):
-                _salvage(damaged, copy, table)
-        if copy.execute("SELECT 1 FROM actions").fetchone() is None:
-            raise sqlite3.DatabaseError("nothing is left")
-    except sqlite3.Error:
-        copy.close()
-        raise
     return copy
 
 

@@ -1,12 +1,23 @@
-"""Reading the ledger: one action, a selection, or the newest with all counts."""
+"""Reading the ledger: one action, a selection, the newest with all counts, and the audit."""
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, Final
 
 from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
-from storage.records import OPEN_STATES, Action, ActionError, ActionFilter, ActionKind, ActionState, Author
+from storage.records import (
+    OPEN_STATES,
+    Action,
+    ActionError,
+    ActionFilter,
+    ActionKind,
+    ActionState,
+    AuditEntry,
+    Author,
+)
+from storage.records.action import UnknownSpan
 from storage.records.activity import ActivityFilter, ActivityPage
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
@@ -18,6 +29,8 @@ COLUMNS: Final = (
 PREFIX: Final = "act_"
 """How every id begins."""
 _TWO: Final = 2
+_UNKNOWN_FROM: Final = frozenset({"unknown", "resolution_undone", "reopened"})
+_UNKNOWN_UNTIL: Final = frozenset({"resolved_created", "resolved_not_created", "sent_again"})
 _TEXT = (
     "folded(kind || ' ' || state || ' ' || subject || ' ' || path || ' ' || actor || ' ' || action_id || ' '"
     " || coalesce(result_id, '') || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '') || ' '"
@@ -95,37 +108,29 @@ def actions(
     limit: int = 100,
 ) -> tuple[Action, ...]:
     """Actions, newest first; None: of every kind, in every state."""
-    conditions = ["1"]
-    parameters: list[str | int] = []
+    where = _Where()
     for column, values in (("kind", kinds), ("state", states)):
         if values is not None:
-            conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
-            parameters.extend(values)
-    rest = f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?"
-    return select(connection, rest, (*parameters, max(0, limit)))
+            where.is_in(column, values)
+    return where.newest(connection, limit)
 
 
 def matching(
     connection: sqlite3.Connection, wanted: ActionFilter, limit: int, before: str | None = None
 ) -> tuple[Action, ...]:
     """The newest matching actions older than the action `before`."""
-    conditions = ["1"]
-    parameters: list[str | int] = []
+    where = _Where()
     for column, values in (("kind", wanted.kinds), ("state", wanted.states), ("surface", wanted.surfaces)):
         if values:
-            conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
-            parameters += values
+            where.is_in(column, values)
     if wanted.actor is not None:
-        conditions.append("? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))")
-        parameters.append(sqlite_text(wanted.actor))
+        where.add("? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))", wanted.actor)
     for comparison, moment in (("created_us >= ?", wanted.since), ("created_us <= ?", wanted.until)):
         if moment is not None:
-            conditions.append(comparison)
-            parameters.append(to_us(moment))
+            where.add(comparison, to_us(moment))
     if before is not None:
-        conditions.append("seq < (SELECT seq FROM actions WHERE action_id = ?)")
-        parameters.append(before)
-    return select(connection, f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?", (*parameters, limit))
+        where.add("seq < (SELECT seq FROM actions WHERE action_id = ?)", before)
+    return where.newest(connection, limit)
 
 
 def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
@@ -183,28 +188,69 @@ def organizations(connection: sqlite3.Connection, subject: str | None = None) ->
 def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:
     """The newest matching actions."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
-    condition, parameters = _where(wanted)
-    with snapshot(connection):
-        newest = select(connection, f"WHERE {condition} ORDER BY seq DESC LIMIT ?", (*parameters, max(0, limit)))
-        (matching,) = connection.execute(f"SELECT count(*) FROM actions WHERE {condition}", parameters).fetchone()
-        tally = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY 1, 2").fetchall()
-    return ActivityPage(newest, int(matching), {(kind, state): count for kind, state, count in tally})
-
-
-def _where(wanted: ActivityFilter) -> tuple[str, tuple[str | int, ...]]:
-    conditions = ["1"]
-    parameters: list[str | int] = []
+    where = _Where()
     for column, values in (("kind", wanted.kinds), ("state", wanted.outcomes)):
         if values:
-            conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
-            parameters += map(sqlite_text, values)
+            where.is_in(column, values)
     if wanted.is_open:
-        conditions.append(f"resolution IS NULL AND state IN ({', '.join('?' * len(OPEN_STATES))})")
-        parameters += sorted(OPEN_STATES)
+        where.add("resolution IS NULL")
+        where.is_in("state", sorted(OPEN_STATES))
     if wanted.since is not None:
-        conditions.append("coalesce(settled_us, created_us) >= ?")
-        parameters.append(to_us(wanted.since))
+        where.add("coalesce(settled_us, created_us) >= ?", to_us(wanted.since))
     for word in wanted.words:
-        conditions.append(f"instr({_TEXT}, ?) > 0")
-        parameters.append(sqlite_text(word))
-    return " AND ".join(conditions), tuple(parameters)
+        where.add(f"instr({_TEXT}, ?) > 0", word)
+    with snapshot(connection):
+        newest = where.newest(connection, limit)
+        (count,) = connection.execute(f"SELECT count(*) FROM actions WHERE {where}", where.parameters).fetchone()
+        tally = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY 1, 2").fetchall()
+    return ActivityPage(newest, int(count), {(kind, state): number for kind, state, number in tally})
+
+
+def steps(connection: sqlite3.Connection, action_id: str) -> tuple[AuditEntry, ...]:
+    """The action's audit: every step, oldest first."""
+    found = connection.execute(
+        "SELECT at_us, action_id, transition, detail, user, host, surface FROM audit WHERE action_id = ? ORDER BY seq",
+        (sqlite_text(action_id),),
+    )
+    return tuple(
+        AuditEntry(from_us(at_us), action_id, transition, detail, Author(*by))
+        for at_us, action_id, transition, detail, *by in found.fetchall()
+    )
+
+
+def unknown_spans(connection: sqlite3.Connection) -> tuple[UnknownSpan, ...]:
+    """The stretches in which outcomes were unknown, by action and in order."""
+    found: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for action_id, transition, at_us in connection.execute(
+        "SELECT action_id, transition, at_us FROM audit ORDER BY seq"
+    ):
+        if transition in _UNKNOWN_FROM | _UNKNOWN_UNTIL:
+            found[action_id].append((transition, at_us))
+    spans: list[UnknownSpan] = []
+    for action_id, changes in found.items():
+        for one in select(connection, "WHERE action_id = ?", (action_id,)):
+            for (transition, at_us), later in zip(changes, [*changes[1:], None], strict=True):
+                if transition in _UNKNOWN_FROM:
+                    spans.append(UnknownSpan(one, from_us(at_us), None if later is None else from_us(later[1])))
+    return tuple(spans)
+
+
+class _Where:
+    """Conditions that all hold, with their parameters."""
+
+    def __init__(self) -> None:
+        self._conditions = ["1"]
+        self.parameters: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        return " AND ".join(self._conditions)
+
+    def add(self, condition: str, *parameters: str | int) -> None:
+        self._conditions.append(condition)
+        self.parameters += tuple(sqlite_text(each) if isinstance(each, str) else each for each in parameters)
+
+    def is_in(self, column: str, values: Collection[str]) -> None:
+        self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
+
+    def newest(self, connection: sqlite3.Connection, limit: int) -> tuple[Action, ...]:
+        return select(connection, f"WHERE {self} ORDER BY seq DESC LIMIT ?", (*self.parameters, max(0, limit)))

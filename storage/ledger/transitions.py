@@ -1,22 +1,41 @@
-"""The legal transitions of an action, as a table; nothing else changes its state, not even after a crash."""
+"""How an action is entered and changes its state: a table of legal transitions, and nothing else, even after a crash.
 
+Each is checked and written under one lock, with its step in the audit, so that of two processes one gets a key.
+"""
+
+import secrets
 import sqlite3
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import astuple, dataclass
+from datetime import datetime
 from typing import Final
 
+from storage.claims import Claims, Owner
 from storage.database import immediate
-from storage.ledger import audit
-from storage.ledger.entries import Entry, existing, prepare, refuse_blocked, refuse_taken_key
-from storage.ledger.errors import WrongStateError
-from storage.ledger.owner import Owner, is_dead
-from storage.ledger.queries import select
-from storage.records import UNUSED_STATES, Action, ActionError, ActionState, Author, Resolution
+from storage.ledger.errors import (
+    AlreadyDoneError,
+    KeyTakenError,
+    NoSuchActionError,
+    SubjectBlockedError,
+    WrongStateError,
+)
+from storage.ledger.queries import PREFIX, by_id, select
+from storage.records import (
+    OPEN_STATES,
+    UNUSED_STATES,
+    Action,
+    ActionError,
+    ActionKind,
+    ActionState,
+    Author,
+    Resolution,
+)
 from storage.values import sqlite_text, sqlite_text_or_none, to_us
 
-HOPELESS_AFTER: Final = timedelta(hours=1)
-"""After this an action counts as abandoned even if its process cannot be seen: requests take seconds at most."""
+CLAIMS: Final = Claims("actions", "action_id", "state IN ('prepared', 'sending')")
 CRASHED: Final = "crashed"
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's base 32: no letter that looks like a digit."""
+_TIME_DIGITS, _RANDOM_DIGITS, _BITS = 10, 16, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +53,6 @@ class Transition:
     undoes: frozenset[Resolution | None] = frozenset({None})
     """The resolutions that an action may have before it; None stands for no resolution."""
 
-
-@dataclass(frozen=True, slots=True)
-class TransitionOutcome:
-    """What a transition records besides the state; None keeps the earlier value."""
-
-    error: ActionError | None = None
-    result_id: str | None = None
-    response_json: str | None = None
-    superseded_by: str | None = None
-
-    @property
-    def detail(self) -> str | None:
-        """The detail for the audit."""
-        return self.result_id or self.superseded_by or (self.error.kind if self.error else None)
-
-
-NOTHING: Final = TransitionOutcome()
 
 _PREPARED: Final[frozenset[ActionState]] = frozenset({"prepared"})
 _SENDING: Final[frozenset[ActionState]] = frozenset({"sending"})
@@ -80,6 +82,19 @@ REOPEN: Final = Transition(
 
 
 @dataclass(frozen=True, slots=True)
+class TransitionOutcome:
+    """What a transition records besides the state; None keeps the earlier value."""
+
+    error: ActionError | None = None
+    result_id: str | None = None
+    response_json: str | None = None
+    superseded_by: str | None = None
+
+
+NOTHING: Final = TransitionOutcome()
+
+
+@dataclass(frozen=True, slots=True)
 class StateChange:
     """A transition about to be made: by whom, and when."""
 
@@ -87,6 +102,71 @@ class StateChange:
     author: Author
     at: datetime
     outcome: TransitionOutcome = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An action about to be entered."""
+
+    action_id: str
+    kind: ActionKind
+    subject: str
+    key: str
+    path: str
+    body_json: str
+    actor: str
+    base_url: str | None
+    author: Author
+    again: bool
+    """Whether it may repeat a confirmed action on the same subject."""
+
+
+def new_action_id(at: datetime) -> str:
+    """`act_` and 26 characters: 48 bits of milliseconds, then 80 random ones."""
+    return PREFIX + _digits(to_us(at) // 1000, _TIME_DIGITS) + _digits(secrets.randbits(80), _RANDOM_DIGITS)
+
+
+def _digits(number: int, count: int) -> str:
+    return "".join(_ALPHABET[(number >> (_BITS * digit)) & 31] for digit in reversed(range(count)))
+
+
+def enter(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime, supersedes: str | None) -> Action:
+    """Enter an action, and replace the unknown one that it supersedes, if any: both or neither.
+
+    Raises as `Ledger.prepare`.
+    """
+    with immediate(connection):
+        if supersedes is not None:
+            outcome = TransitionOutcome(superseded_by=entry.action_id)
+            _apply_within(connection, supersedes, StateChange(SUPERSEDE, entry.author, at, outcome))
+        check(connection, entry.kind, entry.subject, entry.key, again=entry.again)
+        connection.execute(
+            "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
+            " base_url, user, host, surface, owner_json, owned_us)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?, ?, ?)",
+            (
+                entry.action_id,
+                entry.kind,
+                *map(sqlite_text, (entry.subject, entry.key, entry.path, entry.body_json, entry.actor)),
+                to_us(at),
+                *map(sqlite_text_or_none, (entry.base_url, *astuple(entry.author))),
+                owner.as_json(),
+                to_us(at),
+            ),
+        )
+        _record(connection, entry.action_id, "prepared", entry.base_url, entry.author, at)
+        return _existing(connection, entry.action_id)
+
+
+def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: str | None, *, again: bool) -> None:
+    """Check that such an action may be entered; raises as `Ledger.prepare`. Without a `key` it gets its own."""
+    if key is not None:
+        _refuse_taken_key(connection, key)
+    _refuse_blocked(connection, kind, subject)
+    if not again and subject:
+        query = "WHERE kind = ? AND subject = ? AND state = 'confirmed' ORDER BY seq DESC LIMIT 1"
+        for done in select(connection, query, (kind, sqlite_text(subject))):
+            raise AlreadyDoneError(done)
 
 
 def apply(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
@@ -101,50 +181,70 @@ def apply(connection: sqlite3.Connection, action_id: str, step: StateChange) -> 
         return _apply_within(connection, action_id, step)
 
 
-def enter(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime, supersedes: str | None) -> Action:
-    """Enter an action, and replace the unknown one that it supersedes, if any: both or neither.
-
-    Raises as `Ledger.prepare`.
-    """
+def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple[Action, ...]:
+    """Settle every action whose process has ended; return them, oldest first."""
+    if not CLAIMS.abandoned(connection, at):
+        return ()
     with immediate(connection):
-        if supersedes is not None:
-            outcome = TransitionOutcome(superseded_by=entry.action_id)
-            _apply_within(connection, supersedes, StateChange(SUPERSEDE, entry.author, at, outcome))
-        return prepare(connection, entry, owner, at)
+        settled = []
+        for action_id in CLAIMS.abandoned(connection, at):
+            if _existing(connection, str(action_id)).state == "prepared":
+                transition, why = NOT_SENT, "The process that was about to send it ended before it sent anything."
+            else:
+                transition, why = UNKNOWN, "The process that was sending it ended before it heard the answer."
+            step = StateChange(transition, author, at, TransitionOutcome(ActionError(CRASHED, why)))
+            settled.append(_apply_within(connection, str(action_id), step))
+        return tuple(settled)
 
 
 def _apply_within(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
-    action = existing(connection, action_id)
-    transition = step.transition
+    action, transition, outcome = _existing(connection, action_id), step.transition, step.outcome
     if action.state not in transition.sources or action.resolution not in transition.undoes:
         raise WrongStateError(action, transition.name)
+    detail = outcome.result_id or outcome.superseded_by or (outcome.error.kind if outcome.error else None)
     if transition is UNRESOLVE:
+        detail = action.resolution
         if action.state in UNUSED_STATES:
-            refuse_taken_key(connection, action.key)
-        refuse_blocked(connection, action.kind, action.subject)
+            _refuse_taken_key(connection, action.key)
+        _refuse_blocked(connection, action.kind, action.subject)
     _write(connection, action_id, step)
-    detail = action.resolution if transition is UNRESOLVE else step.outcome.detail
-    audit.add(connection, action_id, transition.record, detail, step.author, step.at)
+    _record(connection, action_id, transition.record, detail, step.author, step.at)
     if transition.target in UNUSED_STATES:
-        _reopen(connection, action_id, step)
-    return existing(connection, action_id)
+        # Sending it again had no effect, so the outcome of the first attempt matters again.
+        for old in select(connection, "WHERE superseded_by = ? AND resolution = 'sent_again'", (action_id,)):
+            _write(connection, old.action_id, StateChange(REOPEN, step.author, step.at))
+            _record(connection, old.action_id, REOPEN.record, action_id, step.author, step.at)
+    return _existing(connection, action_id)
 
 
-def _reopen(connection: sqlite3.Connection, successor: str, step: StateChange) -> None:
-    """Reopen an unknown outcome after sending it again had no effect."""
-    for old in select(connection, "WHERE superseded_by = ? AND resolution = 'sent_again'", (successor,)):
-        _write(connection, old.action_id, StateChange(REOPEN, step.author, step.at))
-        audit.add(connection, old.action_id, REOPEN.record, successor, step.author, step.at)
+def _existing(connection: sqlite3.Connection, action_id: str) -> Action:
+    action = by_id(connection, action_id)
+    if action is None:
+        raise NoSuchActionError(action_id)
+    return action
+
+
+def _refuse_taken_key(connection: sqlite3.Connection, key: str) -> None:
+    marks = ", ".join("?" * len(UNUSED_STATES))
+    for taken in select(connection, f"WHERE key = ? AND state NOT IN ({marks})", (sqlite_text(key), *UNUSED_STATES)):
+        raise KeyTakenError(taken)
+
+
+def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: str) -> None:
+    marks = ", ".join("?" * len(OPEN_STATES))
+    query = f"WHERE kind = ? AND subject = ? AND subject <> '' AND resolution IS NULL AND state IN ({marks})"
+    for blocking in select(connection, query, (kind, sqlite_text(subject), *OPEN_STATES)):
+        raise SubjectBlockedError(blocking)
 
 
 def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) -> None:
-    transition, outcome = step.transition, step.outcome
-    error = outcome.error
+    transition, outcome, error = step.transition, step.outcome, step.outcome.error
     connection.execute(
         """
         UPDATE actions SET
             state = :state,
             sending_us = CASE :state WHEN 'sending' THEN :at WHEN 'not_sent' THEN NULL ELSE sending_us END,
+            owned_us = CASE :state WHEN 'sending' THEN :at ELSE owned_us END,
             settled_us = CASE WHEN :settles THEN coalesce(settled_us, :at) END,
             error_kind = coalesce(:error_kind, error_kind),
             error_message = coalesce(:error_message, error_message),
@@ -174,42 +274,11 @@ def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) ->
     )
 
 
-_ENDED: Final = {
-    "prepared": (NOT_SENT, "The process that was about to send it ended before it sent anything."),
-    "sending": (UNKNOWN, "The process that was sending it ended before it heard the answer."),
-}
-
-
-def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple[Action, ...]:
-    """Settle every action whose owner is dead; return them, oldest first."""
-    if not _orphans(connection, at):
-        return ()
-    with immediate(connection):
-        return tuple(
-            _apply_within(connection, action_id, _ended(state, author, at))
-            for action_id, state in _orphans(connection, at)
-        )
-
-
-def _ended(state: str, author: Author, at: datetime) -> StateChange:
-    transition, message = _ENDED[state]
-    return StateChange(transition, author, at, TransitionOutcome(ActionError(CRASHED, message)))
-
-
-def _orphans(connection: sqlite3.Connection, at: datetime) -> list[tuple[str, str]]:
-    found = connection.execute(
-        "SELECT action_id, state, coalesce(sending_us, created_us), owner_pid, owner_started, owner_boot,"
-        " owner_namespace FROM actions WHERE state IN ('prepared', 'sending') ORDER BY seq"
+def _record(
+    connection: sqlite3.Connection, action_id: str, transition: str, detail: str | None, author: Author, at: datetime
+) -> None:
+    """Add a step to the audit, in the transaction of the step itself."""
+    connection.execute(
+        "INSERT INTO audit (at_us, action_id, transition, detail, user, host, surface) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (to_us(at), action_id, transition, *map(sqlite_text_or_none, (detail, *astuple(author)))),
     )
-    return [
-        (action_id, state)
-        for action_id, state, begun_us, *owner in found.fetchall()
-        if _is_orphan(Owner(*owner), begun_us, to_us(at))
-    ]
-
-
-def _is_orphan(owner: Owner, begun_us: int, now_us: int) -> bool:
-    dead = is_dead(owner)
-    if dead is None:
-        return now_us - begun_us > HOPELESS_AFTER // timedelta(microseconds=1)
-    return dead

@@ -3,20 +3,18 @@
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from storage.claims import Claims, this_process
 from storage.database import immediate, snapshot
-from storage.ledger.owner import Owner, is_dead, this_process
 from storage.records.decision import ACTED_OUTCOMES, OPEN_OUTCOMES, Decision, Occurrence, Outcome, RuleHistory, Verdict
 from storage.state.rules import AHEAD
 from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
 """How long a decision is kept, and so how long nothing acts on the same occurrence again."""
-UNSEEN_FOR: Final = timedelta(hours=1)
-"""After this, a decision of a process in another container counts as left behind."""
+CLAIMS: Final = Claims("decisions", "id", "outcome = 'acting'")
 _COLUMNS: Final = (
     "id, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation, facts_json,"
     " action_id, result_id, request_json"
@@ -43,11 +41,15 @@ def enter(
         is_final = verdict.outcome not in OPEN_OUTCOMES
         entered = connection.execute(
             "INSERT INTO decisions (rule, identity, at_us, decided_us, settled_us, outcome, reason, conversation,"
-            " facts_json, owner_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " facts_json, owner_json, owned_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(name, identity, to_us(occurrence.at), to_us(now), to_us(now) if is_final else None),
                 *(verdict.outcome, sqlite_text(verdict.reason), sqlite_text(occurrence.conversation)),
-                *(sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)), _me()),
+                *(
+                    sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)),
+                    this_process().as_json(),
+                    to_us(now),
+                ),
             ),
         )
         row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (entered.lastrowid,)).fetchone()
@@ -107,15 +109,9 @@ def take_approved(
 def _move(
     connection: sqlite3.Connection, number: int, expected: Outcome, outcome: Outcome, reason: str, now: datetime
 ) -> bool:
-    moved = connection.execute(
-        "UPDATE decisions SET outcome = ?, reason = ?, owner_json = ?, owned_us = ?, settled_us = ?"
-        " WHERE id = ? AND outcome = ?",
-        (
-            *(outcome, sqlite_text(reason), _me(), to_us(now), None if outcome in OPEN_OUTCOMES else to_us(now)),
-            *(number, expected),
-        ),
-    )
-    return moved.rowcount == 1
+    settled_us = None if outcome in OPEN_OUTCOMES else to_us(now)
+    change = {"outcome": outcome, "reason": sqlite_text(reason), "settled_us": settled_us}
+    return CLAIMS.claim(connection, number, now, expected={"outcome": expected}, change=change)
 
 
 def reject(connection: sqlite3.Connection, decision_id: int, reason: str, at: datetime) -> bool:
@@ -131,25 +127,7 @@ def reject(connection: sqlite3.Connection, decision_id: int, reason: str, at: da
 def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
     """Take over a decision of an ended process; False: the process may still run."""
     with immediate(connection):
-        row = connection.execute(
-            "SELECT owner_json, coalesce(owned_us, decided_us) FROM decisions WHERE id = ? AND outcome = 'acting'",
-            (decision_id,),
-        ).fetchone()
-        if row is None or not (row[0] == _me() or _has_ended(row[0], from_us(row[1]), now)):
-            return False
-        connection.execute(
-            "UPDATE decisions SET owner_json = ?, owned_us = ? WHERE id = ?", (_me(), to_us(now), decision_id)
-        )
-    return True
-
-
-def _me() -> str:
-    return json.dumps(astuple(this_process()))
-
-
-def _has_ended(owner_json: str, owned_at: datetime, now: datetime) -> bool:
-    ended = is_dead(Owner(*json.loads(owner_json)))
-    return now - owned_at > UNSEEN_FOR if ended is None else ended
+        return CLAIMS.adopt(connection, decision_id, now)
 
 
 def settle(connection: sqlite3.Connection, decision: Decision, at: datetime) -> Decision:

@@ -7,13 +7,14 @@ from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from storage.claims import Claims
 from storage.database import immediate
-from storage.ledger.owner import Owner, is_dead, this_process
 from storage.records.alert import Alert, Delivery, Message, Plan, ToldProblem
 from storage.values import from_us, sqlite_text, to_us
 
 KEPT: Final = timedelta(days=90)
 """How long an alert is remembered as told, and a delivery is kept."""
+CLAIMS: Final = Claims("deliveries", "id", "outcome IS NULL")
 MOST_WAITING: Final = 5_000
 """How many alerts are handled at one time, oldest first."""
 _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
@@ -98,13 +99,12 @@ def _insert(connection: sqlite3.Connection, message: Message, now: datetime, ori
 
 def release_orphans(connection: sqlite3.Connection, now: datetime) -> int:
     """Make an ended process's deliveries due at once: they may not have arrived. Return their number."""
-    query = "SELECT id, owner_json FROM deliveries WHERE outcome IS NULL AND owner_json IS NOT NULL"
-    held = connection.execute(query).fetchall()
-    orphans = [(to_us(now), number, owner) for number, owner in held if is_dead(Owner(*json.loads(owner)))]
-    if orphans:
-        with immediate(connection):
-            change = "UPDATE deliveries SET due_us = ?, owner_json = NULL WHERE id = ? AND owner_json = ?"
-            connection.executemany(change, orphans)
+    if not CLAIMS.abandoned(connection, now):
+        return 0
+    with immediate(connection):
+        orphans = CLAIMS.abandoned(connection, now)
+        change = "UPDATE deliveries SET due_us = ?, owner_json = NULL WHERE id = ?"
+        connection.executemany(change, [(to_us(now), number) for number in orphans])
     return len(orphans)
 
 
@@ -114,15 +114,12 @@ def due_deliveries(connection: sqlite3.Connection, now: datetime) -> tuple[Deliv
     return tuple(map(_delivery, connection.execute(query, (to_us(now),)).fetchall()))
 
 
-def claim_delivery(connection: sqlite3.Connection, delivery: Delivery, until: datetime) -> bool:
+def claim_delivery(connection: sqlite3.Connection, delivery: Delivery, now: datetime, until: datetime) -> bool:
     """Claim an attempt, so that no other process makes it before `until`; return whether that succeeded."""
+    expected = {"attempts": delivery.attempts, "outcome": None}
+    change = {"attempts": delivery.attempts + 1, "due_us": to_us(until)}
     with immediate(connection):
-        claimed = connection.execute(
-            "UPDATE deliveries SET attempts = attempts + 1, due_us = ?, owner_json = ?"
-            " WHERE id = ? AND attempts = ? AND outcome IS NULL",
-            (to_us(until), json.dumps(astuple(this_process())), delivery.delivery_id, delivery.attempts),
-        )
-    return claimed.rowcount == 1
+        return CLAIMS.claim(connection, delivery.delivery_id, now, expected=expected, change=change)
 
 
 def settle_delivery(

@@ -82,7 +82,7 @@ _TABLES: Final = (
     """CREATE TABLE deliveries (
         id INTEGER PRIMARY KEY, route TEXT NOT NULL, batch TEXT NOT NULL, message_json TEXT NOT NULL,
         made_us INTEGER NOT NULL, due_us INTEGER NOT NULL, attempts INTEGER NOT NULL, owner_json TEXT,
-        settled_us INTEGER, outcome TEXT, error TEXT, origin INTEGER
+        owned_us INTEGER, settled_us INTEGER, outcome TEXT, error TEXT, origin INTEGER
     ) STRICT""",
     "CREATE INDEX deliveries_open ON deliveries (due_us) WHERE outcome IS NULL",
     "CREATE INDEX deliveries_made ON deliveries (route, batch, made_us)",

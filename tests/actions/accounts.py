@@ -45,7 +45,11 @@ class Accounts:
         for file in ledger_files:
             async with await Ledger.open(file) as ledger:
                 if ours:
-                    await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (NO_PROCESS,)))
+                    await ledger.writer.run(
+                        lambda c: c.execute(
+                            "UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (NO_PROCESS,)
+                        )
+                    )
                 await ledger.adopt_orphans()
                 held += await ledger.actions(limit=10_000_000)
         by_mark: dict[str, list[Action]] = {}

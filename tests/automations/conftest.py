@@ -17,10 +17,10 @@ from app.config.load import parse
 from app.notify.incidents import IncidentReader
 from app.rules.rule import DoCommand, Rule
 from storage.cache import Cache
+from storage.claims import Owner
 from storage.database import make_fleeting
 from storage.errors import StorageError
 from storage.ledger import Ledger
-from storage.ledger.owner import Owner
 from storage.records import Repository
 from storage.records.decision import Decision
 from storage.state import State

@@ -7,8 +7,8 @@ import pytest
 
 from app.automations.acting import ActingResult
 from app.notify.news import rule_alerts
+from storage.claims import this_process
 from storage.errors import StorageError
-from storage.ledger.owner import this_process
 from storage.records import ActionError
 from storage.records.decision import Decision
 from tests.automations.conftest import Place, rule

@@ -11,8 +11,8 @@ import pytest
 from app.automations.acting import ActingResult
 from app.automations.bot import LEASE
 from app.automations.occurrences import asked_for
+from storage.claims import Owner, this_process
 from storage.errors import DiskFullError, StorageError
-from storage.ledger.owner import Owner, this_process
 from tests.automations.conftest import Place, rule
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_who_works import at_work, looked

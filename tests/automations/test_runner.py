@@ -7,8 +7,8 @@ import pytest
 
 from app.automations.acting import ActingResult
 from app.rules.rule import fingerprint
+from storage.claims import Owner, this_process
 from storage.errors import StorageError
-from storage.ledger.owner import Owner, this_process
 from storage.records import ActionError
 from tests.automations.conftest import Place, rule
 

@@ -106,7 +106,7 @@ def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine
     """Exit code 6 with its id and what the service said; once its process is dead the ledger says the same."""
     result = faulty("--profile", "environment", *START)
     locked.execute("ROLLBACK")
-    locked.execute("UPDATE actions SET owner_pid = ?", (2**22 + 1,))
+    locked.execute("UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (2**22 + 1,))
 
     document = result.json()
     shown = faulty("actions", "show", document["action_id"], "--json").json()["action"]
@@ -289,6 +289,9 @@ def test_what_a_killed_command_was_sending_can_be_resolved(
     action_id = faulty(*CREATE).json()["action_id"]
     (ledger,) = (faulty.home / "data").rglob("ledger.sqlite3")
     with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
-        connection.execute("UPDATE actions SET state = 'sending', settled_us = NULL, owner_pid = ?", (2**22 + 1,))
+        connection.execute(
+            "UPDATE actions SET state = 'sending', settled_us = NULL, owner_json = json_set(owner_json, '$[0]', ?)",
+            (2**22 + 1,),
+        )
 
     assert faulty("actions", "resolve", action_id, *word, "--json").code == 0

@@ -197,7 +197,9 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
             action_id=None, kind="run.start", subject="", key="k", path="/", body_json="{}", actor="cli"
         )
         await ledger.sending(action.action_id)
-        await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (2**22 + 1,)))
+        await ledger.writer.run(
+            lambda c: c.execute("UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (2**22 + 1,))
+        )
         engine.start_polling()
         await listener.heard(lambda event: event == ActionChanged(action.action_id))
 

@@ -11,8 +11,8 @@ from app.notify.delivery import Postman
 from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
 from app.notify.news import NewsReader
+from storage.claims import Owner
 from storage.ledger import Ledger
-from storage.ledger.owner import Owner
 from storage.records.alert import Message
 from storage.state import State
 from tests.notify.conftest import World

@@ -15,8 +15,8 @@ import pytest
 from app.config import NotifyRoute, NotifySettings
 from app.notify.delivery import BACKOFF, send
 from app.notify.rendering import rendered
+from storage.claims import Owner
 from storage.errors import DiskFullError
-from storage.ledger.owner import Owner
 from storage.records.alert import Delivery, Message
 from tests.fault_server import FaultServer, Respond
 from tests.notify.desk import Desk
@@ -171,8 +171,8 @@ async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(desk:
     await desk.world.run("run_1", "failed")
     await desk.pass_(dispatcher, looks=2, seconds=30)
     (due,) = await desk.state.due_deliveries(desk.world.now)
-    assert await desk.state.claim_delivery(due, desk.world.now + BACKOFF[-1])
-    assert not await desk.state.claim_delivery(due, desk.world.now + BACKOFF[-1])
+    assert await desk.state.claim_delivery(due, desk.world.now, desk.world.now + BACKOFF[-1])
+    assert not await desk.state.claim_delivery(due, desk.world.now, desk.world.now + BACKOFF[-1])
     assert await desk.deliver(dispatcher.postman) == []
 
     await desk.owned_by(Owner(2**22 + 1, "1", "?", "?"))

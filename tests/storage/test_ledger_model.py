@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from storage.ledger import audit, entries, opening, queries, transitions
+from storage import claims
+from storage.claims import Owner
+from storage.ledger import opening, queries, transitions
 from storage.ledger.errors import (
     AlreadyDoneError,
     KeyTakenError,
@@ -21,7 +23,6 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
-from storage.ledger.owner import Owner
 from storage.ledger.transitions import StateChange, Transition, TransitionOutcome
 from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionError, Author
 from tests.storage.conftest import NOON
@@ -71,7 +72,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.model: dict[str, Entry] = {}
         self.dead: set[int] = set()
         self.patches = [
-            patch.object(transitions, "is_dead", lambda owner: owner.pid in self.dead),
+            patch.object(claims, "is_dead", lambda owner: owner.pid in self.dead),
             patch.dict(opening.PRAGMAS, {"synchronous": "OFF"}),  # type: ignore[arg-type] — a dict, declared read-only
         ]
         for each in self.patches:
@@ -113,7 +114,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self, action_id: str, key: str, subject: str, process: int, *, again: bool, supersedes: str | None = None
     ) -> Action:
         facts = (action_id, "organization.create", subject, key, "/", "{}", "cli:ann", None, ANN)
-        entry = entries.Entry(*facts, again=again)
+        entry = transitions.Entry(*facts, again=again)
         return transitions.enter(self.connection, entry, Owner(process, "?", "?", "?"), NOON, supersedes)
 
     @rule(
@@ -227,7 +228,7 @@ class LedgerMachine(RuleBasedStateMachine):
         open_ = Counter(action.subject for action in rows.values() if action.subject and action.is_open)
         assert max([*used.values(), *open_.values()], default=0) <= 1
         for action_id, entry in self.model.items():
-            steps = tuple(step.transition for step in audit.of_action(self.connection, action_id))
+            steps = tuple(step.transition for step in queries.steps(self.connection, action_id))
             assert steps == entry.steps
             assert steps.count("sending") <= 1
             assert (rows[action_id].result_id is not None) == (entry.state == "confirmed")

@@ -9,8 +9,8 @@ from subprocess import Popen
 
 import pytest
 
+from storage.claims import Owner, is_dead, this_process
 from storage.ledger import Ledger, SubjectBlockedError
-from storage.ledger.owner import Owner, is_dead, this_process
 from storage.records import Action
 
 StartProcess = Callable[..., Popen[str]]
@@ -110,7 +110,9 @@ async def test_a_dead_senders_action_blocks_as_unknown(
 ) -> None:
     """Who asks next is told to find out, not to wait for a process that no longer exists."""
     await ledger.sending((await prepare("1")).action_id)
-    await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (2**22 + 1,)))
+    await ledger.writer.run(
+        lambda c: c.execute("UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (2**22 + 1,))
+    )
 
     with pytest.raises(SubjectBlockedError) as blocked:
         await prepare("2")
@@ -119,20 +121,20 @@ async def test_a_dead_senders_action_blocks_as_unknown(
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "age_s", "adopted"),
+    ("place", "value", "age_s", "adopted"),
     [
-        ("owner_started", "1", 0, True),
-        ("owner_boot", "another boot", 0, True),
-        ("owner_pid", 2**22 + 1, 0, True),
-        ("owner_namespace", "pid:[another container]", 0, False),
-        ("owner_namespace", "pid:[another container]", 3601, True),
+        (1, "1", 0, True),
+        (2, "another boot", 0, True),
+        (0, 2**22 + 1, 0, True),
+        (3, "pid:[another container]", 0, False),
+        (3, "pid:[another container]", 3601, True),
     ],
 )
 async def test_a_number_given_again_is_not_the_owner(
     ledger: Ledger,
     prepare: Callable[..., Awaitable[Action]],
     forward: Callable[[float], None],
-    column: str,
+    place: int,
     value: str | int,
     age_s: int,
     *,
@@ -140,7 +142,9 @@ async def test_a_number_given_again_is_not_the_owner(
 ) -> None:
     """A reused process number, another boot, an impossible number: dead. Another container: only time can tell."""
     await prepare()
-    await ledger.writer.run(lambda c: c.execute(f"UPDATE actions SET {column} = ?", (value,)))
+    await ledger.writer.run(
+        lambda c: c.execute(f"UPDATE actions SET owner_json = json_set(owner_json, '$[{place}]', ?)", (value,))
+    )
     forward(age_s)
 
     assert len(await ledger.adopt_orphans()) == int(adopted)

@@ -1,66 +1,44 @@
-"""Opening a ledger of another version, or a damaged one: it is migrated, or read and never written or rebuilt."""
+"""Opening a ledger of another version, or a damaged one: it is read, and never written or rebuilt."""
 
 import sqlite3
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from storage import database
-from storage.errors import DatabaseDamagedError, DatabaseNewerError
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, StorageError
 from storage.ledger import Ledger
-from storage.ledger.opening import SCHEMA as LEDGER_SCHEMA
-from storage.records import Author
 from tests.storage.conftest import JUNK, spoil, written
-
-
-async def test_a_ledger_from_before_the_audit_is_migrated(ledger_path: Path) -> None:
-    """What was not recorded stays so, and a key that certainly had no effect becomes free."""
-    ledger_path.parent.mkdir(parents=True)
-    first = dict(list(LEDGER_SCHEMA.steps.items())[:1])
-    with closing(database.connect(ledger_path, {})) as connection:
-        database.migrate(connection, replace(LEDGER_SCHEMA, steps=first), ledger_path)
-        connection.execute(
-            "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us, owner_pid,"
-            " owner_started, owner_boot, owner_namespace)"
-            " VALUES ('act_1', 'run.start', '', 'k', '/', '{}', 'cli:ann', 'rejected', 1, 1, '', '', '')"
-        )
-
-    async with await Ledger.open(ledger_path) as ledger:
-        (old,) = await ledger.actions()
-        assert (old.actor, old.base_url, old.author, await ledger.audit("act_1")) == ("cli:ann", None, Author(), ())
-        await ledger.prepare(
-            action_id=None,
-            kind="run.start",
-            subject="",
-            key="k",
-            path="/",
-            body_json="{}",
-            actor="cli:ann",
-        )
-
 
 ENTRY = {"action_id": None, "kind": "run.start", "subject": "", "path": "/", "actor": "cli:ann"}
 
 
-async def test_a_newer_ledger_is_read_and_not_written(ledger_path: Path) -> None:
-    """An older program does not touch what a newer one wrote: every write names the file and what to do."""
+@pytest.mark.parametrize(
+    ("step", "problem", "cure"),
+    [
+        ("0099_future", DatabaseNewerError, "Install that version again"),
+        ("0001_first", DatabaseOlderError, "Settle its open actions with that version"),
+    ],
+)
+async def test_a_ledger_of_another_version_is_read_and_not_written(
+    ledger_path: Path, step: str, problem: type[StorageError], cure: str
+) -> None:
+    """A program does not touch what one with other tables wrote: every write names the file and what to do."""
     async with await Ledger.open(ledger_path) as ledger:
         action = await ledger.prepare(key="k", body_json="{}", **ENTRY)
     with sqlite3.connect(ledger_path) as connection:
         connection.execute(
-            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('ledger', '0099_future', '')"
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('ledger', ?, '')",
+            (step,),
         )
         connection.execute("ALTER TABLE actions ADD COLUMN of_tomorrow TEXT")
     connection.close()
     before = ledger_path.read_bytes()
 
     async with await Ledger.open(ledger_path) as ledger:
-        assert isinstance(ledger.problem, DatabaseNewerError)
+        assert isinstance(ledger.problem, problem)
         assert (await ledger.actions(), await ledger.adopt_orphans()) == ((action,), ())
         for write in (ledger.prepare(key="k2", body_json="{}", **ENTRY), ledger.sending(action.action_id)):
-            with pytest.raises(DatabaseNewerError, match="Install that version again") as caught:
+            with pytest.raises(problem, match=cure) as caught:
                 await write
             assert (caught.value.path, str(ledger_path) in caught.value.message) == (ledger_path, True)
     assert ledger_path.read_bytes() == before

@@ -26,7 +26,7 @@ HOSTILE: Final = "fix/\x1b]52;c;eA==\x07[/nope]\u202egnp.exe"
 @pytest.fixture(autouse=True)
 def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Actions get the same ids in every picture."""
-    monkeypatch.setattr("storage.ledger.entries.secrets.randbits", lambda bits: 7)
+    monkeypatch.setattr("storage.ledger.transitions.secrets.randbits", lambda bits: 7)
 
 
 def state_of(scene: Scene) -> State:

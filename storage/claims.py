@@ -1,0 +1,160 @@
+"""Claims: of all processes, one works on a row, be it an action, a decision or a delivery.
+
+A claim is made under the write lock and names its process. When that process has ended, the row is abandoned, and
+another process finds out, or assumes, how far the work came. A reused process id does not count as the same process.
+"""
+
+import json
+import os
+import sqlite3
+import subprocess
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from storage.values import from_us, to_us
+
+UNSEEN_FOR: Final = timedelta(hours=1)
+"""After this, a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at most."""
+
+NOT_TOLD: Final = "?"
+"""Stands for a fact that the system does not report; it counts as equal to any value."""
+
+_PROC: Final = Path("/proc")
+_TELL_S: Final = 5.0
+_STATE_FIELD: Final = 0
+_STARTED_FIELD: Final = 19
+"""Fields of /proc/PID/stat, counted after the command's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process, distinguished from all others before and after it."""
+
+    pid: int
+    started: str
+    """When it started, in the system's own terms."""
+    boot: str
+    """Which boot of the machine it belongs to."""
+    namespace: str
+    """Where its process id is valid: a container has its own."""
+
+    def as_json(self) -> str:
+        """The owner as a claim stores it."""
+        return json.dumps(astuple(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The rows of a table that processes claim; it has the columns `owner_json` and `owned_us`."""
+
+    table: str
+    key: str
+    """The column that identifies a row."""
+    under_way: str
+    """The condition, in SQL, of the rows that somebody works on."""
+
+    def claim(
+        self,
+        connection: sqlite3.Connection,
+        key: str | int,
+        at: datetime,
+        *,
+        expected: Mapping[str, str | int | None],
+        change: Mapping[str, str | int | None],
+    ) -> bool:
+        """Change a row and make it this process's, if it still is as expected: one process wins."""
+        assignments = ", ".join(f"{column} = ?" for column in ("owner_json", "owned_us", *change))
+        conditions = " AND ".join((f"{self.key} = ?", *(f"{column} IS ?" for column in expected)))
+        claimed = connection.execute(
+            f"UPDATE {self.table} SET {assignments} WHERE {conditions}",
+            (this_process().as_json(), to_us(at), *change.values(), key, *expected.values()),
+        )
+        return claimed.rowcount == 1
+
+    def adopt(self, connection: sqlite3.Connection, key: str | int, at: datetime) -> bool:
+        """Make an abandoned row this process's; False: its process may still run. Needs a transaction."""
+        query = f"SELECT owner_json, owned_us FROM {self.table} WHERE {self.key} = ? AND {self.under_way}"
+        row = connection.execute(query, (key,)).fetchone()
+        if row is None or not (row[0] == this_process().as_json() or _is_abandoned(row[0], row[1], at)):
+            return False
+        return self.claim(connection, key, at, expected={}, change={})
+
+    def abandoned(self, connection: sqlite3.Connection, at: datetime) -> tuple[str | int, ...]:
+        """The keys of the rows under way whose process has ended, oldest first."""
+        found = connection.execute(
+            f"SELECT {self.key}, owner_json, owned_us FROM {self.table}"
+            f" WHERE {self.under_way} AND owner_json IS NOT NULL ORDER BY rowid"
+        )
+        return tuple(key for key, owner, owned_us in found.fetchall() if _is_abandoned(owner, owned_us, at))
+
+
+def _is_abandoned(owner_json: str, owned_us: int, at: datetime) -> bool:
+    ended = is_dead(Owner(*json.loads(owner_json)))
+    return at - from_us(owned_us) > UNSEEN_FOR if ended is None else ended
+
+
+def this_process() -> Owner:
+    """The process that asks."""
+    pid = os.getpid()
+    return Owner(pid=pid, started=_started(pid) or NOT_TOLD, boot=_boot(), namespace=_namespace())
+
+
+def is_dead(owner: Owner) -> bool | None:
+    """Whether the process has certainly ended; None: it runs in another container and cannot be seen from here."""
+    if _is_other(owner.boot, _boot()):
+        return True
+    if _is_other(owner.namespace, _namespace()):
+        return None
+    started = _started(owner.pid)
+    return started is None or _is_other(owner.started, started)
+
+
+def _is_other(one: str, other: str) -> bool:
+    return NOT_TOLD not in (one, other) and one != other
+
+
+def _started(pid: int) -> str | None:
+    """When the process started; None: it does not exist, or is a zombie."""
+    if not (_PROC / "self" / "stat").exists():
+        return _told_by_ps(pid)
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The command's name may contain anything, brackets and spaces too.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[_STATE_FIELD] in {"Z", "X"} else fields[_STARTED_FIELD]
+
+
+def _told_by_ps(pid: int) -> str | None:
+    output = _told(["ps", "-o", "state=,lstart=", "-p", str(pid)])
+    state, _, started = output.strip().partition(" ")
+    return None if not started or state.startswith("Z") else started.strip()
+
+
+@cache
+def _boot() -> str:
+    try:
+        return (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return _told(["sysctl", "-n", "kern.bootsessionuuid"]).strip() or NOT_TOLD
+
+
+@cache
+def _namespace() -> str:
+    try:
+        return str((_PROC / "self" / "ns" / "pid").readlink())
+    except OSError:
+        return NOT_TOLD
+
+
+def _told(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TELL_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
