@@ -146,7 +146,9 @@ def _neither(git: GitError, service: Unavailable) -> Unavailable:
 async def _read(change: Change) -> Change:
     """A service's change, with the files that its patch names."""
     patch = Patch(change.patch)
-    files = await asyncio.to_thread(patch.changed_files)
+    # The ids in a service's patch lead nowhere: only a repository has the files.
+    found = await asyncio.to_thread(patch.changed_files)
+    files = tuple(replace(file, old_blob=None, new_blob=None) for file in found)
     note = " ".join(filter(None, (change.note, patch.problem)))
     return replace(change, files=files, note=note, base_name=change.base_name or "the base that the service chose")
 

@@ -4,13 +4,14 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from app.console.run.subject import RunPart, showing_failure, unavailable
+from app.console.run.subject import SearchedPart, hidden, showing_failure, unavailable
 from app.console.run.takeover import apply_sheet, checkout_sheet, show_in_program
 from app.console.session import CURE_S
 from app.results.diff import Patch
@@ -25,11 +26,7 @@ from widgets.line_table import LineColumn, LineTable, TableLine
 from widgets.text_search import TextSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from app.console.run.subject import RunSubject, RunVersion
-    from app.console.session import Session
-    from app.results.source import Results
     from storage.records import RunDetail
 
 FIRST: Final = 500
@@ -72,7 +69,7 @@ def count_width(most: int) -> int:
     return max(3, len(f"+{most:,}"))
 
 
-class ChangesPart(RunPart):
+class ChangesPart(SearchedPart):
     """The files, and the diff."""
 
     DEFAULT_CSS = """
@@ -85,23 +82,27 @@ class ChangesPart(RunPart):
     }
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("A", "apply", "apply", tooltip="The change to a local checkout", id="run.apply"),
+        Binding("B", "check_out", "check out", tooltip="The branch, in a new folder", id="run.check_out"),
+        hidden("right_curly_bracket", "step_file(1)", "next file", key_display="}", id="run.next_file"),
+        hidden("left_curly_bracket", "step_file(-1)", "previous file", key_display="{", id="run.prev_file"),
+        hidden("ctrl+e", "open_file(False)", "editor", tooltip="A copy of the file in $EDITOR", id="run.editor"),
+        hidden("L", "open_file(True)", "pager", tooltip="A copy of the file in $PAGER", id="run.pager"),
+        hidden("H", "copy_hunk", "copy hunk", tooltip="The one under the cursor", id="run.copy_hunk"),
+    ]
+
     @dataclass
     class NotFound(Message):
         """A finding's file is not among the changed ones."""
 
         path: str
 
-    def __init__(
-        self,
-        session: "Session",
-        subject: "RunSubject",
-        start: "Callable[..., object]",
-        results: "Callable[[], Results]",
-    ) -> None:
-        super().__init__(session, subject, start, results)
-        self._files: LineTable[FileItem] = LineTable(session.clock(), self._columns)
+    def __init__(self, subject: "RunSubject") -> None:
+        super().__init__(subject)
+        self._files: LineTable[FileItem] = LineTable(self.session.clock(), self._columns)
         self.view = DiffView()
-        self._search = TextSearch(self.view, self.start)
+        self.search = TextSearch(self.view, self.start)
         self._shown: RunVersion | None = None
         self._most = 0
         """The most lines that a file gained or lost."""
@@ -111,18 +112,6 @@ class ChangesPart(RunPart):
         self._lexing = asyncio.Lock()
         self._target: tuple[str, int | None] | None = None
         """The file and line for the cursor once the diff is read."""
-        self.acts = {
-            "search": self._search.open,
-            "next_match": partial(self._search.step, 1),
-            "match_before": partial(self._search.step, -1),
-            "copy_hunk": self._copy_hunk,
-            "next_file": partial(self.view.action_file, 1),
-            "file_before": partial(self.view.action_file, -1),
-            "editor": partial(self._look_at, in_pager=False),
-            "pager": partial(self._look_at, in_pager=True),
-            "apply": self._apply,
-            "check_out": self._check_out,
-        }
 
     @property
     def body(self) -> DiffView:
@@ -132,7 +121,7 @@ class ChangesPart(RunPart):
     def compose(self) -> ComposeResult:
         """Compose the files, and the diff below a search."""
         yield self._files
-        yield self._search
+        yield self.search
 
     def on_resize(self) -> None:
         """Put the files beside the diff, or above it."""
@@ -143,16 +132,32 @@ class ChangesPart(RunPart):
         """The change on show."""
         return self._change
 
-    def is_possible(self, act: str) -> bool:
-        """Whether the key has something to act on."""
-        detail, change = self.subject.detail, self._change
-        if act == "check_out":
-            return detail is not None and self.results().repositories.is_configured(detail.run.repository)
-        if act in {"editor", "pager"}:
-            return change is not None and change.source == "git" and bool(change.files)
-        return act in self.acts and change is not None and bool(change.files)
+    @property
+    def has_text(self) -> bool:
+        """Whether a change is shown."""
+        return self._change is not None and bool(self._change.files)
 
-    def look(self) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable what has nothing to act on."""
+        detail = self.subject.detail
+        if action == "check_out":
+            return detail is not None and self.subject.results.repositories.is_configured(detail.run.repository)
+        if action == "open_file":
+            return self.has_text and self._has_contents
+        if action in {"apply", "step_file", "copy_hunk"}:
+            return self.has_text
+        return super().check_action(action, parameters)
+
+    @property
+    def _has_contents(self) -> bool:
+        """Whether the files themselves can be read, not only their changes."""
+        return self._change is not None and any(file.new_blob or file.old_blob for file in self._change.files)
+
+    def action_step_file(self, step: int) -> None:
+        """Go to the next or the previous file."""
+        self.view.action_file(step)
+
+    def show(self) -> None:
         """Read the change, unless the one on show is current."""
         # A change that is shown in part so far is read to its end without another start.
         if self.subject.version != self._shown:
@@ -163,7 +168,7 @@ class ChangesPart(RunPart):
     def go_to(self, path: str, line: int | None) -> None:
         """Put the cursor on a line of a file, once it is read; report it if the change has no such file."""
         self._target = path, line
-        self.look()
+        self.show()
 
     async def _read(self) -> None:
         subject, detail, wanted = self.subject, self.subject.detail, self.subject.version
@@ -173,7 +178,7 @@ class ChangesPart(RunPart):
             self._clear()
             self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
         with showing_failure(self.view.say):
-            change = await self.results().change(detail, subject.turn)
+            change = await self.subject.results.change(detail, subject.turn)
         self._clear()
         self._shown = wanted
         if isinstance(change, Unavailable):
@@ -236,26 +241,29 @@ class ChangesPart(RunPart):
                 self.post_message(self.NotFound(self._target[0]))
             self._target = None
 
-    def _copy_hunk(self) -> None:
+    def action_copy_hunk(self) -> None:
+        """Copy the hunk under the cursor."""
         if text := self.view.hunk_text():
             self.session.copy_as_is(text, f"Copied the hunk: {plural(len(text.splitlines()), 'line')}")
 
-    def _look_at(self, *, in_pager: bool) -> None:
+    def action_open_file(self, in_pager: bool) -> None:
+        """Open a copy of the file in a program."""
         if (file := self.view.file) is not None:
             self.start(partial(self._open_file, self.view.changed(file), in_pager), exclusive=True, group="open file")
 
     async def _open_file(self, file: ChangedFile, in_pager: bool) -> None:
         detail, blob = self.subject.detail, file.new_blob or file.old_blob
-        if detail is None or blob is None or self._change is None or self._change.source != "git":
+        if detail is None or blob is None:
             self.session.notify("The file itself needs its repository: name it under [repositories].")
             return
-        text = await self.results().blob(detail, blob)
+        text = await self.subject.results.blob(detail, blob)
         if isinstance(text, Unavailable):
             self.session.notify(text.reason, severity="warning")
         elif problem := show_in_program(self.app, text, file.path, in_pager=in_pager):
             self.session.notify(problem, severity="warning")
 
-    def _apply(self) -> None:
+    def action_apply(self) -> None:
+        """Offer to apply the change to a checkout."""
         self.start(self._offer, exclusive=True, group="pick")
 
     async def _offer(self) -> None:
@@ -263,15 +271,16 @@ class ChangesPart(RunPart):
             self.session.notify("There is no change to apply yet.")
             return
         try:
-            sheet = await apply_sheet(self.results(), detail, self._change)
+            sheet = await apply_sheet(self.subject.results, detail, self._change)
         except GitError as error:
             self.session.notify(str(error), severity="error")
         else:
             self.app.push_screen(sheet, self._taken_over)
 
-    def _check_out(self) -> None:
+    def action_check_out(self) -> None:
+        """Offer to check the branch out."""
         if (detail := self.subject.detail) is not None:
-            self.app.push_screen(checkout_sheet(self.results(), detail), self._taken_over)
+            self.app.push_screen(checkout_sheet(self.subject.results, detail), self._taken_over)
 
     def _taken_over(self, said: str | None) -> None:
         if said is not None:
@@ -315,7 +324,7 @@ class ChangesPart(RunPart):
 
     async def _side(self, detail: "RunDetail", blob: str | None, path: str) -> Colours:
         """The highlighted lines of one side of a file; none if its text is not available."""
-        if blob is None or self._change is None or self._change.source != "git":
+        if blob is None:
             return ()
-        text = await self.results().blob(detail, blob)
+        text = await self.subject.results.blob(detail, blob)
         return () if isinstance(text, Unavailable) else await asyncio.to_thread(colours, text, path)

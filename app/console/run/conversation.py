@@ -20,11 +20,7 @@ from widgets.runs.conversation import figures_line, turn_lines, with_sent_instru
 from widgets.runs.timeline import timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from app.console.run.subject import RunSubject
-    from app.console.session import Session
-    from app.results.source import Results
 
 WIDE: Final = 120
 """Columns needed for the neighbours beside the conversation."""
@@ -71,18 +67,12 @@ class ConversationPart(RunPart):
     ConversationPart ReplyBox:focus { border-left: outer $primary; }
     """
 
-    def __init__(
-        self,
-        session: "Session",
-        subject: "RunSubject",
-        start: "Callable[..., object]",
-        results: "Callable[[], Results]",
-    ) -> None:
-        super().__init__(session, subject, start, results)
+    def __init__(self, subject: "RunSubject") -> None:
+        super().__init__(subject)
         self._turns = LinePane(self._lines, id="run-turns")
         self._beside = LinePane(self._neighbours, id="run-beside")
         self.reply = ReplyBox(placeholder="Reply: what should it do next?  ctrl+s previews and sends", compact=True)
-        self.reply.display = not session.profile.read_only
+        self.reply.display = not self.session.profile.read_only
 
     @property
     def body(self) -> LinePane:
@@ -96,7 +86,7 @@ class ConversationPart(RunPart):
             yield self._beside
         yield self.reply
 
-    def look(self) -> None:
+    def show(self) -> None:
         """Show the turns."""
         self.paint()
 

@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 
 from app.console.run.log_spool import LogSpool
-from app.console.run.subject import RunPart, showing_failure, unavailable
+from app.console.run.subject import SearchedPart, showing_failure, unavailable
 from app.text import plural, safe_text
 from app.times import span
 from storage.records.results import LogChunk, Unavailable
@@ -18,11 +18,7 @@ from widgets.text_search import TextSearch
 from widgets.text_view import TextPiece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from app.console.run.subject import RunSubject
-    from app.console.session import Session
-    from app.results.source import Results
 
 PIECE: Final = 256 * 1024
 """Bytes of one request."""
@@ -36,20 +32,14 @@ QUIET_FROM: Final = timedelta(seconds=3)
 """After this time without output, the log is reported as waiting."""
 
 
-class LogPart(RunPart):
+class LogPart(SearchedPart):
     """Reads a log while it is shown."""
 
-    def __init__(
-        self,
-        session: "Session",
-        subject: "RunSubject",
-        start: "Callable[..., object]",
-        results: "Callable[[], Results]",
-    ) -> None:
-        super().__init__(session, subject, start, results)
+    def __init__(self, subject: "RunSubject") -> None:
+        super().__init__(subject)
         self._spool = LogSpool()
         self._view = LogView(self._spool)
-        self._search = TextSearch(self._view, self.start, self._more)
+        self.search = TextSearch(self._view, self.start, self._more)
         self._shown: tuple[str, int] | None = None
         """The run and the turn whose log is shown."""
         self._whole = 0
@@ -58,11 +48,6 @@ class LogPart(RunPart):
         self._grown_at: datetime | None = None
         self._problem = ""
         self._is_reading = asyncio.Lock()
-        self.acts = {
-            "search": self._search.open,
-            "next_match": partial(self._search.step, 1),
-            "match_before": partial(self._search.step, -1),
-        }
 
     @property
     def body(self) -> LogView:
@@ -71,13 +56,14 @@ class LogPart(RunPart):
 
     def compose(self) -> ComposeResult:
         """Compose the lines below a search."""
-        yield self._search
+        yield self.search
 
-    def is_possible(self, act: str) -> bool:
-        """Whether there are lines to search."""
-        return act in self.acts and bool(self._spool.count)
+    @property
+    def has_text(self) -> bool:
+        """Whether lines are held."""
+        return bool(self._spool.count)
 
-    def look(self) -> None:
+    def show(self) -> None:
         """Read, and follow while the turn works."""
         turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
         if turn != self._shown:
@@ -114,7 +100,7 @@ class LogPart(RunPart):
 
     @on(LogView.ErrorRequested)
     def _error_requested(self) -> None:
-        self._search.seek(ERROR, 1)
+        self.search.seek(ERROR, 1)
 
     @on(LogView.MoreRequested)
     def _more_requested(self, message: LogView.MoreRequested) -> None:
@@ -146,7 +132,7 @@ class LogPart(RunPart):
         if shown is None:
             return False
         with showing_failure(self._view.say):
-            chunk = await self.results().log(*shown, offset=offset, wait_s=wait_s)
+            chunk = await self.subject.results.log(*shown, offset=offset, wait_s=wait_s)
         if self._shown != shown:
             return False
         if isinstance(chunk, Unavailable) and self._grown_at is not None:
@@ -199,7 +185,7 @@ class LogPart(RunPart):
             if shown is None or (not spool.begin if step < 0 else spool.end >= self._whole):
                 return None
             offset = max(0, spool.begin - PIECE) if step < 0 else spool.end
-            chunk = await self.results().log(*shown, offset=offset)
+            chunk = await self.subject.results.log(*shown, offset=offset)
             if isinstance(chunk, Unavailable) or self._shown != shown:
                 return None
             before = self._put(chunk)

@@ -2,14 +2,14 @@
 
 import asyncio
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.message import Message
 
-from app.console.run.subject import RunPart, showing_failure, unavailable
+from app.console.run.subject import SearchedPart, hidden, showing_failure, unavailable
 from app.text import safe_text
 from storage.records.results import Finding, Review, Unavailable
 from widgets.after_refresh import after_refresh
@@ -19,11 +19,7 @@ from widgets.review_layout import review_lines
 from widgets.text_search import TextSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from app.console.run.subject import RunSubject, RunVersion
-    from app.console.session import Session
-    from app.results.source import Results
 
 WIDE: Final = 120
 SEVERITY: Final = 8
@@ -38,7 +34,7 @@ def _columns(width: int) -> tuple[LineColumn, ...]:
     )
 
 
-class ReviewPart(RunPart):
+class ReviewPart(SearchedPart):
     """One review at a time, and the list of its findings."""
 
     DEFAULT_CSS = """
@@ -50,33 +46,25 @@ class ReviewPart(RunPart):
     }
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden("right_curly_bracket", "turn_to(1)", "next file", key_display="}", id="run.next_file"),
+        hidden("left_curly_bracket", "turn_to(-1)", "previous file", key_display="{", id="run.prev_file"),
+    ]
+
     @dataclass
     class FindingChosen(Message):
         """A finding was chosen."""
 
         finding: Finding
 
-    def __init__(
-        self,
-        session: "Session",
-        subject: "RunSubject",
-        start: "Callable[..., object]",
-        results: "Callable[[], Results]",
-    ) -> None:
-        super().__init__(session, subject, start, results)
-        self._findings: LineTable[FindingItem] = LineTable(session.clock(), _columns)
+    def __init__(self, subject: "RunSubject") -> None:
+        super().__init__(subject)
+        self._findings: LineTable[FindingItem] = LineTable(self.session.clock(), _columns)
         self._view = ReviewView()
-        self._search = TextSearch(self._view, self.start)
+        self.search = TextSearch(self._view, self.start)
         self._reviews: tuple[Review, ...] = ()
         self._number = 0
         self._shown: RunVersion | None = None
-        self.acts = {
-            "search": self._search.open,
-            "next_match": partial(self._search.step, 1),
-            "match_before": partial(self._search.step, -1),
-            "next_file": partial(self._turn_to, 1),
-            "file_before": partial(self._turn_to, -1),
-        }
 
     @property
     def body(self) -> "LineTable[FindingItem] | ReviewView":
@@ -86,18 +74,22 @@ class ReviewPart(RunPart):
     def compose(self) -> ComposeResult:
         """Compose the findings, and the text below a search."""
         yield self._findings
-        yield self._search
+        yield self.search
 
     def on_resize(self) -> None:
         """Put the findings beside the text, or above it."""
         self.set_class(self.size.width >= WIDE, "-wide")
 
-    def is_possible(self, act: str) -> bool:
-        """Whether there is text to search, or another review."""
-        least = 2 if act in {"next_file", "file_before"} else 1
-        return act in self.acts and len(self._reviews) >= least
+    @property
+    def has_text(self) -> bool:
+        """Whether a review is shown."""
+        return bool(self._reviews)
 
-    def look(self) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable stepping through a single review."""
+        return len(self._reviews) > 1 if action == "turn_to" else super().check_action(action, parameters)
+
+    def show(self) -> None:
         """Read the reviews, unless those on show are current."""
         self.start(self._read, exclusive=True, group="review")
 
@@ -109,7 +101,7 @@ class ReviewPart(RunPart):
         if not wanted.is_same_turn(self._shown):
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
         with showing_failure(self._view.say):
-            reviews = await self.results().reviews(detail, subject.turn)
+            reviews = await self.subject.results.reviews(detail, subject.turn)
         if isinstance(reviews, Unavailable):
             self._show_none("There is no review to show.", reviews.reason)
         else:
@@ -144,7 +136,8 @@ class ReviewPart(RunPart):
         if self._view.has_focus:
             self.body.focus()
 
-    def _turn_to(self, step: int) -> None:
+    def action_turn_to(self, step: int) -> None:
+        """Show the next or the previous review."""
         if self._reviews:
             self._number = (self._number + step) % len(self._reviews)
             self._show()

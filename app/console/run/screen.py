@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
@@ -14,14 +13,13 @@ from app.console.run.changes import ChangesPart
 from app.console.run.conversation import ConversationPart, ReplyBox
 from app.console.run.log import LogPart
 from app.console.run.review import ReviewPart
-from app.console.run.subject import RunPart, RunSubject
+from app.console.run.subject import RunPart, RunSubject, hidden
 from app.console.runs.loaders import read_run
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
-from app.results.source import Results
 from storage.records.results import RunTurns
 from widgets.frame.bars import Tab
 from widgets.line_text import LinePane
@@ -44,8 +42,6 @@ FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel", "follow"})
 """Actions for active runs only."""
 
-_hidden = partial(Binding, show=False)
-
 
 class RawPart(RunPart):
     """The run as received."""
@@ -59,7 +55,7 @@ class RawPart(RunPart):
         """The widget to focus: the text."""
         return self.query_one(LinePane)
 
-    def look(self) -> None:
+    def show(self) -> None:
         """Show the JSON."""
         self.body.paint()
 
@@ -80,33 +76,22 @@ class RunScreen(BaseScreen):
             Binding(tab.key.lower(), f"show('{tab.name}')", tab.title, show=False, id=f"run.{tab.name}")
             for tab in PARTS
         ),
-        _hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
-        _hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
-        Binding("A", "part('apply')", "apply", tooltip="The change to a local checkout", id="run.apply"),
-        Binding("B", "part('check_out')", "check out", tooltip="The branch, in a new folder", id="run.check_out"),
-        Binding("slash", "part('search')", "search", key_display="/", tooltip="In what is shown", id="run.search"),
-        _hidden("full_stop", "part('next_match')", "next match", key_display=".", id="run.next_match"),
-        _hidden("comma", "part('match_before')", "previous match", key_display=",", id="run.prev_match"),
-        _hidden("right_curly_bracket", "part('next_file')", "next file", key_display="}", id="run.next_file"),
-        _hidden("left_curly_bracket", "part('file_before')", "previous file", key_display="{", id="run.prev_file"),
-        _hidden("ctrl+e", "part('editor')", "editor", tooltip="A copy of the file in $EDITOR", id="run.editor"),
-        _hidden("L", "part('pager')", "pager", tooltip="A copy of the file in $PAGER", id="run.pager"),
-        _hidden("H", "part('copy_hunk')", "copy hunk", tooltip="The one under the cursor", id="run.copy_hunk"),
+        hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
+        hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
         Binding(
             "greater_than_sign", "turn(1)", "next turn", key_display=">", tooltip="Of its turns", id="run.next_turn"
         ),
-        _hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
+        hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
         *RUN_BINDINGS,
         Binding("escape,backspace", "back", "back", key_display="esc", tooltip="To the runs", id="run.back"),
-        _hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
+        hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         Binding("right_square_bracket", "beside(1)", "older", key_display="]", tooltip="On the branch", id="run.older"),
         Binding("left_square_bracket", "beside(-1)", "newer", key_display="[", tooltip="On the branch", id="run.newer"),
     ]
 
     def __init__(self, session: Session, run_id: str) -> None:
         super().__init__(session)
-        self._subject = subject = RunSubject(run_id)
-        self._source: Results | None = None
+        self._subject = subject = RunSubject(session, run_id)
         self._branch = Branch(0)
         self._title, self._bar = RunTitle(), RunBar(PARTS)
         self._reader = CoalescedTask(self._read, self.run_worker)
@@ -114,14 +99,13 @@ class RunScreen(BaseScreen):
         self._turns_of: object = None
         """The run as of the last reading of its turns."""
         self._run_actions = RunActions(ScreenContext.of(self), lambda: subject.run_id)
-        needs = session, subject, self.run_worker, self._results
-        self._conversation, self._changes = ConversationPart(*needs), ChangesPart(*needs)
+        self._conversation, self._changes = ConversationPart(subject), ChangesPart(subject)
         self._parts: dict[str, RunPart] = {
             "conversation": self._conversation,
-            "review": ReviewPart(*needs),
+            "review": ReviewPart(subject),
             "changes": self._changes,
-            "log": LogPart(*needs),
-            "raw": RawPart(*needs),
+            "log": LogPart(subject),
+            "raw": RawPart(subject),
         }
         self._current = "conversation"
 
@@ -169,8 +153,6 @@ class RunScreen(BaseScreen):
         name = str(parameters[0]) if parameters else ""
         if action == "run":
             return self._run_actions.is_possible(name) if name not in ACTIVE_ONLY or self._is_active else False
-        if action == "part":
-            return self._part.is_possible(name)
         if action == "turn":
             return self._subject.last_turn > 1
         if action == "beside":
@@ -184,10 +166,6 @@ class RunScreen(BaseScreen):
             self._conversation.reply.focus()
         else:
             await self._run_actions.do(name)
-
-    def action_part(self, name: str) -> None:
-        """Run an action of the part on show."""
-        self._part.acts[name]()
 
     def action_show(self, name: str) -> None:
         """Show a part."""
@@ -222,7 +200,7 @@ class RunScreen(BaseScreen):
         if turn != self._subject.turn:
             self._subject.turn = turn
             self._show_place()
-            self._part.look()
+            self._part.show()
 
     @on(RunBar.Picked)
     def _part_picked(self, message: RunBar.Picked) -> None:
@@ -268,7 +246,7 @@ class RunScreen(BaseScreen):
             self._part.display = False
             self._current = name
             self._part.display = True
-            self._part.look()
+            self._part.show()
             self.refresh_bindings()
         self._part.body.focus()
         self._show_place()
@@ -277,14 +255,6 @@ class RunScreen(BaseScreen):
         subject = self._subject
         self._title.show(subject.run_id, subject.view)
         self._bar.show(self._current, subject.turn, subject.last_turn)
-
-    def _results(self) -> Results:
-        if self._source is None:
-            engine = self.session.engine
-            if engine is None:
-                return Results(self.session.settings)
-            self._source = Results(self.session.settings, engine.extension)
-        return self._source
 
     async def _read(self) -> None:
         engine, subject = self.session.engine, self._subject
@@ -298,7 +268,7 @@ class RunScreen(BaseScreen):
         self.refresh_bindings()
         self._conversation.paint()
         if self._current != "conversation":
-            self._part.look()
+            self._part.show()
         if view is not None and self._turns_of != (state := (view.detail.run, len(view.turns))):
             self._turns_of = state
             self._turns_reader.ask()
@@ -314,7 +284,7 @@ class RunScreen(BaseScreen):
         subject, detail = self._subject, self._subject.detail
         if detail is None:
             return
-        found = await self._results().turns(detail)
+        found = await subject.results.turns(detail)
         if detail.run.run_id != subject.run_id:
             return
         subject.turns = found if isinstance(found, RunTurns) else None

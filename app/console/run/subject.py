@@ -2,22 +2,25 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
 
+from app.results.source import Results
 from app.text import safe_text
 from storage.records.results import RunTurns
 from widgets.frame.notice import Notice
 from widgets.runs.facts import RunView
+from widgets.text_search import TextSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from app.console.session import Session
-    from app.results.source import Results
     from storage.records import RunDetail
     from storage.records.insights import RepositoryFigures
 
@@ -42,6 +45,7 @@ class RunVersion:
 class RunSubject:
     """One run, as far as it is known."""
 
+    session: "Session"
     run_id: str
     view: RunView | None = None
     """None: not read yet, or not in the cache."""
@@ -52,6 +56,15 @@ class RunSubject:
     """The selected turn; None: the whole run."""
     figures: "RepositoryFigures | None" = None
     """The figures of the run's repository."""
+    known_results: Results | None = None
+    """None: the engine was not open yet."""
+
+    @property
+    def results(self) -> Results:
+        """What the run did, from git and, once the engine is open, from the service."""
+        if self.known_results is None and self.session.engine is not None:
+            self.known_results = Results(self.session.settings, self.session.engine.extension)
+        return self.known_results or Results(self.session.settings)
 
     @property
     def detail(self) -> "RunDetail | None":
@@ -83,31 +96,27 @@ class RunSubject:
         return there or None
 
 
+hidden: Final = partial(Binding, show=False)
+
+
 class RunPart(Container):
     """One tab of the screen; it reads only while it is shown. The hooks `rest` and `tick` do nothing here."""
 
-    def __init__(
-        self, session: "Session", subject: RunSubject, start: "Callable[..., object]", results: "Callable[[], Results]"
-    ) -> None:
-        """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
+    def __init__(self, subject: RunSubject) -> None:
         super().__init__()
-        self.session = session
         self.subject = subject
-        self.start = start
-        self.results = results
-        self.acts: dict[str, Callable[[], object]] = {}
-        """The part's actions, by name."""
+        self.session = subject.session
 
-    def is_possible(self, act: str) -> bool:
-        """Whether the action is possible now."""
-        return act in self.acts
+    def start(self, work: "Callable[..., Any]", **options: Any) -> None:
+        """Run a coroutine function in the background; its failures end in the screen's notice."""
+        self.screen.run_worker(work, **options)
 
     @property
     def body(self) -> Widget:
         """The widget to focus."""
         raise NotImplementedError
 
-    def look(self) -> None:
+    def show(self) -> None:
         """Update: the tab was entered, or the run changed."""
         raise NotImplementedError
 
@@ -116,6 +125,36 @@ class RunPart(Container):
 
     def tick(self, now: "datetime") -> None:
         """Hook: update the ages."""
+
+
+class SearchedPart(RunPart):
+    """A tab whose text can be searched."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search", key_display="/", tooltip="In what is shown", id="run.search"),
+        hidden("full_stop", "step_match(1)", "next match", key_display=".", id="run.next_match"),
+        hidden("comma", "step_match(-1)", "previous match", key_display=",", id="run.prev_match"),
+    ]
+    search: TextSearch
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is text to search."""
+        raise NotImplementedError
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable searching where there is no text."""
+        if action in {"search", "step_match"}:
+            return self.has_text
+        return super().check_action(action, parameters)
+
+    def action_search(self) -> None:
+        """Open the search line."""
+        self.search.open()
+
+    def action_step_match(self, step: int) -> None:
+        """Go to the next or the previous match."""
+        self.search.step(step)
 
 
 @contextmanager

@@ -48,13 +48,10 @@ async def log_on_show(results: ScriptedResults, monkeypatch: Any) -> AsyncIterat
     monkeypatch.setattr(log, "PAUSE_S", 0.01)
     session = QuietSession()
 
-    def start(work: Any, **how: Any) -> None:
-        app.run_worker(work, **how)
-
-    part = LogPart(cast("Any", session), RunSubject("run"), start, cast("Any", lambda: results))
+    part = LogPart(RunSubject(cast("Any", session), "run", known_results=cast("Any", results)))
     app = Stage(part)
     async with app.run_test(size=(80, 20)) as pilot:
-        part.look()
+        part.show()
         part.body.focus()
         yield Shown(app, pilot, part, session)
         part.rest()
@@ -67,10 +64,10 @@ async def test_its_errors_are_found_and_what_is_searched_for(monkeypatch: Any) -
         assert shown.view.follows
         await shown.pilot.press("!")
         await until(lambda: shown.view.cursor == 401)
-        shown.part.acts["search"]()
+        shown.part.action_search()
         await shown.pilot.press(*"step 123", "enter")
         await until(lambda: shown.view.cursor == 123)
-        shown.part.acts["next_match"]()
+        shown.part.action_step_match(1)
         await until(lambda: shown.session.told == ["From the other end on."])
 
 
@@ -87,9 +84,9 @@ async def test_a_long_one_is_read_where_it_is_looked_at(monkeypatch: Any) -> Non
         await shown.pilot.press("G")
         await until(lambda: shown.view.follows and "retrying" in shown.app.lines[-1])
 
-        shown.part.acts["search"]()
+        shown.part.action_search()
         await shown.pilot.press(*"needle", "enter")
-        shown.part.acts["match_before"]()
+        shown.part.action_step_match(-1)
         await until(lambda: shown.view.total == lines and shown.view.cursor == 0)
 
 
@@ -118,7 +115,7 @@ async def test_without_a_log_the_reason_is_shown(monkeypatch: Any) -> None:
         await shown.shows("There is no log to show.")
         results.log_, results.ended = b"", False
         shown.part.subject.turn = 7
-        shown.part.look()
+        shown.part.show()
         await shown.shows("The log is empty so far.")
 
 

@@ -129,7 +129,7 @@ async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> Non
 
 async def test_a_working_run_has_changed_nothing_so_far(staged: Staged, monkeypatch: Any) -> None:
     """It may yet; what has ended changed nothing."""
-    monkeypatch.setattr("app.console.run.screen.Results", lambda *_: ScriptedResults(change_=change_of(b"")))
+    monkeypatch.setattr("app.console.run.subject.Results", lambda *_: ScriptedResults(change_=change_of(b"")))
     async with staged((140, 40)) as scene:
         await scene.press("j", "j", "enter", "f4")
         await scene.shows("Nothing was changed so far.")

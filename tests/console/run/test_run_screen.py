@@ -15,6 +15,7 @@ from storage.errors import DiskFullError
 from storage.records.results import ChangedFile, ModelUsage, PostingStatus, RunTurns
 from tests.console.conftest import SMALL, WIDE
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
+from tests.lab import Lab, Respond
 from tests.waiting import until
 from widgets.diff.view import DiffView
 from widgets.runs.run_bar import RunBar
@@ -58,7 +59,7 @@ async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -
             assert not {action for action in offered if action.startswith(("part(", "file(", "hunk(", "error"))}
 
 
-async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnShow) -> None:
+async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnShow, board: Lab) -> None:
     """`c` goes to the box, ctrl+s to the form's preview; what was typed stays until the service has it.
 
     An empty one is not sent: it is said, and the box stays.
@@ -75,6 +76,7 @@ async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnSh
         assert '"instructions": "Now"' in scene.text
         await scene.press("escape", "escape")
         assert scene.app.screen.query_one(ReplyBox).text == "Now"
+        board.otherwise = lambda request: Respond(500) if request.method == "POST" else board.answer(request)
         await scene.press("ctrl+s", "ctrl+s")
         await scene.shows("The outcome is unknown")
         await scene.press("escape")
