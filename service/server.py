@@ -20,7 +20,7 @@ from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
 from service.lab import install_lab
-from service.mail.sender import MailSender, MailThread, mailer_of
+from service.mail.sender import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics, exposition
 from service.observability.requests import RequestObserver
@@ -84,9 +84,7 @@ class RunningService:
             metrics = ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s)
             context = _context(self._folder, settings, database, worker, metrics, tracer)
             listener = self._bind()
-            sender = MailSender(database, context.mailer, settings.mail, context.clock)
-            with contextlib.closing(MailThread(sender, settings.mail)):
-                status = asyncio.run(self._serve(context, worker, listener, metrics))
+            status = asyncio.run(self._serve(context, worker, listener, metrics))
             context.probes.close()
             _logger.info("stopped")
             return status

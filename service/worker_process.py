@@ -14,11 +14,12 @@ from pathlib import Path
 
 from service.clock import now_micros
 from service.errors import ServiceError
-from service.execution.retention import RetentionThread
+from service.execution.retention import Retention
 from service.execution.sandbox import find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
-from service.forge.poster import Poster, PosterThread
+from service.forge.poster import Poster
+from service.mail.sender import MailSender, mailer_of
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, ExecutionSettings, Settings
@@ -132,11 +133,14 @@ def build_worker(
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _logger.info("limits of an agent: %s", settings.execution.agent)
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)
-    retention = RetentionThread(database, folder, settings.retention, now_micros, settings.execution)
-    poster = PosterThread(Poster(database, settings.forge, now_micros, settings.secret_names))
+    retention = Retention(database, folder, settings, now_micros)
+    mail = MailSender(database, mailer_of(folder, settings.mail, os.environ), settings.mail, now_micros)
+    poster = Poster(database, settings.forge, now_micros, settings.secret_names)
+    errands = {"mail": mail.deliver_due, "post": poster.post}
     slots = concurrency or settings.execution.concurrency
-    companions = (retention, poster)
-    return TurnWorker(database, folder, settings.execution, execution, companions, now_micros, concurrency=slots)
+    return TurnWorker(
+        database, folder, settings.execution, execution, retention, errands, now_micros, concurrency=slots
+    )
 
 
 def drain(worker: TurnWorker, settings: ExecutionSettings) -> None:

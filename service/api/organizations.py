@@ -12,7 +12,7 @@ from service.api.errors import HttpError, bad_request, documented
 from service.hosts.gitlab import OnboardingError
 from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
 from service.mail.address import checked_address
-from service.mail.sender import CLAIM_MICROS, MailSender
+from service.mail.sender import MailSender
 from service.reference import checked_path
 from service.store import audit, hosts, invitations, organizations, repositories, trials
 from service.store.organizations import Organization
@@ -48,7 +48,7 @@ def create_organization(
             offer_code=creation.offer_code,
         )
         trials.sign_up(connection, made.id, creation.offer_code)
-        invitation_id = invitations.invite(connection, made.id, email, now, due_at=now + CLAIM_MICROS)
+        invitation_id = invitations.invite(connection, made.id, email, now)
         for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
     _send(context, made, invitation_id)

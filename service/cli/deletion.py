@@ -103,5 +103,4 @@ def _conclude(
 def _complete(admin: AdminContext, database: Database) -> int:
     from service.execution.deletion import Deletion
 
-    settings = admin.folder.settings().execution
-    return Deletion(database, admin.folder, settings.worker_ttl_s, now_micros).complete(_WAIT_S)
+    return Deletion(database, admin.folder, now_micros).complete(_WAIT_S)

@@ -6,7 +6,7 @@ import click
 
 from service.cli.output import AdminContext, admin_command, organization_option
 from service.clock import now_micros, rfc3339
-from service.mail.sender import CLAIM_MICROS, MailSender, mailer_of
+from service.mail.sender import MailSender, mailer_of
 from service.setup import SetupError, checked_email, find_organization
 from service.store import invitations
 from service.store.database import Database
@@ -66,7 +66,7 @@ def send(admin: AdminContext, email: str, slug: str) -> None:
         with admin.change("invitation.send", database) as change:
             now = now_micros()
             owner = change.organization_id = find_organization(change.connection, slug).id
-            made = change.target = invitations.invite(change.connection, owner, address, now, due_at=now + CLAIM_MICROS)
+            made = change.target = invitations.invite(change.connection, owner, address, now)
         _conclude(admin, [_sender(admin, database).deliver(made)])
 
 
@@ -78,14 +78,14 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
     with admin.database() as database:
         sender = _sender(admin, database)
         with admin.change("invitation.retry", database) as change:
-            made_due = invitations.make_mails_due(change.connection, now_micros(), invitation_id)
-            if invitation_id is not None and not made_due:
+            found = invitations.retry(change.connection, now_micros(), invitation_id)
+            if invitation_id is not None and not found:
                 raise SetupError(
                     f"there is no mail to retry for {invitation_id!r}; "
                     "list them with: runwarden service invitation list"
                 )
-            change.target, change.detail = invitation_id, plural(len(made_due), "mail")
-        _conclude(admin, [sender.claim_and_deliver(one) for one in made_due])
+            change.target, change.detail = invitation_id, plural(len(found), "mail")
+        _conclude(admin, [sender.deliver(one) for one in found])
 
 
 @invitation.command("withdraw")

@@ -1,113 +1,82 @@
-"""Deletion: removes what a deleted run or organization left in the queue and in data folders, also after a crash."""
+"""Deletion: removes what a deleted run or organization left in the queue and in a data folder, also after a crash."""
 
 import fcntl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.execution import trees
-from service.execution.queue import QueueEntry, QueueHistory
+from service.execution.queue import QueueHistory
+from service.execution.workspace import attempts_at_work
 from service.settings import DataFolder
-from service.store import deletions, workers
+from service.store import deletions
 from service.store.database import Database
 
-_BATCH: Final = 500
 _PAUSE_S: Final = 0.3
-_REMEMBERED_DAYS: Final = 30
+_REMEMBERED_MICROS: Final = 30 * DAY_MICROS
 """How long other machines look for copies in their data folders (PostgreSQL)."""
 
 
 class Deletion:
     """Completes the deletions noted in a database, as far as the queue and one data folder go."""
 
-    def __init__(self, database: Database, folder: DataFolder, worker_ttl_s: float, clock: Clock) -> None:
+    def __init__(self, database: Database, folder: DataFolder, clock: Clock) -> None:
         self._database = database
         self._folder = folder
-        self._ttl_micros = int(worker_ttl_s * SECOND_MICROS)
         self._clock = clock
 
     def complete(self, wait_s: float = 0.0) -> int:
-        """Complete pending deletions, waiting up to `wait_s` for workers; return how many turns they still hold."""
+        """Complete every deletion, waiting up to `wait_s` for agents; return how many still work on deleted runs."""
         until = time.monotonic() + wait_s
-        self._delete_rows()
-        while (held := self._once()) and time.monotonic() < until:
+        self.delete_rows()
+        while (held := self.clear_folder()) and time.monotonic() < until:
             time.sleep(_PAUSE_S)
         return held
 
-    def remove_copies(self) -> None:
-        """Remove this folder's copies of what was deleted on other machines, and forget old deletions."""
+    def delete_rows(self) -> None:
+        """Delete the rows of organizations, in batches, so that other writers do not wait long, and queue entries."""
         with self._database.read() as connection:
-            gone = {
-                kind: deletions.noted(connection, kind, pending=False) for kind in ("run", "mirror", "organization")
-            }
-        # The folder has fewer names than there can be deletions.
-        here = {path.name for folder in (self._folder.runs, self._folder.sessions) for path in folder.glob("*")}
-        self._remove_runs([run_id for run_id in gone["run"] if run_id in here])
-        self._remove_mirrors(gone["mirror"])
-        self._remove_kept(gone["organization"])
-        with self._database.write() as connection:
-            deletions.forget(connection, self._clock() - _REMEMBERED_DAYS * DAY_MICROS)
-
-    def _delete_rows(self) -> None:
-        """Delete the rows of organizations: in batches, so that other writers do not wait long."""
-        with self._database.read() as connection:
-            pending = deletions.noted(connection, "organization")
+            pending = deletions.pending_organizations(connection)
         for one in pending:
             is_deleted = False
             while not is_deleted:
                 with self._database.write() as connection:
                     if not deletions.delete_runs_of(connection, one, self._clock()):
                         is_deleted = deletions.delete_organization(connection, one, self._clock())
-
-    def _once(self) -> int:
-        held = self._forget_turns()
-        at_work = {entry.run_id for entry in held}
         with self._database.read() as connection:
-            run_ids = [one for one in deletions.noted(connection, "run") if one not in at_work]
-            mirrors = [] if held else deletions.noted(connection, "mirror")
-            owners = [] if held else deletions.noted(connection, "organization")
-        self._remove_runs(run_ids)
-        self._remove_mirrors(mirrors)
-        self._remove_kept(owners)
-        for start in range(0, len(run_ids), _BATCH):
-            self._note("run", run_ids[start : start + _BATCH])
-        self._note("mirror", mirrors)
-        self._note("organization", owners)
-        return len(held)
-
-    def _forget_turns(self) -> list[QueueEntry]:
-        """Remove the queue's entries of deleted turns; return those that workers still hold."""
-        with self._database.read() as connection:
-            pending = deletions.noted(connection, "turn")
-            living = {one.executor for one in workers.heard_within(connection, self._ttl_micros, self._clock)}
-        held: list[QueueEntry] = []
-        with QueueHistory(self._database) as history:
-            for start in range(0, len(pending), _BATCH):
-                batch = pending[start : start + _BATCH]
-                found = history.of(batch)
-                at_work = [one for one in found if _is_held(one, living)]
-                history.forget([one for one in found if one not in at_work])
-                self._note("turn", list({*batch} - {one.workflow_id for one in at_work}))
-                held += at_work
-        return held
-
-    def _note(self, kind: deletions.Kind, done: Sequence[str]) -> None:
-        if done:
+            turns = deletions.noted(connection, "turn")
+        for start in range(0, len(turns), deletions.BATCH):
+            batch = turns[start : start + deletions.BATCH]
+            QueueHistory(self._database).remove(batch)
             with self._database.write() as connection:
-                deletions.complete(connection, kind, done, self._clock())
+                deletions.forget_turns(connection, batch)
 
-    def _remove_runs(self, run_ids: Sequence[str]) -> None:
-        gone = frozenset(run_ids)
-        for run_id in gone:
-            _remove(str(self._folder.runs / run_id))
-            _remove(str(self._folder.sessions / run_id))
-        for left in self._folder.work.iterdir() if gone else ():
-            # The name is `executor.run-turn-attempt`; no worker uses it any longer.
-            if left.name.partition(".")[2].split("-")[0] in gone:
-                _remove(str(left))
+    def clear_folder(self) -> int:
+        """Remove this folder's files of what was deleted; return how many deletions cannot be finished yet."""
+        with self._database.read() as connection:
+            runs = set(deletions.noted(connection, "run"))
+            mirrors, owners = deletions.noted(connection, "mirror"), deletions.noted(connection, "organization")
+            pending = deletions.pending_organizations(connection)
+        held = {run_id for run_id in attempts_at_work(self._folder) if run_id in runs}
+        folders = (self._folder.runs, self._folder.sessions, self._folder.work)
+        for path in [path for folder in folders for path in folder.glob("*")]:
+            # The name of a workspace is `executor.run-turn-attempt`.
+            run_id = path.name.rpartition(".")[2].partition("-")[0]
+            if run_id in runs - held:
+                _remove(str(path))
+        if not held:
+            self._remove_mirrors(mirrors)
+            for one in owners:
+                for mail in self._folder.outbox.glob(f"{one}.*"):
+                    mail.unlink(missing_ok=True)
+                _remove(str(self._folder.caches / one))
+            remembered = 0 if self._database.is_sqlite else _REMEMBERED_MICROS
+            with self._database.write() as connection:
+                deletions.forget(connection, self._clock() - remembered)
+        return len(held) + len(pending)
 
-    def _remove_mirrors(self, names: Sequence[str]) -> None:
+    def _remove_mirrors(self, names: Iterable[str]) -> None:
         for name in names:
             git_dir = self._folder.mirrors / f"{name}.git"
             if not git_dir.exists():
@@ -118,17 +87,6 @@ class Deletion:
                 born = (git_dir / "HEAD").stat().st_mtime if (git_dir / "HEAD").exists() else 0
                 if born * SECOND_MICROS <= deletions.requested_at(connection, "mirror", name):
                     _remove(str(git_dir))
-
-    def _remove_kept(self, organization_ids: Sequence[str]) -> None:
-        for one in organization_ids:
-            for mail in self._folder.outbox.glob(f"{one}.*"):
-                mail.unlink(missing_ok=True)
-            _remove(str(self._folder.caches / one))
-
-
-def _is_held(entry: QueueEntry, living: set[str]) -> bool:
-    """Whether a living worker executes a turn or is about to; it will find the turn deleted and store nothing."""
-    return entry.is_open and (bool(living) if entry.executor is None else entry.executor in living)
 
 
 def _remove(path: str) -> None:

@@ -1,13 +1,11 @@
-"""The queue: DBOS gives each accepted turn to one worker, one turn of a branch at a time, and records its steps."""
+"""The durable engine: DBOS gives each turn and each errand to one worker, and to another one if that worker dies."""
 
-import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -16,89 +14,72 @@ from service.store.database import Database, DatabaseError
 from service.store.dispatch import WaitingTurn
 
 if TYPE_CHECKING:
-    from dbos import DBOS, DBOSClient, Queue, StepOptions
+    from dbos import DBOSClient
 
-
-QUEUE: Final = "turns"
-WORKFLOW: Final = "execute_turn"
-"""A turn's name in the queue's tables."""
+_TURNS: Final = "turns"
+_ERRANDS: Final = "errands"
+_ERRANDS_AT_ONCE: Final = 4
 _APPLICATION: Final = "runwarden"
 # Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.
-APPLICATION_VERSION: Final = "runwarden-1"
-_QUICK_S: Final = 0.2
-_SLOW_S: Final = 2.0
-_QUICK_FOR_S: Final = 30.0
-_NEVER_S: Final = 3600.0
-_SPARE_CONNECTIONS: Final = 3
-_BROKEN: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
-_TAKEN: Final = "PENDING"
-_WAITING: Final = "ENQUEUED"
-_OPEN: Final = frozenset({_TAKEN, _WAITING, "DELAYED"})
-_SETTLE: Final["StepOptions"] = {
-    "name": "settle",
-    "retries_allowed": True,
-    "max_attempts": 8,
-    "interval_seconds": 1.0,
-    "backoff_rate": 2.0,
-}
-"""Settling only writes to the database; while that is unavailable, it is retried for about two minutes."""
-
-Perform = Callable[[str, int], dict[str, object] | None]
-Settle = Callable[[str, int, dict[str, object]], None]
+_APPLICATION_VERSION: Final = "runwarden-1"
+_POLL_S: Final = {_TURNS: 0.25, _ERRANDS: 0.5}
+_SPARE_CONNECTIONS: Final = 4
+_BATCH: Final = 500
 _SUBSEC_SINCE: Final = (3, 42)
 """The first version of SQLite that knows `unixepoch('subsec')`."""
-_TABLE: Final = "workflow_status"
-_SCHEMA: Final = "dbos"
 
 
-class TurnQueue:
-    """The queue as this process uses it; DBOS allows one in a process."""
+class DurableEngine:
+    """DBOS as this process uses it; a process has only one."""
 
     def __init__(self, database: Database, executor: str, concurrency: int) -> None:
         self._database = database
         self._executor = executor
         self._concurrency = concurrency
-        self._queue: Queue | None = None
-        self._execute: Callable[[str, int], None] | None = None
-        self._interval_s = _QUICK_S
-        self._busy_at = time.monotonic()
+        self._workflows: dict[str, Callable[..., None]] = {}
 
-    def open(self, perform: Perform, settle: Settle) -> None:
-        """Connect and begin to execute: `perform`, then `settle` with what that returned, unless it returned None."""
+    def open(self, turn: Callable[[str, int], None], errands: Mapping[str, Callable[[str], None]]) -> None:
+        """Connect and begin to execute; a workflow of a dead worker is called again from its beginning.
+
+        None of the functions may raise: an error would end the workflow for good.
+        """
         from dbos import DBOS
 
         # DBOS would otherwise advertise its console at every start.
         logging.getLogger("dbos").setLevel(logging.WARNING)
-        _make_queue(self._database, self._concurrency)
-        engine = DBOS(
+        migrate_queue(self._database)
+        with _client(self._database) as client:
+            # Before the launch: a queue that is registered later is noticed only after a second.
+            for queue, at_once in ((_TURNS, self._concurrency), (_ERRANDS, _ERRANDS_AT_ONCE)):
+                client.register_queue(queue, worker_concurrency=at_once, polling_interval_sec=_POLL_S[queue])
+        DBOS(
             config={
                 "name": _APPLICATION,
                 "system_database_url": self._database.url.render_as_string(hide_password=False),
                 "sys_db_pool_size": self._concurrency + _SPARE_CONNECTIONS,
                 "executor_id": self._executor,
-                "application_version": APPLICATION_VERSION,
+                "application_version": _APPLICATION_VERSION,
                 "log_level": "WARNING",
                 "enable_otlp": False,
                 "use_listen_notify": False,
                 # The service uses no notifications, but DBOS waits for this interval when it ends.
-                "notification_listener_polling_interval_sec": _QUICK_S,
+                "notification_listener_polling_interval_sec": 0.2,
             }
         )
 
-        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=20)
+        @DBOS.workflow(name="execute_turn", max_recovery_attempts=None)
         def execute_turn(run_id: str, number: int) -> None:
-            outcome = DBOS.run_step({"name": "perform"}, perform, run_id, number)
-            if outcome is not None:
-                DBOS.run_step(_SETTLE, settle, run_id, number, outcome)
+            turn(run_id, number)
 
-        self._execute = execute_turn
+        @DBOS.workflow(name="run_errand", max_recovery_attempts=None)
+        def run_errand(errand: str, key: str) -> None:
+            errands[errand](key)
+
+        self._workflows = {_TURNS: execute_turn, _ERRANDS: run_errand}
         DBOS.launch()
-        _stop_idle_polling(engine)
-        _look_before_dequeuing(engine, self._database)
-        self._queue = DBOS.retrieve_queue(QUEUE)
 
     def close(self, wait_s: int, give_up_s: float) -> None:
-        """Stop taking turns; wait for those at work, but no longer than `give_up_s`."""
+        """Start nothing new; wait for what is at work, but no longer than `give_up_s`."""
         from dbos import DBOS
 
         destroying = threading.Thread(
@@ -107,47 +88,45 @@ class TurnQueue:
         destroying.start()
         destroying.join(give_up_s)
 
-    def put(self, turn: WaitingTurn) -> None:
-        """Queue a turn; the same turn again finds the workflow that exists."""
-        from dbos import SetEnqueueOptions, SetWorkflowID
+    def put_turn(self, turn: WaitingTurn) -> None:
+        """Queue a turn; the same turn again changes nothing."""
+        from dbos import SetWorkflowID
 
-        if self._queue is None or self._execute is None:
-            raise RuntimeError("the queue is not open")
-        lane = hashlib.sha256(f"{turn.url}\0{turn.branch}".encode()).hexdigest()[:32]
-        with SetWorkflowID(_workflow_id(turn.run_id, turn.number)), SetEnqueueOptions(queue_partition_key=lane):
-            self._queue.enqueue(self._execute, turn.run_id, turn.number)
+        with SetWorkflowID(f"{turn.run_id}:{turn.number}"):
+            self._put(_TURNS, turn.run_id, turn.number)
+
+    def put_errand(self, errand: str, key: str) -> None:
+        """Queue an errand, unless the same one waits or is at work."""
+        from dbos import SetEnqueueOptions
+
+        with SetEnqueueOptions(deduplication_id=f"{errand}:{key}", duplication_policy="return-existing"):
+            self._put(_ERRANDS, errand, key)
 
     def recover(self, executor: str) -> None:
-        """Put the turns that a dead worker had taken back into the queue."""
-        from dbos import DBOS
+        """Put the turns of a dead worker back into the queue, and drop its errands; one worker at a time may do so.
 
-        # resume_workflow() would also take another worker's workflow; this takes only dead workers' ones.
-        DBOS._recover_pending_workflows([executor])  # noqa: SLF001 — there is no public name for it
-
-    def gave_up(self, run_id: str, number: int) -> str | None:
-        """Return the state with which the queue gave up a turn; None: it has not given it up."""
-        from dbos import DBOS
-
-        status = DBOS.get_workflow_status(_workflow_id(run_id, number))
-        return status.status if status is not None and status.status in _BROKEN else None
-
-    def mark_busy(self) -> None:
-        """Note that there is something to do: the queue is polled faster for a while."""
-        self._busy_at = time.monotonic()
-
-    def adjust_polling(self) -> None:
-        """Poll the queue fast after recent work and slowly otherwise.
-
-        The database holds one interval for all workers: a busy worker sets it again, an idle one leaves it to others.
+        A dropped errand is still due, so that it is put into the queue again.
         """
-        if self._queue is None:
-            return
-        busy = time.monotonic() - self._busy_at < _QUICK_FOR_S
-        wanted_s = _QUICK_S if busy else _SLOW_S
-        current_s = self._queue.polling_interval_sec if busy else self._interval_s
-        if current_s != wanted_s:
-            self._queue.set_polling_interval_sec(wanted_s)
-        self._interval_s = wanted_s
+        from dbos import DBOS
+
+        found = DBOS.list_workflows(status="PENDING", executor_id=executor, load_input=False, load_output=False)
+        if turns := [one.workflow_id for one in found if one.queue_name == _TURNS]:
+            DBOS.resume_workflows(turns, queue_name=_TURNS)
+        if errands := [one.workflow_id for one in found if one.queue_name == _ERRANDS]:
+            DBOS.cancel_workflows(errands)
+
+    def _put(self, queue: str, *arguments: str | int) -> None:
+        from dbos import DBOS
+
+        DBOS.enqueue_workflow(queue, self._workflows[queue], *arguments)
+
+
+def migrate_queue(database: Database) -> None:
+    """Create or upgrade the engine's own tables."""
+    from dbos import DBOS
+
+    _mend_sqlite(database)
+    DBOS.migrate(database.url.render_as_string(hide_password=False))
 
 
 def _mend_sqlite(database: Database) -> None:
@@ -172,138 +151,63 @@ def _unixepoch(modifier: str) -> float:
     return round(time.time(), 3)
 
 
-def _make_queue(database: Database, concurrency: int) -> None:
-    """Create or configure the queue before DBOS starts, which would take a second to notice it later."""
+@contextmanager
+def _client(database: Database) -> Iterator["DBOSClient"]:
     from dbos import DBOSClient
 
-    migrate_queue(database)
-    url = database.url.render_as_string(hide_password=False)
-    client = DBOSClient(system_database_url=url, system_database_pool_size=1, application_name=_APPLICATION)
+    client = DBOSClient(
+        system_database_url=database.url.render_as_string(hide_password=False),
+        # SQLite is used through this service's connections, which overwrite deleted content.
+        system_database_engine=database.engine if database.is_sqlite else None,
+        system_database_pool_size=1,
+        retry_connection_errors=False,
+        application_name=_APPLICATION,
+    )
     try:
-        client.register_queue(
-            QUEUE,
-            worker_concurrency=concurrency,
-            # One branch is one partition: two runs on it wait for each other, and are never mixed.
-            partition_concurrency=1,
-            polling_interval_sec=_QUICK_S,
-        )
+        yield client
     finally:
         client.destroy()
 
 
-def migrate_queue(database: Database) -> None:
-    """Create or upgrade the queue's own tables."""
-    from dbos import DBOS
-
-    _mend_sqlite(database)
-    DBOS.migrate(database.url.render_as_string(hide_password=False))
-
-
-def _stop_idle_polling(engine: "DBOS") -> None:
-    """Stop DBOS from polling for unused features, which costs a third of an idle service's CPU time."""
-    # No public name for either: delayed workflows and deadlines, and the queue for DBOS's own workflows.
-    engine._background_jobs_stop_event.set()  # noqa: SLF001 — see above
-    engine._registry.get_internal_queue()._polling_interval_sec = _NEVER_S  # noqa: SLF001 — see above
-
-
-def _look_before_dequeuing(engine: "DBOS", database: Database) -> None:
-    """Let each poll ask first whether there is anything to dequeue.
-
-    DBOS puts its large question together for each poll, which costs a third of the CPU time of a service that waits.
-    """
-    table = sa.table(
-        _TABLE, sa.column("queue_name"), sa.column("status"), schema=None if database.is_sqlite else _SCHEMA
-    )
-    # The status in the question's text: the index of what is in flight is found by it.
-    waiting = sa.select(sa.literal(1)).where(
-        table.c.queue_name == sa.bindparam("queue"), table.c.status == sa.literal_column(f"'{_WAITING}'")
-    )
-    tables = engine._sys_db  # noqa: SLF001 — there is no public name for it
-    scopes = tables.dequeue_scopes
-
-    def scopes_with_work(queue_name: str) -> list[str | None]:
-        with database.read() as connection:
-            found = connection.execute(waiting.limit(1), {"queue": queue_name}).first()
-        return [] if found is None else scopes(queue_name)
-
-    tables.dequeue_scopes = scopes_with_work  # type: ignore[method-assign]  # as above
-
-
-def _workflow_id(run_id: str, number: int) -> str:
-    return f"{run_id}:{number}"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueEntry:
-    """A turn, as the queue names it."""
-
-    workflow_id: str
-    is_open: bool = False
-    executor: str | None = None
-    """The worker that executes it; None: no worker does."""
-
-    @property
-    def run_id(self) -> str:
-        """The id of the turn's run."""
-        return self.workflow_id.rpartition(":")[0]
-
-
 class QueueHistory:
-    """The queue's history, as a context manager; empty if no worker has ever run."""
+    """The engine's record of what it executed; empty if no worker has ever run."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._client: DBOSClient | None = None
 
-    def __enter__(self) -> Self:
-        schema = None if self._database.is_sqlite else _SCHEMA
-        if sa.inspect(self._database.engine).has_table(_TABLE, schema=schema):
-            from dbos import DBOSClient
-
-            logging.getLogger("dbos").setLevel(logging.WARNING)
-            url = self._database.url.render_as_string(hide_password=False)
-            # Pruning sends one statement at a time, so one connection is enough.
-            # SQLite is used through this service's engine, whose connections overwrite deleted content.
-            self._client = DBOSClient(
-                system_database_url=url,
-                system_database_engine=self._database.engine if self._database.is_sqlite else None,
-                system_database_pool_size=1,
-                retry_connection_errors=False,
-            )
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._client is not None:
-            self._client.destroy()
-
-    def ended(self, before: int, skip: int, limit: int) -> list[QueueEntry]:
-        """Return entries that ended before an instant (microseconds), oldest first, after the first `skip`.
+    def remove_ended(self, before: int, *, dry_run: bool = False) -> int:
+        """Remove, or only count, what ended before an instant (microseconds); return how many entries.
 
         Raises:
-            DatabaseError: The queue's tables are not those of this release.
+            DatabaseError: The tables are not those of this release.
         """
-        if self._client is None:
-            return []
+        if not self._exists:
+            return 0
+        number = 0
+        with _client(self._database) as client:
+            while found := self._ended(client, before, number if dry_run else 0):
+                number += len(found)
+                if not dry_run:
+                    client.delete_workflows(found)
+        return number
+
+    def remove(self, turns: Sequence[str]) -> None:
+        """Remove turns, each named by its run's id, a colon and its number."""
+        if turns and self._exists:
+            with _client(self._database) as client:
+                client.delete_workflows([*turns])
+
+    @property
+    def _exists(self) -> bool:
+        schema = None if self._database.is_sqlite else "dbos"
+        return sa.inspect(self._database.engine).has_table("workflow_status", schema=schema)
+
+    def _ended(self, client: "DBOSClient", before: int, skip: int) -> list[str]:
         until = rfc3339(before)
         try:
-            found = self._client.list_workflows(
-                name=WORKFLOW, completed_before=until, offset=skip, limit=limit, load_input=False, load_output=False
+            found = client.list_workflows(
+                completed_before=until, offset=skip, limit=_BATCH, load_input=False, load_output=False
             )
         except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
             raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
-        return [QueueEntry(one.workflow_id) for one in found]
-
-    def of(self, workflow_ids: Sequence[str]) -> list[QueueEntry]:
-        """Return the entries of turns, each named by its run's id, a colon and its number."""
-        if self._client is None or not workflow_ids:
-            return []
-        found = self._client.list_workflows(workflow_ids=[*workflow_ids], load_input=False, load_output=False)
-        return [
-            QueueEntry(one.workflow_id, one.status in _OPEN, one.executor_id if one.status == _TAKEN else None)
-            for one in found
-        ]
-
-    def forget(self, entries: Sequence[QueueEntry]) -> None:
-        """Remove entries with their steps, in one transaction."""
-        if self._client is not None and entries:
-            self._client.delete_workflows([entry.workflow_id for entry in entries])
+        return [one.workflow_id for one in found]

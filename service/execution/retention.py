@@ -4,9 +4,8 @@ import logging
 import os
 import tempfile
 import threading
-import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,7 @@ from service.execution.mirror import RepositoryMirror
 from service.execution.queue import QueueHistory
 from service.hosts.http import token_for
 from service.reference import MADE_BRANCHES, without_login
-from service.settings import DataFolder, ExecutionSettings, RetentionSettings
+from service.settings import DataFolder, Settings
 from service.store import audit, deliveries, organizations, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.runs import Run
@@ -29,13 +28,9 @@ _BATCH: Final = 500
 """Rows removed in one transaction, so that other writers do not wait long."""
 _PAUSE_S: Final = 3600.0
 _HELD_PAUSE_S: Final = 5.0
-"""How soon a deletion that waits for a worker is tried again."""
-_RETENTION: Final = 2
-"""The number of the task of pruning the database, which one worker at a time does for all."""
+"""How soon a deletion that waits for an agent's end, or for another worker, is tried again."""
 _AGAIN_MICROS: Final = DAY_MICROS
 """How far back branches are checked again, as a repository may have been unreachable."""
-_REMOVAL: Final = 3
-"""The number of the task of removing branches, which one worker at a time does for all."""
 _logger = logging.getLogger(__name__)
 
 
@@ -59,37 +54,21 @@ class Pruner:
         self._database = database
         self._folder = folder
         self._dry_run = dry_run
-        self.stopping = threading.Event()
-        """Set to stop after the present batch."""
 
     def queue(self, before: int) -> int:
-        """Forget the queue's entries of turns that ended before; return how many."""
-        forgotten = 0
-        with QueueHistory(self._database) as history:
-            passed_over = 0
-            while (found := history.ended(before, passed_over, _BATCH)) and not self.stopping.is_set():
-                with self._database.read() as connection:
-                    # The queue may have given up a turn before any worker noticed: its entry is needed to end the run.
-                    open_runs = turns.open_among(connection, [entry.run_id for entry in found])
-                closed = [entry for entry in found if entry.run_id not in open_runs]
-                forgotten += len(closed)
-                if not self._dry_run:
-                    history.forget(closed)
-                passed_over += len(found) if self._dry_run else len(found) - len(closed)
-        return forgotten
+        """Forget the queue's entries of what ended before; return how many."""
+        return QueueHistory(self._database).remove_ended(before, dry_run=self._dry_run)
 
     def stored_files(self, before: int) -> int:
         """Remove from the database the logs and diffs of turns that ended before; return how many."""
         if self._dry_run:
             with self._database.read() as connection:
                 return turn_files.count_ended(connection, before)
-        removed = 0
-        while not self.stopping.is_set():
+        removed, batch = 0, _BATCH
+        while batch >= _BATCH:
             with self._database.write() as connection:
                 batch = turn_files.remove_ended(connection, before, _BATCH)
             removed += batch
-            if batch < _BATCH:
-                break
         return removed
 
     def files(self, before: int) -> tuple[int, int]:
@@ -98,8 +77,6 @@ class Pruner:
         with self._database.read() as connection:
             open_runs = turns.open_runs(connection)
         for file in _old_files(self._folder.runs, before, open_runs):
-            if self.stopping.is_set():
-                break
             number += 1
             size += file.stat().st_size
             if not self._dry_run:
@@ -139,21 +116,9 @@ class StaleBranches:
         self._done_until = 0
         """This worker has checked the branches of runs that ended before this instant."""
 
-    def remove(self, before: int, stopping: threading.Event) -> int:
+    def remove(self, before: int) -> int:
         """Remove branches whose last run ended before an instant (microseconds); return how many."""
         removed = 0
-        with self._database.sole(_REMOVAL) as mine:
-            for group in self._by_repository(before) if mine else ():
-                if stopping.is_set():
-                    return removed
-                try:
-                    removed += self._of_repository(group)
-                except (GitCommandError, OSError) as error:
-                    _logger.warning("branches stay in %s: %s", without_login(group[0].url), error)
-            self._done_until = before if mine else self._done_until
-        return removed
-
-    def _by_repository(self, before: int) -> Iterator[list[Run]]:
         with self._database.read() as connection:
             owners = organizations.ids_of_all(connection)
         for owner in owners:
@@ -161,7 +126,13 @@ class StaleBranches:
             with self._database.read() as connection:
                 for run in runs.on_own_branches(connection, owner, self._done_until - _AGAIN_MICROS, before):
                     groups[run.url].append(run)
-            yield from groups.values()
+            for url, group in groups.items():
+                try:
+                    removed += self._of_repository(group)
+                except (GitCommandError, OSError) as error:
+                    _logger.warning("branches stay in %s: %s", without_login(url), error)
+        self._done_until = before
+        return removed
 
     def _of_repository(self, group: list[Run]) -> int:
         one = group[0]
@@ -196,89 +167,58 @@ class StaleBranches:
         return True
 
 
-class RetentionThread:
-    """A thread that prunes as the settings say, and completes deletions: when the worker starts, and once an hour.
+class Retention:
+    """Prunes as the settings say: the database as an errand of one worker, and each data folder in a thread."""
 
-    A deletion of something that a worker still holds is tried again after a few seconds.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        folder: DataFolder,
-        settings: RetentionSettings,
-        clock: Clock,
-        execution: ExecutionSettings | None = None,
-    ) -> None:
-        execution = execution or ExecutionSettings()
-        self._branches = StaleBranches(database, folder, execution.git_timeout_s)
-        self._pruner = Pruner(database, folder)
-        self._deletion = Deletion(database, folder, execution.worker_ttl_s, clock)
+    def __init__(self, database: Database, folder: DataFolder, settings: Settings, clock: Clock) -> None:
         self._database = database
-        self._settings = settings
+        self._settings = settings.retention
         self._clock = clock
-        self._held = 0
-        """How many deleted turns are still held by a worker, which may have just died."""
+        self._branches = StaleBranches(database, folder, settings.execution.git_timeout_s)
+        self._pruner = Pruner(database, folder)
+        self._deletion = Deletion(database, folder, clock)
+        self._stopping = threading.Event()
 
-    def start(self) -> None:
-        """Begin; the queue's tables must exist."""
+    def start(self, ask_for_database: Callable[[], None]) -> None:
+        """Prune now and every hour; `ask_for_database` has one worker call `prune_database`."""
         # A daemon: pruning can be cut off anywhere and continues at the next start.
-        threading.Thread(target=self._run, name="retention", daemon=True).start()
+        threading.Thread(target=self._run, args=(ask_for_database,), name="retention", daemon=True).start()
 
     def close(self) -> None:
-        """Stop after the present batch."""
-        self._pruner.stopping.set()
+        """Prune no more."""
+        self._stopping.set()
 
-    def once(self) -> PruneSummary:
-        """Prune as the settings say, and return what was removed."""
-        now = self._clock()
-        pruned = PruneSummary()
-        with self._database.sole(_RETENTION) as mine:
-            if mine:
-                queue = self._pruner.queue(now - int(self._settings.queue_days * DAY_MICROS))
-                pruned = PruneSummary(queue, 0)
-            self._pruner.sessions(now - int(self._settings.sessions_days * DAY_MICROS))
-            if self._settings.logs_days is not None:
-                before = now - int(self._settings.logs_days * DAY_MICROS)
-                stored = self._pruner.stored_files(before) if mine else 0
-                pruned = PruneSummary(pruned.queue_entries, stored, *self._pruner.files(before))
-            if mine and self._settings.audit_days is not None:
-                with self._database.write() as connection:
-                    audit.remove(connection, now - int(self._settings.audit_days * DAY_MICROS))
-            if mine:
-                with self._database.write() as connection:
-                    deliveries.remove(connection, now - int(self._settings.deliveries_days * DAY_MICROS))
-            self._held = self._deletion.complete() if mine else 0
-        self._deletion.remove_copies()
-        return pruned
+    def prune_database(self) -> PruneSummary:
+        """Prune the database and the repositories, and finish deletions of organizations; return what was removed."""
+        self._deletion.delete_rows()
+        settings = self._settings
+        queue = self._pruner.queue(self._before(settings.queue_days))
+        stored = 0 if settings.logs_days is None else self._pruner.stored_files(self._before(settings.logs_days))
+        with self._database.write() as connection:
+            deliveries.remove(connection, self._before(settings.deliveries_days))
+            if settings.audit_days is not None:
+                audit.remove(connection, self._before(settings.audit_days))
+        if settings.branches_days is not None:
+            self._branches.remove(self._before(settings.branches_days))
+        return PruneSummary(queue, stored)
 
-    def remove_branches(self) -> int:
-        """Remove old branches of runs, if the settings say so, and return how many."""
-        if self._settings.branches_days is None:
-            return 0
-        before = self._clock() - int(self._settings.branches_days * DAY_MICROS)
-        return self._branches.remove(before, self._pruner.stopping)
+    def prune_folder(self) -> int:
+        """Prune the data folder; return how many deletions could not be finished yet."""
+        self._pruner.sessions(self._before(self._settings.sessions_days))
+        if self._settings.logs_days is not None:
+            self._pruner.files(self._before(self._settings.logs_days))
+        return self._deletion.clear_folder()
 
-    def _run(self) -> None:
-        due = time.monotonic()
+    def _before(self, days: float) -> int:
+        return self._clock() - int(days * DAY_MICROS)
+
+    def _run(self, ask_for_database: Callable[[], None]) -> None:
+        held = 0
         while True:
             try:
-                if time.monotonic() >= due:
-                    due += _PAUSE_S
-                    self._round()
-                elif self._held:
-                    self._complete()
+                ask_for_database()
+                held = self.prune_folder()
             except Exception:  # The boundary: a database that is away must not end pruning for good.
                 _logger.exception("pruning failed; the next try is in an hour")
-            if self._pruner.stopping.wait(_HELD_PAUSE_S if self._held else max(0.0, due - time.monotonic())):
+            if self._stopping.wait(_HELD_PAUSE_S if held else _PAUSE_S):
                 return
-
-    def _round(self) -> None:
-        pruned = self.once()
-        if pruned != PruneSummary():
-            _logger.info("retention: removed %s", pruned)
-        self.remove_branches()
-
-    def _complete(self) -> None:
-        with self._database.sole(_RETENTION) as mine:
-            self._held = self._deletion.complete() if mine else 0

@@ -2,12 +2,13 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from service.clock import Clock
 from service.errors import ServiceError
@@ -32,6 +33,9 @@ from service.store.usage import TurnMeter
 
 DIFFS: Final = ("diff", "run.diff")
 """The names of the stored patches of a turn and of the whole run."""
+T = TypeVar("T")
+_DATABASE_PAUSE_S: Final = 2.0
+_MOST_ATTEMPTS: Final = 20
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
 _logger = logging.getLogger(__name__)
 
@@ -66,11 +70,19 @@ class TurnExecution:
         self._folder = folder
         self._settings = settings
         self._at_work: dict[tuple[str, int], TurnAtWork] = {}
-        self._claimed: dict[tuple[str, int], int] = {}
-        """The attempt at each turn that was claimed here and is not settled yet."""
         self.sandbox = sandbox
         """The sandbox of every agent in this process."""
         self._clock = clock
+
+    def execute(self, run_id: str, number: int, workspaces: Workspaces) -> None:
+        """Execute a turn and record its end; while the database is away, wait for it.
+
+        Raises:
+            InterruptedTurnError: The service is going down.
+            SupersededError: Another attempt has the turn now.
+        """
+        outcome = self._patiently(lambda: self.perform(run_id, number, workspaces))
+        self._patiently(lambda: self.settle(run_id, number, outcome))
 
     def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
         """Execute a turn and return how it ended.
@@ -88,11 +100,15 @@ class TurnExecution:
             token = None if run is None else token_for(connection, run.organization_id, run.platform, run.url)
         if turn is None or run is None:
             raise SupersededError(f"{run_id} turn {number} has ended already")
-        self._claimed[run_id, number] = turn.attempt
         if agent is None:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
+        if turn.attempt > _MOST_ATTEMPTS:
+            text = "its workers were lost, one after the other; continue the run to try again"
+            return TurnOutcome("failed", failure=text, attempt=turn.attempt)
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
+        # From here on, a deletion of the run waits for the end of this attempt.
+        workspace.root.mkdir(mode=0o700, parents=True)
         log_file = self._folder.turn_log(run_id, number)
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log_file.open("ab") as log:
@@ -107,11 +123,18 @@ class TurnExecution:
             finally:
                 del self._at_work[run_id, number]
                 workspace.remove()
-                at_work.share_all(self._database, dict(zip(DIFFS, self._diffs(attempt), strict=True)))
+                diffs = dict(zip(DIFFS, self._diffs(attempt), strict=True))
+                self._patiently(lambda: at_work.share_all(self._database, diffs))
 
-    def attempt_of(self, run_id: str, number: int) -> int | None:
-        """Return the latest attempt at a turn that was claimed here; None: the turn was not."""
-        return self._claimed.get((run_id, number))
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """Call, and call again while the database is away; the agent's work is not lost to that."""
+        while True:
+            try:
+                return act()
+            except (OperationalError, PoolTimeout) as error:
+                _logger.warning("a turn waits for the database: %s", getattr(error, "orig", None) or error)
+                if self.stopping.wait(_DATABASE_PAUSE_S):
+                    raise InterruptedTurnError from error
 
     def attend(self) -> None:
         """Interrupt work on turns that have been ended, and share the logs of the others."""
@@ -130,7 +153,6 @@ class TurnExecution:
         with self._database.write() as connection:
             if not turns.end(connection, run_id, number, outcome, self._clock()) and outcome.commit_sha:
                 turns.note_pushed(connection, run_id, number, outcome)
-        self._claimed.pop((run_id, number), None)
         _logger.info(
             "%s turn %d %s%s", run_id, number, outcome.status, f": {outcome.failure}" if outcome.failure else ""
         )
@@ -234,7 +256,9 @@ class TurnExecution:
     def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
         found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
-        keep(self._database, attempt.turn, base, found, lambda text: attempt.say(text, self._clock))
+        self._patiently(
+            lambda: keep(self._database, attempt.turn, base, found, lambda text: attempt.say(text, self._clock))
+        )
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
@@ -251,14 +275,17 @@ class TurnExecution:
         change = patches.keep(attempt.workspace.ours, base, commit.sha, *self._diffs(attempt))
         if why := refusal(attempt.agent.options.change, commit.files.names, self._diffs(attempt)[0].stat().st_size):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
-        with self._database.write() as connection:
-            if not turns.begin_push(connection, attempt.turn, commit.sha):
-                raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
+        if not self._patiently(lambda: self._may_push(attempt, commit.sha)):
+            raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         pushed = self._push(attempt, snapshot, commit.sha)
         if pushed != commit.sha:
             change = patches.keep_pushed(snapshot.git_dir, pushed, *self._diffs(attempt))
         attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
         return completed(attempt, pushed, result.summary or message.partition("\n")[0], change)
+
+    def _may_push(self, attempt: Attempt, commit: str) -> bool:
+        with self._database.write() as connection:
+            return turns.begin_push(connection, attempt.turn, commit)
 
     def _push(self, attempt: Attempt, snapshot: RepositorySnapshot, commit: str) -> str:
         """Push, and return this turn's commit on its branch."""

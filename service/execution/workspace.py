@@ -264,6 +264,21 @@ class Workspaces:
             _remove(left)
 
 
+def attempts_at_work(folder: DataFolder) -> list[str]:
+    """Return the run of each attempt that a living worker on this data folder has a workspace for."""
+    names = [path.name.partition(".") for path in folder.work.glob("*")]
+    living = {executor for executor in {name[0] for name in names} if _is_held(folder.workers / executor)}
+    return [rest.partition("-")[0] for executor, _, rest in names if executor in living]
+
+
+def _is_held(lock_file: Path) -> bool:
+    try:
+        with lock_file.open("r") as lock:
+            return not _try_lock(lock)
+    except FileNotFoundError:
+        return False
+
+
 def _hold(path: Path) -> IO[Any]:
     while True:
         lock = path.open("a")

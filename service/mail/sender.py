@@ -7,7 +7,6 @@ import secrets
 import smtplib
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,10 +21,7 @@ from service.store.database import Database
 from service.store.invitations import Invitation, PendingMail
 
 _logger = logging.getLogger(__name__)
-CLAIM_MICROS: Final = 600 * SECOND_MICROS
-"""How long a claim on a mail holds; an older claim is from a process that died."""
 _LONGEST_WAIT_S: Final = 3600
-_ROUND_S: Final = 15.0
 _READY: Final = 220
 """The code with which a mail server greets (RFC 5321 4.2.3)."""
 _USUAL_PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
@@ -188,7 +184,7 @@ def _reply(code: int, reply: bytes | str) -> str:
 
 
 class MailSender:
-    """Delivers the mails of one database; any number of them may work on it at once."""
+    """Delivers the mails of one database."""
 
     def __init__(self, database: Database, mailer: Mailer, settings: MailSettings, clock: Clock) -> None:
         self._database = database
@@ -197,7 +193,7 @@ class MailSender:
         self._clock = clock
 
     def deliver(self, invitation_id: str) -> Invitation | None:
-        """Send the mail of an invitation that the caller has claimed; return the invitation, None if it is gone."""
+        """Send the mail of an invitation, due or not; return the invitation, None if it is gone."""
         with self._database.read() as connection:
             pending = invitations.pending_mail(connection, invitation_id)
         if pending is not None:
@@ -205,21 +201,12 @@ class MailSender:
         with self._database.read() as connection:
             return invitations.by_id(connection, invitation_id)
 
-    def deliver_due(self) -> list[Invitation]:
-        """Send every due mail that is not claimed; return the invitations afterwards."""
+    def deliver_due(self, invitation_id: str) -> None:
+        """Send the mail of an invitation if it is due."""
         with self._database.read() as connection:
-            due = invitations.due_mails(connection, self._clock())
-        found = [self.claim_and_deliver(invitation_id) for invitation_id in due]
-        return [one for one in found if one is not None]
-
-    def claim_and_deliver(self, invitation_id: str) -> Invitation | None:
-        """Send a due mail; None: another process has claimed it, or it no longer exists."""
-        return self.deliver(invitation_id) if self._claim(invitation_id) else None
-
-    def _claim(self, invitation_id: str) -> bool:
-        now = self._clock()
-        with self._database.write() as connection:
-            return invitations.claim_mail(connection, invitation_id, now, until=now + CLAIM_MICROS)
+            pending = invitations.pending_mail(connection, invitation_id)
+        if pending is not None and pending.due_at <= self._clock():
+            self._try(pending)
 
     def _try(self, pending: PendingMail) -> None:
         now = self._clock()
@@ -244,28 +231,6 @@ class MailSender:
     def _wait_micros(self, attempts: int) -> int:
         doubled = self._settings.retry_s * 2 ** min(attempts, 12)
         return int(max(self._settings.retry_s, min(doubled, _LONGEST_WAIT_S)) * SECOND_MICROS)
-
-
-class MailThread:
-    """A thread that sends due mails while the service runs."""
-
-    def __init__(self, sender: MailSender, settings: MailSettings) -> None:
-        self._sender = sender
-        self._pause_s = min(_ROUND_S, settings.retry_s)
-        self._stopping = threading.Event()
-        # A daemon: a message being sent at the end keeps its claim, and is due again when that expires.
-        threading.Thread(target=self._run, name="mail", daemon=True).start()
-
-    def close(self) -> None:
-        """Stop after the mail at hand."""
-        self._stopping.set()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._pause_s):
-            try:
-                self._sender.deliver_due()
-            except Exception:  # The boundary: a database that is away must not end delivery for good.
-                _logger.exception("due mails could not be read; the next try follows")
 
 
 def mailer_of(folder: DataFolder, settings: MailSettings, environment: Mapping[str, str]) -> Mailer:

@@ -63,10 +63,15 @@ def delete_organization(connection: sa.Connection, organization_id: str, now: in
     return True
 
 
-def noted(connection: sa.Connection, kind: Kind, *, pending: bool = True) -> list[str]:
-    """Return what was deleted of a kind: only pending deletions, or all on record."""
-    query = sa.select(deletions.c.id).where(deletions.c.kind == kind).order_by(deletions.c.id)
-    return list(connection.execute(query.where(deletions.c.completed_at.is_(None)) if pending else query).scalars())
+def pending_organizations(connection: sa.Connection) -> list[str]:
+    """Return the organizations whose deletion has begun and whose rows are still there."""
+    begun = sa.select(deletions.c.id).where(deletions.c.kind == "organization")
+    return list(connection.execute(sa.select(organizations.c.id).where(organizations.c.id.in_(begun))).scalars())
+
+
+def noted(connection: sa.Connection, kind: Kind) -> list[str]:
+    """Return what was deleted of a kind, and may have left something."""
+    return list(connection.execute(sa.select(deletions.c.id).where(deletions.c.kind == kind)).scalars())
 
 
 def requested_at(connection: sa.Connection, kind: Kind, deleted: str) -> int:
@@ -75,20 +80,15 @@ def requested_at(connection: sa.Connection, kind: Kind, deleted: str) -> int:
     return connection.execute(query).scalar() or 0
 
 
-def complete(connection: sa.Connection, kind: Kind, done: Sequence[str], now: int) -> None:
-    """Note that this machine holds no leftovers; on PostgreSQL other machines may still have to remove theirs."""
-    these = sa.and_(deletions.c.kind == kind, deletions.c.id.in_(done))
-    if connection.dialect.name == "sqlite" or kind == "turn":
-        connection.execute(sa.delete(deletions).where(these))
-    else:
-        connection.execute(
-            sa.update(deletions).where(these, deletions.c.completed_at.is_(None)).values(completed_at=now)
-        )
+def forget_turns(connection: sa.Connection, names: Sequence[str]) -> None:
+    """Forget deleted turns, which are no longer in the queue."""
+    connection.execute(sa.delete(deletions).where(deletions.c.kind == "turn", deletions.c.id.in_(names)))
 
 
 def forget(connection: sa.Connection, before: int) -> None:
-    """Forget deletions that were completed before an instant (microseconds)."""
-    connection.execute(sa.delete(deletions).where(deletions.c.completed_at < before))
+    """Forget the deletions before an instant (microseconds); turns and organizations with rows stay noted."""
+    old = (deletions.c.requested_at <= before, deletions.c.kind != "turn")
+    connection.execute(sa.delete(deletions).where(*old, deletions.c.id.not_in(sa.select(organizations.c.id))))
 
 
 def branches_of(connection: sa.Connection, organization_id: str) -> list[tuple[str, str, str]]:
@@ -122,7 +122,7 @@ def _delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) ->
 
 def _note(connection: sa.Connection, kind: Kind, deleted: Sequence[str], now: int) -> None:
     for one in deleted:
-        insert_new(connection, deletions, {"kind": kind, "id": one, "requested_at": now, "completed_at": None})
+        insert_new(connection, deletions, {"kind": kind, "id": one, "requested_at": now})
 
 
 def _forget_addresses(connection: sa.Connection, organization_id: str, now: int) -> None:

@@ -6,10 +6,12 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import DAY_MICROS
+from service.clock import DAY_MICROS, SECOND_MICROS
 from service.store.schema import invitations, mails, organizations
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
+_OWN_MICROS: Final = 600 * SECOND_MICROS
+"""How long a mail is left to the process that wants to send it at once, before a worker sends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,10 @@ class Invitation:
         return "expired" if self.expires_at <= now else self.mail
 
 
-def invite(connection: sa.Connection, organization_id: str, email: str, now: int, *, due_at: int) -> str:
-    """Record an invitation and the mail that carries it; return the invitation's id.
+def invite(connection: sa.Connection, organization_id: str, email: str, now: int) -> str:
+    """Record an invitation and the mail that carries it, which the caller sends; return the invitation's id.
 
-    Until `due_at` the mail belongs to the caller; then the mail sender takes it up.
+    If the caller dies, a worker sends the mail after ten minutes.
     """
     invitation_id = f"inv_{ids.ulid(now)}"
     code = ids.new_token()
@@ -57,7 +59,12 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
     )
     connection.execute(
         sa.insert(mails).values(
-            invitation_id=invitation_id, code=code, state="waiting", attempts=0, due_at=due_at, failure=None
+            invitation_id=invitation_id,
+            code=code,
+            state="waiting",
+            attempts=0,
+            due_at=now + _OWN_MICROS,
+            failure=None,
         )
     )
     return invitation_id
@@ -123,12 +130,13 @@ class PendingMail:
     expires_at: int
     attempts: int
     """How many attempts to send it have failed."""
+    due_at: int
 
 
 def pending_mail(connection: sa.Connection, invitation_id: str) -> PendingMail | None:
     """Return a waiting mail; None when it was sent or refused, or does not exist."""
     parent = organizations.alias("parent")
-    chosen = (
+    chosen: sa.Select[Any] = (
         sa.select(
             invitations.c.id,
             organizations.c.id,
@@ -139,6 +147,7 @@ def pending_mail(connection: sa.Connection, invitation_id: str) -> PendingMail |
             mails.c.code,
             invitations.c.expires_at,
             mails.c.attempts,
+            mails.c.due_at,
         )
         .join(invitations, invitations.c.id == mails.c.invitation_id)
         .join(organizations, organizations.c.id == invitations.c.organization_id)
@@ -166,16 +175,6 @@ def unsent_mails(connection: sa.Connection) -> dict[str, int]:
     return {"waiting": 0, "refused": 0} | found
 
 
-def claim_mail(connection: sa.Connection, invitation_id: str, now: int, *, until: int) -> bool:
-    """Claim a due mail until an instant, when it is due again; False when another process was first."""
-    taken = connection.execute(
-        sa.update(mails)
-        .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting", mails.c.due_at <= now)
-        .values(due_at=until)
-    )
-    return taken.rowcount > 0
-
-
 def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
     """Record that a mail was sent; its code is deleted."""
     _record_attempt(connection, invitation_id, state="sent", code=None, failure=None)
@@ -188,13 +187,13 @@ def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, 
     _record_attempt(connection, invitation_id, failure=failure, **again)
 
 
-def make_mails_due(connection: sa.Connection, now: int, invitation_id: str | None = None) -> list[str]:
-    """Make unsent mails due now, refused ones included; return their invitations."""
+def retry(connection: sa.Connection, now: int, invitation_id: str | None = None) -> list[str]:
+    """Make unsent mails, refused ones included, the caller's to send now; return their invitations."""
     chosen = sa.true() if invitation_id is None else mails.c.invitation_id == invitation_id
     rows = connection.execute(
         sa.update(mails)
         .where(mails.c.state.in_(("waiting", "refused")), mails.c.code.is_not(None), chosen)
-        .values(state="waiting", due_at=now)
+        .values(state="waiting", due_at=now + _OWN_MICROS)
         .returning(mails.c.invitation_id)
     )
     return sorted(rows.scalars())

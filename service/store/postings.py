@@ -5,7 +5,6 @@ at any moment the work is repeated, and every attempt checks first what the code
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,6 +15,7 @@ from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
 from service.store.schema import columns_of, postings, turns
+from service.store.schema import runs as runs_table
 from service.store.turn_files import Key
 
 if TYPE_CHECKING:
@@ -112,61 +112,56 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
 
 
 def want(connection: sa.Connection, turn: Key, content: ForgeContent, now: int) -> None:
-    """Request a posting, replacing an earlier request; one that a worker is posting is posted again afterwards."""
+    """Request a posting, replacing an earlier request; one that is being posted is posted again afterwards."""
     run_id, number = turn
     news = {"number": number, "wanted": content.wanted, "state": WAITING, "attempts": 0}
     news |= {"wanted_at": now, "due_at": now}
     key = {"run_id": run_id, "kind": content.kind, "subject": content.subject}
-    if not insert_new(connection, postings, key | news | {"version": 1, "claimed_until": 0}):
+    if not insert_new(connection, postings, key | news | {"version": 1}):
         changed = news | {"version": postings.c.version + 1, "failure": None}
         connection.execute(sa.update(postings).where(*_is(run_id, content.kind, content.subject)).values(changed))
 
 
-def due(connection: sa.Connection, kinds: Sequence[str], now: int, limit: int) -> list[Posting]:
-    """Return unclaimed postings that are due, in the order of their requests."""
-    ready = (postings.c.state == WAITING, postings.c.due_at <= now, postings.c.claimed_until <= now)
-    query = sa.select(*columns_of(postings, Posting)).where(*ready, postings.c.kind.in_(kinds))
-    # In this order a pull request is posted before its review, which needs it.
-    rows = connection.execute(query.order_by(postings.c.wanted_at, postings.c.run_id, postings.c.kind).limit(limit))
-    return [Posting(*row) for row in rows]
+def due_runs(connection: sa.Connection, now: int, limit: int) -> list[str]:
+    """Return runs with postings that are due, in the order of the requests."""
+    query = sa.select(postings.c.run_id).where(*_due(now)).group_by(postings.c.run_id)
+    return list(connection.execute(query.order_by(sa.func.min(postings.c.wanted_at)).limit(limit)).scalars())
 
 
-def claim(connection: sa.Connection, posting: Posting, now: int, *, until: int) -> bool:
-    """Claim a posting, so that no other worker posts it before an instant; False when another was first."""
-    ready = (postings.c.state == WAITING, postings.c.version == posting.version, postings.c.claimed_until <= now)
-    taken = sa.update(postings).where(*_same(posting), *ready)
-    return connection.execute(taken.values(claimed_until=until, attempts=postings.c.attempts + 1)).rowcount > 0
+def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
+    """Return the first posting of a run that is due; a pull request comes before its review, which needs it."""
+    query = sa.select(*columns_of(postings, Posting)).where(postings.c.run_id == run_id, *_due(now))
+    row = connection.execute(query.order_by(postings.c.wanted_at, postings.c.kind).limit(1)).first()
+    return None if row is None else Posting(*row)
 
 
-def release_all(connection: sa.Connection) -> None:
-    """Release every claim; for a start at which no other worker lives."""
-    connection.execute(sa.update(postings).where(postings.c.claimed_until > 0).values(claimed_until=0))
-
-
-def put_off(connection: sa.Connection, posting: Posting, until: int) -> None:
-    """Let a posting wait until an instant, since its code host asked for a pause."""
-    same = (*_same(posting), postings.c.version == posting.version, postings.c.state == WAITING)
-    connection.execute(sa.update(postings).where(*same).values(due_at=until))
+def put_off(connection: sa.Connection, run: Run, until: int) -> None:
+    """Let everything due at a run's code host wait until an instant: it asked for a pause, or does not answer."""
+    there = sa.select(runs_table.c.id).where(
+        runs_table.c.organization_id == run.organization_id, runs_table.c.platform == run.platform
+    )
+    waiting = (postings.c.state == WAITING, postings.c.due_at < until, postings.c.run_id.in_(there))
+    connection.execute(sa.update(postings).where(*waiting).values(due_at=until))
 
 
 def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:
     """Record a success; the posting stays due if a newer request replaced it in the meantime."""
-    values = {"url": posted.url or posting.url, "memory": posted.memory or posting.memory, "posted_at": now}
-    of_it = sa.update(postings).where(*_same(posting))
-    connection.execute(of_it.values(values | {"claimed_until": 0}))
-    done = of_it.where(postings.c.version == posting.version)
-    connection.execute(done.values(state=POSTED, failure=posted.note))
+    of_it = sa.update(postings).where(*_is(posting.run_id, posting.kind, posting.subject))
+    shown = {"url": posted.url or posting.url, "memory": posted.memory or posting.memory, "posted_at": now}
+    connection.execute(of_it.values(shown | {"attempts": postings.c.attempts + 1}))
+    same = of_it.where(postings.c.version == posting.version)
+    connection.execute(same.values(state=POSTED, failure=posted.note))
     if posting.kind != "status" and posting.posted_at is None:
         # Clients that have read the run's results must see that they changed.
         runs.touch(connection, posting.run_id, now)
 
 
 def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, due_at: int | None) -> None:
-    """Record why it was not posted; `due_at` is when to retry, None: never."""
-    of_it = sa.update(postings).where(*_same(posting))
-    connection.execute(of_it.values(claimed_until=0))
+    """Record why it was not posted, unless a newer request replaced it; `due_at` is when to retry, None: never."""
+    same = (*_is(posting.run_id, posting.kind, posting.subject), postings.c.version == posting.version)
     again = {"state": REFUSED} if due_at is None else {"due_at": due_at}
-    connection.execute(of_it.where(postings.c.version == posting.version).values(again | {"failure": failure}))
+    tried = {"attempts": postings.c.attempts + 1, "failure": failure}
+    connection.execute(sa.update(postings).where(*same).values(again | tried))
 
 
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
@@ -182,9 +177,9 @@ def unposted(connection: sa.Connection) -> dict[str, int]:
     return {WAITING: 0, REFUSED: 0} | found
 
 
+def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return postings.c.state == WAITING, postings.c.due_at <= now
+
+
 def _is(run_id: str, kind: str, subject: str) -> tuple[sa.ColumnElement[bool], ...]:
     return postings.c.run_id == run_id, postings.c.kind == kind, postings.c.subject == subject
-
-
-def _same(posting: Posting) -> tuple[sa.ColumnElement[bool], ...]:
-    return _is(posting.run_id, posting.kind, posting.subject)

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from service import ids
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
-from service.store import doorbell
 from service.store.schema import columns_of, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
@@ -258,7 +257,6 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
             caller=request.caller,
         )
     )
-    doorbell.ring(connection)
 
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:

@@ -271,7 +271,6 @@ postings = _table(
     sa.Column("attempts", sa.Integer, nullable=False),
     _instant("wanted_at"),
     _instant("due_at"),
-    _instant("claimed_until"),
     _instant("posted_at", nullable=True),
     *_texts("failure", "url", nullable=True),
     sa.Column("memory", sa.JSON(none_as_null=True)),
@@ -323,6 +322,5 @@ deletions = _table(
     _text("kind", key=True),
     _text("id", key=True),
     _instant("requested_at"),
-    _instant("completed_at", nullable=True),
 )
 """What was deleted, and may have left files in a data folder or entries in the queue."""

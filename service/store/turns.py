@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service.store import doorbell, postings
+from service.store import postings
 from service.store import runs as run_store
 from service.store.schema import columns_of, runs, turns
 
@@ -128,7 +128,6 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
         state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
         postings.at_end(connection, (run_id, number), outcome, state, now)
-        doorbell.ring(connection)
     return changed.rowcount > 0
 
 
@@ -159,14 +158,6 @@ def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> f
     key = sa.tuple_(turns.c.run_id, turns.c.number)
     query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.notin_(run_store.FINAL))
     return frozenset(keys) - {(run_id, number) for run_id, number in connection.execute(query)}
-
-
-def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
-    """Return the turns that are in the queue and have not ended."""
-    query = sa.select(turns.c.run_id, turns.c.number).where(
-        turns.c.status.in_(run_store.OPEN), turns.c.dispatched_at.is_not(None)
-    )
-    return [(run_id, number) for run_id, number in connection.execute(query)]
 
 
 def open_runs(connection: sa.Connection) -> frozenset[str]:

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from service.cli import main
 from service.cli.output import operator
 from service.clock import DAY_MICROS, now_micros
-from service.execution.retention import RetentionThread
-from service.settings import DataFolder, RetentionSettings
+from service.execution.retention import Retention
+from service.settings import DataFolder, RetentionSettings, Settings
 from service.store import audit
 from service.store.database import Database
 from tests.service_process import ROOT, command, make_repository
@@ -166,7 +166,8 @@ def test_entries_stay_for_good_unless_the_settings_say_for_how_long(trail: Datab
     folder.create()
     left = []
     for days in (None, 1.0):
-        RetentionThread(trail, folder, RetentionSettings(audit_days=days), now_micros).once()
+        settings = Settings(retention=RetentionSettings(audit_days=days))
+        Retention(trail, folder, settings, now_micros).prune_database()
         with trail.read() as connection:
             left.append(len(audit.latest(connection, 10)))
 

@@ -1,6 +1,5 @@
 """Old branches: what the service made and no one else wrote to goes where that is asked for; everything else stays."""
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ from service.store.repositories import Repository
 from service.store.runs import Run, TurnRequest
 from service.store.turns import TurnOutcome
 from tests.service_process import git, make_repository
-
-NEVER = threading.Event()
 
 
 class Repo:
@@ -51,7 +48,7 @@ class Repo:
 
     def remove(self, before: int | None = None) -> list[str]:
         """Remove what is older, and return the branches that are left."""
-        StaleBranches(self.database, self.data, 300).remove(now_micros() if before is None else before, NEVER)
+        StaleBranches(self.database, self.data, 300).remove(now_micros() if before is None else before)
         return sorted(git("branch", "--format=%(refname:short)", cwd=self.place).split())
 
 

@@ -15,15 +15,13 @@ from click.testing import CliRunner
 from service.cli import main
 from service.clock import now_micros
 from service.execution.deletion import Deletion
-from service.execution.queue import QueueEntry, QueueHistory
-from service.execution.retention import RetentionThread
-from service.settings import DataFolder, RetentionSettings
-from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns, workers
+from service.execution.workspace import Workspaces
+from service.settings import DataFolder
+from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns
 from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, TurnRequest
 from service.store.turns import TurnOutcome
-from service.store.workers import Worker
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import demo_setup, git
@@ -41,8 +39,7 @@ def tables(database: Database) -> list[sa.Table]:
             there = sa.MetaData()
             there.reflect(connection, schema=schema)
             found += there.sorted_tables
-    kept = {"audit"} if database.is_sqlite else {"audit", "deletions"}
-    return [table for table in found if table.name not in kept]
+    return [table for table in found if table.name not in {"audit", "deletions"}]
 
 
 def traces(database: Database, folder: DataFolder, *marks: str) -> list[str]:
@@ -92,7 +89,7 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(
     child = client.post("/external/organizations", {"email": "a@customer.example"}).json()
     made.admin("invitation", "send", "b@customer.example", "--org", "acme")
     working = client.start(f"wait {tmp_path / 'gate'}")
-    eventually(lambda: any((folder.work).iterdir()), "a run works")
+    eventually(lambda: any((folder.work).glob("*/task.json")), "a run works")
     refused = CliRunner().invoke(
         main, ["org", "delete", "acme", "--yes", "--data-dir", str(folder.root)], env=made.environment
     )
@@ -159,23 +156,6 @@ def test_a_deletion_that_was_killed_completes_at_the_next_start(
     eventually(lambda: not traces(database, folder, made.organization["id"]), "the organization is gone")
 
 
-def test_what_a_worker_still_holds_is_looked_at_again_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in an hour: a worker that died a moment ago counts as alive until its time is over."""
-    looks: list[int] = []
-    monkeypatch.setattr("service.execution.deletion.Deletion.complete", lambda _: looks.append(1) or 3 - len(looks))
-    monkeypatch.setattr("service.execution.retention.Pruner.queue", lambda *_: 0)
-    monkeypatch.setattr("service.execution.retention._HELD_PAUSE_S", 0.01)
-    folder = DataFolder(tmp_path)
-    folder.runs.mkdir(parents=True)
-    database = Database(folder.database_url)
-    database.migrate()
-    thread = RetentionThread(database, folder, RetentionSettings(), now_micros)
-    thread.start()
-
-    eventually(lambda: len(looks) == 3, "the third look")
-    thread.close()
-
-
 class Killed(BaseException):
     """The process ends here."""
 
@@ -186,7 +166,7 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
     with database.write() as connection:
         owner = organizations.create(connection, name=slug, slug=slug, now=now, entitlements=("ServiceAPI",)).id
         tokens.create(connection, owner, scopes=("admin",), alias=None, now=now)
-        invitations.invite(connection, owner, "a@b.example", now, due_at=now)
+        invitations.invite(connection, owner, "a@b.example", now)
         repositories.put(connection, owner, Repository("api", "github", "acme/api", url), now)
         order = TurnRequest(owner, "scribe", "github", "acme/api", url, None, "do it")
         made = [runs.accept(connection, order, now).id for _ in range(3)]
@@ -223,7 +203,7 @@ def test_cut_off_after_any_transaction_it_is_completed(
                 yield connection
 
         monkeypatch.setattr(Database, "write", cut)
-        deletion = Deletion(database, folder, 2, now_micros)
+        deletion = Deletion(database, folder, now_micros)
         is_cut = False
         try:
             deletion.complete()
@@ -239,33 +219,30 @@ def test_cut_off_after_any_transaction_it_is_completed(
     assert cuts >= 5
     assert all(len(traces(database, folder, one)) >= 3 for one in kept_runs)
     with database.read() as connection:
-        assert deletions.noted(connection, "mirror", pending=False) == []
+        assert deletions.noted(connection, "mirror") == []
         assert organizations.by_id(connection, kept) is not None
         assert len(tokens.of(connection, kept)) == 1
 
 
-def test_what_a_living_worker_holds_is_left_until_it_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its queue entry, its log and its workspace; then, or once its heartbeat is too old, they go."""
+def test_what_a_living_worker_holds_is_left_until_it_lets_go(tmp_path: Path) -> None:
+    """Its log and its workspace; once the worker is gone, they go."""
     folder = DataFolder(tmp_path)
     folder.create()
     with contextlib.closing(Database(folder.database_url)) as database:
         database.migrate()
-        _, its_runs = an_organization(database, folder, "gone", "/srv/api.git")
-        alive = Worker("alive", "here", "none", 1, 1, 1, 1)
+        _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/api.git")
+        alive = Workspaces(folder, "alive")
+        alive.path_of(f"{run_id}-1-1").mkdir()
         with database.write() as connection:
-            workers.beat(connection, alive, now_micros)
-            deletions.delete_run(connection, its_runs[0], now_micros())
-        entry = QueueEntry(f"{its_runs[0]}:1", is_open=True, executor="alive")
-        monkeypatch.setattr(QueueHistory, "of", lambda *_: [entry])
-        deletion = Deletion(database, folder, 3600, now_micros)
+            deletions.delete_run(connection, run_id, now_micros())
+        deletion = Deletion(database, folder, now_micros)
         held = deletion.complete()
-        kept = folder.turn_log(its_runs[0], 1).exists()
-        with database.write() as connection:
-            workers.sign_off(connection, "alive")
+        kept = folder.turn_log(run_id, 1).exists()
+        alive.close()
 
         assert (held, kept) == (1, True)
         assert deletion.complete() == 0
-        assert traces(database, folder, its_runs[0]) == []
+        assert traces(database, folder, run_id) == []
 
 
 def test_what_was_deleted_is_overwritten_in_the_file(tmp_path: Path) -> None:
@@ -278,7 +255,7 @@ def test_what_was_deleted_is_overwritten_in_the_file(tmp_path: Path) -> None:
         with database.write() as connection:
             deletions.begin_organization(connection, owner, now_micros())
             audit.record(connection, "operator:me@here", "organization.delete", now_micros(), target=owner)
-        Deletion(database, folder, 2, now_micros).complete()
+        Deletion(database, folder, now_micros).complete()
         before = folder.database_file.read_bytes()
         with database.write() as connection:
             audit.remove(connection, now_micros() + 1)
@@ -297,7 +274,7 @@ def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Databa
 
     with database.write() as connection, pytest.raises(InactiveOrganizationError):
         runs.accept(connection, order, now_micros())
-    Deletion(database, DataFolder(made.machine("first")), 2, now_micros).complete()
+    Deletion(database, DataFolder(made.machine("first")), now_micros).complete()
     with database.write() as connection, pytest.raises(InactiveOrganizationError):
         runs.accept(connection, order, now_micros())
 
@@ -312,9 +289,9 @@ def test_other_machines_remove_their_copies(made: Deployment, database: Database
     second.turn_log(its_runs[0], 1).parent.mkdir(parents=True)
     with database.write() as connection:
         deletions.begin_organization(connection, owner, now_micros())
-    Deletion(database, first, 2, now_micros).complete()
+    Deletion(database, first, now_micros).complete()
     left: list[Any] = [traces(database, second, its_runs[0])]
-    Deletion(database, second, 2, now_micros).remove_copies()
+    Deletion(database, second, now_micros).clear_folder()
 
     assert left == [[str(second.runs / its_runs[0])]]
     assert traces(database, second, its_runs[0]) == []

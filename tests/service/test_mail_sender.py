@@ -9,7 +9,7 @@ import pytest
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.mail.message import MailError, MailMessage
-from service.mail.sender import CLAIM_MICROS, MailSender, Outbox
+from service.mail.sender import MailSender, Outbox
 from service.settings import MailSettings
 from service.store import invitations, organizations
 from service.store.database import Database
@@ -51,9 +51,17 @@ class Mailroom:
             parent = organizations.create(connection, name="Parent", now=self.now).id
             self.id = organizations.create(connection, name="Bücher", now=self.now, parent_id=parent).id
 
-    def invite(self, email: str = "jane@customer.example", due_in: int = CLAIM_MICROS) -> str:
+    def invite(self, email: str = "jane@customer.example") -> str:
         with self.database.write() as connection:
-            return invitations.invite(connection, self.id, email, self.now, due_at=self.now + due_in)
+            return invitations.invite(connection, self.id, email, self.now)
+
+    def send_due(self) -> list[str]:
+        """Send what is due, as a worker does, and return its invitations."""
+        with self.database.read() as connection:
+            due = invitations.due_mails(connection, self.now)
+        for invitation_id in due:
+            self.sender.deliver_due(invitation_id)
+        return due
 
     def look(self, invitation_id: str) -> Invitation:
         with self.database.read() as connection:
@@ -104,12 +112,12 @@ def test_what_failed_for_now_is_tried_at_growing_intervals(mailroom: Mailroom) -
     for _ in range(8):
         waits.append((mailroom.look(one).due_at - mailroom.now) // MINUTE)
         mailroom.now = mailroom.look(one).due_at - 1
-        assert mailroom.sender.deliver_due() == []
+        assert mailroom.send_due() == []
         mailroom.now += 1
-        mailroom.sender.deliver_due()
+        mailroom.send_due()
     mailroom.mailer.failure = None
     mailroom.now = mailroom.look(one).due_at
-    mailroom.sender.deliver_due()
+    mailroom.send_due()
 
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
     assert (mailroom.look(one).mail, mailroom.look(one).attempts, mailroom.look(one).failure) == ("sent", 10, None)
@@ -122,47 +130,32 @@ def test_what_was_refused_waits_for_a_person(mailroom: Mailroom) -> None:
     mailroom.mailer.failure = MailError("550 no such user", refused=True)
     mailroom.sender.deliver(one)
     mailroom.now += 29 * DAY_MICROS
-    assert mailroom.sender.deliver_due() == []
+    assert mailroom.send_due() == []
     refused = mailroom.look(one)
     mailroom.mailer.failure = None
     with mailroom.database.write() as connection:
-        invitations.make_mails_due(connection, mailroom.now, one)
-    mailroom.sender.deliver_due()
+        invitations.retry(connection, mailroom.now, one)
+    mailroom.sender.deliver(one)
 
     assert (refused.state(mailroom.now), refused.failure) == ("refused", "550 no such user")
     assert mailroom.look(one).mail == "sent"
 
 
 def test_a_sender_that_died_is_replaced(mailroom: Mailroom) -> None:
-    """Its claim runs out, and the mail is due again: at least once, with the same Message-ID."""
-    one = mailroom.invite(due_in=CLAIM_MICROS)
-    assert mailroom.sender.deliver_due() == []
-    mailroom.now += CLAIM_MICROS
-    mailroom.sender.deliver_due()
+    """After ten minutes a worker sends the mail: at least once, with the same Message-ID."""
+    one = mailroom.invite()
+    assert mailroom.send_due() == []
+    mailroom.now += 10 * MINUTE
+    assert mailroom.send_due() == [one]
 
     assert mailroom.look(one).mail == "sent"
-
-
-def test_two_posts_never_deliver_the_same_mail(mailroom: Mailroom) -> None:
-    """While one has it in hand, it is not due for the other."""
-    mailroom.invite(due_in=0)
-    mailroom.mailer.free.clear()
-    first = threading.Thread(target=mailroom.sender.deliver_due)
-    first.start()
-    assert mailroom.mailer.busy.wait(300)
-    others = MailSender(mailroom.database, mailroom.mailer, MailSettings(), lambda: mailroom.now).deliver_due()
-    mailroom.mailer.free.set()
-    first.join()
-
-    assert others == []
-    assert len(mailroom.mailer.sent) == 1
 
 
 def test_an_invitation_that_expired_is_not_sent(mailroom: Mailroom) -> None:
     """30 days of trying are enough (spec 3)."""
     one = mailroom.invite()
     mailroom.now += 30 * DAY_MICROS
-    mailroom.sender.deliver_due()
+    mailroom.send_due()
 
     assert (mailroom.look(one).state(mailroom.now), mailroom.mailer.sent) == ("expired", [])
     assert "expired" in str(mailroom.look(one).failure)
@@ -203,7 +196,7 @@ def test_a_name_cannot_add_headers(mailroom: Mailroom) -> None:
     """Operators may name organizations as they like; a message has the headers that we give it."""
     with mailroom.database.write() as connection:
         made = organizations.create(connection, name="Two\r\nBcc: all@customer.example", now=mailroom.now)
-        one = invitations.invite(connection, made.id, "a@customer.example", mailroom.now, due_at=mailroom.now)
+        one = invitations.invite(connection, made.id, "a@customer.example", mailroom.now)
     mailroom.sender.deliver(one)
     head = mailroom.mailer.sent[0].content.partition(b"\r\n\r\n")[0]
 

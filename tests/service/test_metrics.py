@@ -183,7 +183,7 @@ def test_mails_owed_and_what_is_built_are_told(database: Database, metrics: Serv
     """Waiting and refused ones; the version is the program's."""
     with database.write() as connection:
         owner = organizations.create(connection, name="Acme", now=NOW).id
-        invitations.invite(connection, owner, "a@acme.example", NOW, due_at=NOW)
+        invitations.invite(connection, owner, "a@acme.example", NOW)
     found = scraped(metrics)
 
     assert found["runwarden_mails_owed", "waiting"] == 1

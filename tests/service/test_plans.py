@@ -47,7 +47,6 @@ Question = Callable[[sa.Connection], Any]
     [
         pytest.param(lambda connection: dispatch.next_turns(connection, 4, None), id="next_turns"),
         pytest.param(turns.open_runs, id="open_runs"),
-        pytest.param(turns.unfinished, id="unfinished"),
         pytest.param(lambda connection: runs.has_more_active(connection, OWNER, 1000), id="has_more_active"),
         pytest.param(lambda connection: runs.page(connection, Filters(OWNER), None, 11), id="page"),
         pytest.param(lambda connection: runs.page(connection, Filters(OWNER, status="failed"), None, 11), id="failed"),

@@ -1,18 +1,15 @@
 """Many processes over one PostgreSQL: accept anywhere, execute anywhere, and no death loses or doubles anything."""
 
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service.store.database import Database
-from service.store.doorbell import DoorbellListener, ring
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
-from tests.service.postgres import Cluster, NoPostgresError, cluster
+from tests.service.postgres import NoPostgresError, cluster
 from tests.service_process import Node, command, git, refused_start
 from tests.waiting import eventually
 
@@ -161,26 +158,6 @@ def test_a_database_that_goes_away_for_a_while_costs_no_run(tmp_path: Path) -> N
             assert len(commits(made, client.run(run_id))) == 1
     except NoPostgresError as reason:
         pytest.skip(str(reason))
-
-
-def test_every_listener_hears_the_doorbell_ring(postgres_url: str, postgres: Cluster) -> None:
-    """Also again after the connection was lost."""
-    heard = threading.Event()
-    database = Database(postgres_url)
-    bell = DoorbellListener(database.url, heard.set)
-    assert heard.wait(300), "it looks once when it starts to listen"
-    for _ in range(2):
-        heard.clear()
-        with database.write() as connection:
-            ring(connection)
-        assert heard.wait(300)
-        with database.write() as connection:
-            listeners = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN runwarden_turns'"
-            connection.exec_driver_sql(listeners)
-        heard.clear()
-        assert heard.wait(300), "it looks once when it listens again"
-    bell.close()
-    database.close()
 
 
 def test_the_tables_can_be_made_ahead(tmp_path: Path, empty_postgres_url: str) -> None:

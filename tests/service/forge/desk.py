@@ -28,7 +28,11 @@ PLACES = {
 def post_in_a_process(url: str, now: int) -> None:
     """Be a worker that posts what is due; it may be killed at any moment."""
     os.environ["FORGE_TOKEN_HERE"] = "bot-token"
-    Poster(Database(url), ForgeSettings(timeout_s=60), lambda: now).post_due()
+    database = Database(url)
+    with database.read() as connection:
+        found = postings.due_runs(connection, now, 1)
+    for run_id in found:
+        Poster(database, ForgeSettings(timeout_s=60), lambda: now).post(run_id)
 
 
 class Desk:
@@ -48,7 +52,7 @@ class Desk:
         self.database = Database(database_url or f"sqlite:///{place / 'desk.sqlite'}")
         self.database.migrate()
         self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
-        self.poster = self.new_poster()
+        self.poster = Poster(self.database, self.settings, lambda: self.now)
         with self.database.write() as connection:
             self.owner = organizations.create(connection, name="Acme", now=self.now)
             self.connect(connection)
@@ -66,10 +70,6 @@ class Desk:
         host = self.url.split("/")[2]
         entry = {"platform": self.platform, "host": host, "api_url": self.server.url, "token_env": "FORGE_TOKEN_HERE"}
         connect_host(connection, self.owner, HostEntry.model_validate(entry | changed), self.now)
-
-    def new_poster(self) -> Poster:
-        """Return a poster that knows of nothing yet."""
-        return Poster(self.database, self.settings, lambda: self.now)
 
     def begin(self, instructions: str = "Fix the login", branch: str = "agent/fix-1") -> str:
         """Accept a run and claim its turn."""
@@ -113,8 +113,12 @@ class Desk:
 
     def post(self) -> None:
         """Post until nothing is due."""
-        while self.poster.post_due():
-            pass
+        while True:
+            with self.database.read() as connection:
+                found = postings.due_runs(connection, self.now, 1)
+            if not found:
+                return
+            self.poster.post(found[0])
 
     def later(self, seconds: float) -> None:
         self.now += int(seconds * SECOND_MICROS)

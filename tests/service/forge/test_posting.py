@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from service.clock import SECOND_MICROS
-from service.forge.poster import CLAIM_MICROS
 from service.store import runs, turns
 from tests.fault_server import Drop, Received, Respond, Step
 from tests.service.forge.desk import EVERYTHING, Desk, post_in_a_process
@@ -74,7 +72,6 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(forge: Server,
         worker.start()
         worker.join()
         deaths += worker.exitcode == -signal.SIGKILL
-        desk.later(CLAIM_MICROS / SECOND_MICROS + 1)
 
     assert deaths >= 10
     assert len(requests(desk.server)) == 1
@@ -95,7 +92,7 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
         assert "statuses" in received.path
         desk.end(run_id)
 
-    desk.poster.post_due()
+    desk.post()
     begun = states(desk.server)
     desk.at_work(run_id, OLD)
     desk.server.after = end_in_between
@@ -103,32 +100,6 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
 
     assert begun == ["pending"]
     assert states(desk.server) == ["success", "success"]
-
-
-def test_two_workers_over_postgresql_post_once(postgres_url: str, github_forge: GitHubServer, tmp_path: Path) -> None:
-    """What one has claimed the other leaves alone, also when it is wanted again in between."""
-    desk = Desk(github_forge, tmp_path, database_url=postgres_url)
-    other = desk.new_poster()
-    tried: list[int] = []
-
-    def act_too(_: Received) -> None:
-        github_forge.before = lambda _: None
-        desk.at_work(run_id, OLD)
-        tried.append(other.post_due())
-
-    with contextlib.closing(desk.database):
-        run_id = desk.begin()
-        desk.at_work(run_id, OLD)
-        github_forge.before = act_too
-        desk.poster.post_due()
-        first = len(github_forge.statuses)
-        desk.end(run_id)
-        desk.post()
-        posting = desk.posting(run_id, "pull_request")
-
-    assert (tried, first) == ([0], 1)
-    assert states(github_forge) == ["success", "success"]
-    assert (posting.state, len(github_forge.pulls)) == ("posted", 1)
 
 
 @pytest.mark.parametrize(
