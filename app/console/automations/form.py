@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from importlib import resources
 from typing import ClassVar, Final, cast
@@ -144,6 +145,8 @@ class AutomationForm(ModalScreen[str | None]):
             self._dialog.note(safe_text(f"Your draft, typed {when}; ^n begins with the file's."), "warn")
         else:
             self._dialog.note(safe_text("docs/automations.md has every key; ^t begins with a recipe."))
+        if self._name is not None:
+            self.call_after_refresh(self._begin_in_editor)
 
     async def on_unmount(self) -> None:
         """Keep the draft, however the form was closed."""
@@ -198,13 +201,21 @@ class AutomationForm(ModalScreen[str | None]):
     def action_edit(self) -> None:
         """Open the text in the user's editor, which takes the terminal."""
         try:
-            with self.app.suspend():
-                text = edit(self._editor.text, os.environ)
+            self._edit()
         except SuspendNotSupported:
             self._dialog.note(safe_text("This terminal cannot be handed over; type here."), "warn")
         except EditorError as error:
             self._dialog.note(safe_text(str(error)), "warn")
-        else:
+
+    def _begin_in_editor(self) -> None:
+        # Where that is not possible, the form itself is the editor.
+        with suppress(SuspendNotSupported, EditorError):
+            self._edit()
+
+    def _edit(self) -> None:
+        with self.app.suspend():
+            text = edit(self._editor.text, os.environ)
+        if text != self._editor.text.removesuffix("\n"):
             self._editor.fill(text)
         self._editor.take_focus()
 

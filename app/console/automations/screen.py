@@ -1,24 +1,51 @@
 """The Automations tab: each rule as a sentence, with its last results and its next time; one of them in full."""
 
+import asyncio
 from collections.abc import Iterable
-from datetime import datetime
-from typing import ClassVar, Final
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.content import Content
 from textual.widget import Widget
 
-from app.console.automations.loaders import Automations
-from app.console.automations.rule_keys import RuleKeysScreen
-from app.console.automations.rule_screen import RuleScreen
-from app.console.session import Session
-from app.console.session.troubles import UNREADABLE
-from widgets.automations.formatting import RuleView
+from app.automations.acting import CannotActError
+from app.automations.bot import LEASE
+from app.automations.by_hand import ByHand
+from app.automations.occurrences import is_within
+from app.automations.reloading import hand_over, process_of
+from app.config import ConfigError
+from app.config.automation_tables import read_tables, save_table, with_enabled
+from app.console.automations.loaders import JOURNAL, Automations, RulesFile, read_automations
+from app.console.automations.sheets import ApprovalsSheet, PreviewSheet
+from app.console.base.screen import BaseScreen
+from app.console.messages import OpenRun
+from app.console.session import CURE_S, Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE, storage_notice
+from app.console.sheets.choice import ChoiceSheet
+from app.events import Event, StateChangedElsewhere
+from app.rules.rule import OnRun, OnStuck, Rule, fingerprint
+from app.text import safe_text
+from app.times import ago, started
+from storage.errors import StorageError
+from storage.records import Run, RunFilter
+from storage.state import State
+from widgets.automations.formatting import OUTCOMES, RuleView, runs_of
 from widgets.automations.table import RulePane, RuleTable, StatusLine
+from widgets.badges import run_badge
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
 
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+READ_EVERY: Final = timedelta(seconds=15)
+RUNS_OFFERED: Final = 50
+RUNS_LOOKED_AT: Final = 1_000
 READING: Final = Notice("◌", "Reading the automations…", tone="busy")
 NONE_YET: Final = Notice(
     "○",
@@ -30,9 +57,327 @@ NONE_YET: Final = Notice(
     ),
     "plain",
 )
+NEEDS_A_FILE: Final = "There is no configuration file to write to. Make one with: runwarden config init"
+ABOUT_A_RULE: Final = frozenset({"edit", "replay", "pause", "switch", "set_off", "copy"})
 
 
-class AutomationsScreen(RuleKeysScreen):
+class RulesBase(BaseScreen):
+    """Reads the rules and has the keys of the one in focus; subclasses say which one that is."""
+
+    TAB = "automations"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "v", "approvals", "approvals", tooltip="The requests that wait for approval", id="automations.approvals"
+        ),
+        Binding("n", "new", "new", tooltip="Write another automation, from a template", id="automations.new"),
+        Binding("E", "edit", "edit", tooltip="Its table, in your editor", id="automations.edit"),
+        Binding(
+            "ctrl+g",
+            "replay",
+            "replay",
+            key_display="^g",
+            tooltip="What it would have done over the cached history",
+            id="automations.replay",
+        ),
+        Binding(
+            "P",
+            "pause",
+            "pause/resume",
+            tooltip="While it is paused, what would set it off is skipped",
+            id="automations.pause",
+        ),
+        Binding("D", "switch", "on/off", tooltip="In the configuration", id="automations.switch"),
+        Binding("S", "set_off", "run now", tooltip="Set it off by hand, within its limits", id="automations.set_off"),
+        Binding("y", "copy", "copy name", show=False, tooltip="For the command line", id="automations.copy"),
+        Binding("r", "refresh", "refresh", tooltip="Read the rules and their results again", id="app.refresh"),
+    ]
+
+    def __init__(self, session: Session, file: RulesFile | None = None) -> None:
+        super().__init__(session)
+        self.file = file or RulesFile(session.settings)
+        self.found: Automations | None = None
+        """The rules as read last."""
+        self._trouble: Notice | None = None
+        """Trouble with the state or the configuration, which concerns this tab only."""
+        self._journal_trouble: Notice | None = None
+        """The journal of the rule in focus cannot be read."""
+        self._read_at = session.clock()
+        self._reader = CoalescedTask(self._read, self.run_worker)
+
+    @property
+    def view(self) -> RuleView | None:
+        """The view of the rule in focus, or None."""
+        raise NotImplementedError
+
+    def show_found(self, found: Automations | None) -> None:
+        """Show the rules; None: they cannot be read."""
+        raise NotImplementedError
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule in focus."""
+        view, found = self.view, self.found
+        return next((rule for rule in found.rules if rule.name == view.key), None) if view and found else None
+
+    @property
+    def engine(self) -> "Engine":
+        """The open engine."""
+        if self.session.engine is None:
+            raise RuntimeError("No screen but Runs is entered before the engine is open.")
+        return self.session.engine
+
+    @property
+    def state(self) -> State:
+        """The profile's state.
+
+        Raises:
+            StorageError: It cannot be used.
+        """
+        return self.engine.usable_state()
+
+    def on_mount(self) -> None:
+        """Read the rules."""
+        self._reader.ask()
+
+    def on_screen_resume(self) -> None:
+        """Read what changed while another screen was shown."""
+        self._reader.ask()
+
+    def engine_changed(self, event: Event) -> None:
+        """Read again after another process decided; behind another screen, later."""
+        if isinstance(event, StateChangedElsewhere) and self.is_current:
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages and check the file: a bot that died and an edited file cause no event."""
+        self.query_one(RulePane).tick(now)
+        if now - self._read_at >= READ_EVERY:
+            self._reader.ask()
+
+    def trouble(self) -> Notice | None:
+        """The banner's notice, or None."""
+        return self._trouble or self._journal_trouble or super().trouble()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Dim the keys that have no effect now; without rules, hide them."""
+        is_possible = self.rule is not None if action in ABOUT_A_RULE | {"approvals"} else True
+        if action == "approvals":
+            is_possible = self.found is not None and bool(self.found.waiting)
+        if action == "set_off" and self.session.profile.read_only:
+            is_possible = False
+        if not is_possible:
+            return False if self.rule is None else None
+        return super().check_action(action, parameters)
+
+    # Reading
+
+    async def _read(self) -> None:
+        session = self.session
+        engine = await session.opened()
+        self._read_at = session.clock()
+        settings, name = await asyncio.to_thread(self.file.read), session.profile.name
+        problem = self.file.problem
+        try:
+            found = await read_automations(engine.usable_state(), settings, name, session.clock())
+        except StorageError as error:
+            # The trouble concerns this tab only: runs and hosts can still be stored.
+            self._trouble = storage_notice(str(error))
+            self.show_found(None)
+        else:
+            kept = "The rules are shown as they were before."
+            wrong = Notice("✗", "The configuration has a mistake", (safe_text(str(problem)), kept), "bad")
+            self._trouble = wrong if problem is not None else None
+            self.found = found
+            self.show_found(found)
+        self.show_trouble()
+        self.refresh_bindings()
+
+    def show_rule(self, view: RuleView | None) -> None:
+        """Show a rule in the pane; its journal and its TOML follow once they are read."""
+        self.query_one(RulePane).show(view, self.session.clock())
+        if view is not None:
+            self.run_worker(partial(self._read_more, view), exclusive=True, group="more")
+
+    async def _read_more(self, view: RuleView) -> None:
+        if self.session.engine is None:
+            return
+        try:
+            journal = await self.state.journal(view.key, limit=JOURNAL)
+        except StorageError as error:
+            self._journal_trouble = storage_notice(str(error))
+            self.show_trouble()
+            return
+        if self._journal_trouble is not None:
+            self._journal_trouble = None
+            self.show_trouble()
+        written = await asyncio.to_thread(self.file.written, view.key)
+        if self.view is not None and self.view.key == view.key:
+            self.query_one(RulePane).show_more(self.view, journal, written, self.session.clock())
+
+    def action_refresh(self) -> None:
+        """Read the rules again and poll the service."""
+        self.session.poll_soon()
+        self._reader.ask()
+
+    def action_approvals(self) -> None:
+        """Show the requests that wait for approval."""
+        self.show_approvals()
+
+    def show_approvals(self, first: int | None = None) -> None:
+        """Show the requests that wait for approval, beginning with this decision."""
+        self.app.push_screen(ApprovalsSheet(self.session, self.file, first), lambda _: self._reader.ask())
+
+    @property
+    def _login(self) -> str:
+        return self.engine.actions.actor.rpartition(":")[2]
+
+    # The rule's text
+
+    async def action_new(self) -> None:
+        """Write another automation."""
+        await self._edit(None)
+
+    async def action_edit(self) -> None:
+        """Edit the rule in $EDITOR, then in the form, which checks it."""
+        if (rule := self.rule) is not None:
+            await self._edit(rule.name)
+
+    async def _edit(self, name: str | None) -> None:
+        from app.console.automations.form import AutomationForm
+
+        if (file := self.file.settings.file) is None:
+            self.session.notify(NEEDS_A_FILE, severity="warning", timeout=CURE_S)
+            return
+        try:
+            form = AutomationForm(self.engine, self.file, await asyncio.to_thread(read_tables, file), name)
+        except ConfigError as error:
+            self.session.notify(str(error), severity="warning", timeout=CURE_S)
+            return
+
+        async def closed(saved: str | None) -> None:
+            if saved is not None:
+                await self._hand_over(f"Saved: {safe_text(saved, limit=60)}.")
+
+        self.app.push_screen(form, closed)
+
+    async def action_switch(self) -> None:
+        """Switch the rule on or off in the configuration."""
+        rule, file = self.rule, self.file.settings.file
+        if rule is None or file is None:
+            self.session.notify(NEEDS_A_FILE, severity="warning", timeout=CURE_S)
+            return
+
+        def write() -> None:
+            tables = read_tables(file)
+            written = with_enabled(tables.written(rule.name), is_on=not rule.is_on)
+            self.file.take(save_table(tables, rule.name, written))
+
+        try:
+            await asyncio.to_thread(write)
+        except ConfigError as error:
+            self.session.notify(str(error), severity="error", timeout=CURE_S)
+        else:
+            await self._hand_over(f"Switched {'off' if rule.is_on else 'on'}: {safe_text(rule.name, limit=60)}.")
+
+    async def _hand_over(self, what: str) -> None:
+        """Confirm what was written, and have a running bot read it."""
+        self.session.inbox.take_automations(self.file.settings.automations)
+        self._reader.ask()
+        bot = process_of(await self.state.lease_owner(LEASE, self.session.clock()))
+        if bot is None:
+            then = f"No bot is running: start it with {self.file.settings.command_line} watch."
+        elif hand_over(bot):
+            then = f"The bot (process {bot}) reads it again now."
+        else:
+            then = f"The running bot uses it after: kill -HUP {bot}"
+        self.session.notify(f"{what} {then}", timeout=CURE_S)
+
+    # The rule at work
+
+    def action_replay(self) -> None:
+        """Show what the rule would have done."""
+        from app.console.automations.replay_sheet import ReplaySheet
+
+        if (rule := self.rule) is not None:
+            self.app.push_screen(ReplaySheet(self.engine, rule))
+
+    async def action_pause(self) -> None:
+        """Pause the rule, or resume it."""
+        if (rule := self.rule) is None:
+            return
+        held = await self.state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
+        if held.paused is None:
+            await self.state.pause(rule.name, f"by {self._login}")
+        else:
+            await self.state.resume(rule.name)
+        word = "Paused" if held.paused is None else "Resumed"
+        self.session.notify(f"{word}: {safe_text(rule.name, limit=60)}. P takes it back.")
+        self._reader.ask()
+
+    def action_copy(self) -> None:
+        """Copy the rule's name."""
+        if (rule := self.rule) is not None:
+            self.session.copy(rule.name)
+
+    async def action_set_off(self) -> None:
+        """Set the rule off by hand, on a run if it needs one, once its effect was shown."""
+        if (rule := self.rule) is None:
+            return
+        if not isinstance(rule.on, OnRun | OnStuck):
+            await self._preview(rule, None)
+            return
+        statuses = (rule.on.to,) if isinstance(rule.on, OnRun) else ()
+        found = await self.engine.cache.runs(RunFilter(statuses=statuses), RUNS_LOOKED_AT)
+        scope = rule.on.scope
+        runs = [run for run in found if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
+        if not runs:
+            self.session.notify("It needs a run, and none that it matches is in the cache.", severity="warning")
+            return
+
+        async def picked(run_id: str | None) -> None:
+            if run_id is not None:
+                await self._preview(rule, run_id)
+
+        choices = [(_run_line(run, self.session.run_now()), run.run_id) for run in runs]
+        self.app.push_screen(ChoiceSheet("On which run?", choices), picked)
+
+    async def _preview(self, rule: Rule, run_id: str | None) -> None:
+        by_hand = ByHand(self.file.settings, self.engine, self.state)
+        try:
+            preview = await by_hand.preview(rule, run_id)
+        except CannotActError as error:
+            self.session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
+            return
+
+        def answered(is_sure: bool | None) -> None:
+            if is_sure:
+                self.run_worker(partial(self._set_off, by_hand, rule, run_id))
+
+        limits = "Within its limits: what it does counts towards them, and its journal says so."
+        title = safe_text(f"Run now: {rule.name}", limit=80)
+        self.app.push_screen(PreviewSheet(title, "sets it off", preview, limits), answered)
+
+    async def _set_off(self, by_hand: ByHand, rule: Rule, run_id: str | None) -> None:
+        try:
+            decision = await by_hand.set_off(rule, run_id)
+        except CannotActError as error:
+            self.session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
+            return
+        if decision is not None:
+            badge = OUTCOMES[decision.outcome]
+            why = f": {safe_text(decision.reason, limit=200)}" if decision.reason else ""
+            made = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
+            self.session.notify(f"{badge.text}{made}{why}", title=safe_text(rule.name, limit=60), timeout=CURE_S)
+        self._reader.ask()
+
+
+def _run_line(run: Run, now: datetime) -> Content:
+    badge, when = run_badge(run.status), started(run.created_at, now)
+    where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
+    return Content.assemble((badge.text, badge.style), f"  {where}\n  {when}  {safe_text(run.run_id)}")
+
+
+class AutomationsScreen(RulesBase):
     """All rules of this profile, and the one under the cursor in full."""
 
     CSS = """
@@ -94,7 +439,7 @@ class AutomationsScreen(RuleKeysScreen):
             self.query_one(StatusLine).show(found.status)
             target, self._requested = self._requested, ""
             if any(target == str(decision.decision_id) for decision in found.waiting):
-                self.rule_actions.show_approvals(int(target))
+                self.show_approvals(int(target))
             elif target:
                 self._table.seek(target)
 
@@ -113,7 +458,7 @@ class AutomationsScreen(RuleKeysScreen):
         """The rule under the cursor."""
         return "" if self.view is None else self.view.key
 
-    def return_to(self, bookmark: str) -> None:
+    def return_to(self, bookmark: Any) -> None:
         """Put the cursor on that rule."""
         self._table.seek(bookmark)
 
@@ -132,5 +477,71 @@ class AutomationsScreen(RuleKeysScreen):
             self.app.push_screen(RuleScreen(self.session, self.file, view))
 
     @on(StatusLine.ApprovalsClicked)
-    async def _approvals_clicked(self) -> None:
-        await self.action_rule("approvals")
+    def _approvals_clicked(self) -> None:
+        self.show_approvals()
+
+
+class RuleScreen(RulesBase):
+    """One rule on the full screen."""
+
+    CSS = """
+    RuleScreen RulePane, RuleScreen RulePane:focus { height: 1fr; border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "escape,backspace", "back", "back", key_display="esc", tooltip="To the automations", id="automations.back"
+        ),
+        Binding("enter", "runs", "its runs", key_display="enter", tooltip="Of its decisions", id="automations.runs"),
+    ]
+
+    def __init__(self, session: Session, file: RulesFile, view: RuleView) -> None:
+        super().__init__(session, file)
+        self._view = view
+
+    @property
+    def view(self) -> RuleView | None:
+        """The rule on show."""
+        return self._view
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose all facts of the rule."""
+        yield RulePane()
+
+    def on_mount(self) -> None:
+        """Show the rule as the table had it, then read it again."""
+        self.query_one(RulePane).show(self._view, self.session.clock())
+        self.query_one(RulePane).focus()
+
+    def show_found(self, found: Automations | None) -> None:
+        """Show the rule."""
+        views = found.views if found is not None else ()
+        self._view = next((view for view in views if view.key == self._view.key), self._view)
+        self.show_rule(self._view)
+
+    async def action_runs(self) -> None:
+        """Open a run that the journal names; with several, ask which."""
+        engine, now = await self.session.opened(), self.session.clock()
+        found = runs_of(await engine.usable_state().journal(self._view.key, limit=JOURNAL))
+        held = await engine.cache.details(tuple(found))
+        choices: list[tuple[Content, str]] = []
+        for run_id, decision in found.items():
+            if run_id in held:
+                badge, how = OUTCOMES[decision.outcome], "by"
+                if decision.result_id == run_id:
+                    how = self._view.did(decision)
+                said = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
+                choices.append((Content.assemble((badge.text, badge.style), said), run_id))
+        if len(choices) > 1:
+            self.app.push_screen(ChoiceSheet("Open a decision's run", choices), self._open_run)
+        elif choices:
+            self._open_run(choices[0][1])
+        else:
+            self.session.notify("No decision in its journal is about a run that is held here.")
+
+    def _open_run(self, run_id: str | None) -> None:
+        if run_id is not None:
+            self.post_message(OpenRun(run_id))
+
+    def action_back(self) -> None:
+        """Go back to the automations."""
+        self.dismiss()

@@ -1,6 +1,5 @@
 """Sheets of the Automations tab: the preview of an action, and the pending approvals."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 from textual import on
@@ -10,7 +9,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from app.automations.bot import LEASE
 from app.automations.by_hand import Preview
+from app.automations.reloading import process_of
+from app.console.automations.loaders import RulesFile, read_automations
 from app.console.forms.second_press import SecondPress
 from app.console.session import Session
 from app.console.sheets import Sheet, clicked
@@ -103,18 +105,11 @@ class ApprovalsSheet(Sheet[None]):
         " scrollbar-background: $surface; scrollbar-color: $panel; }"
     )
 
-    def __init__(
-        self,
-        session: Session,
-        waiting: Callable[[], Awaitable[Sequence[Approval]]],
-        settle: Callable[[Approval, bool], Awaitable[None]],
-        first: int | None,
-    ) -> None:
-        """Prepare; `waiting` reads the approvals, `settle` approves or rejects one, `first` is shown first."""
+    def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
+        """Prepare; the decision `first` is shown first."""
         super().__init__()
         self._session = session
-        self._waiting = waiting
-        self._settle = settle
+        self._file = file
         self._first = first
 
     def compose(self) -> ComposeResult:
@@ -157,8 +152,29 @@ class ApprovalsSheet(Sheet[None]):
         self.app.push_screen(PreviewSheet(title, verb, preview, then), answered)
 
     async def _answer(self, approval: Approval, *, is_approved: bool) -> None:
-        await self._settle(approval, is_approved)
+        await self._session.guard(self._settle, approval, is_approved=is_approved)
         await self._read()
+
+    async def _settle(self, approval: Approval, *, is_approved: bool) -> None:
+        engine, number = await self._session.opened(), approval.decision.decision_id
+        state, login = engine.usable_state(), engine.actions.actor.rpartition(":")[2]
+        name = safe_text(approval.decision.rule, limit=60)
+        if is_approved:
+            done = await state.take(number, "waiting", "approved", f"approved by {login}")
+            bot = process_of(await state.lease_owner(LEASE, engine.clock()))
+            start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
+            said = f"Approved: {name}. {start if bot is None else 'The bot sends it.'}"
+        else:
+            done = await state.reject(number, f"rejected by {login}", engine.clock())
+            said = f"Rejected: {name}."
+        self._session.notify(said if done else f"{name} no longer waits: its journal says what became of it.")
+
+    async def _waiting(self) -> list[Approval]:
+        engine, settings = await self._session.opened(), self._file.settings
+        found = await read_automations(engine.usable_state(), settings, engine.profile.name, engine.clock())
+        views = {view.key: (view, rule) for view, rule in zip(found.views, found.rules, strict=True)}
+        known = [(each, *views[each.rule]) for each in found.waiting if each.rule in views]
+        return [Approval(each, view.sentence, rule.approval_expires) for each, view, rule in known]
 
     async def _read(self) -> None:
         waiting = await self._session.guard(self._waiting)
