@@ -1,33 +1,102 @@
-"""A run's results from the repository itself: its commits, its change and its review."""
+"""A run's results from the repository itself: its commits and their turns, its change and its review."""
 
 import asyncio
-import json
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app.config import RepositoryAddress
 from app.config.repositories import address_of
 from app.results.git import Git, GitError
 from app.results.mirror import Commit, Heads, Mirror, trim
 from app.results.review import findings
-from app.results.turn_commits import TurnCommits, of_commits, with_commits
+from app.results.service import pull_number
 from app.text import safe_text
 from storage.records import Repository, Run, RunDetail
-from storage.records.results import Change, ChangedFile, Review, RunTurns
+from storage.records.results import Change, ChangedFile, Review, RunTurns, Turn
 
-if TYPE_CHECKING:
-    from datetime import datetime
+BY_TIME: Final = "Commits are told apart by their time: they carry no mark of this run."
 
-_PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
-_MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
-_NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
-_GREATEST: Final = 1_000_000_000
+
+@dataclass(frozen=True, slots=True)
+class TurnCommits:
+    """A turn with its commits, oldest first."""
+
+    turn: Turn
+    commits: tuple[Commit, ...]
+
+
+def observed(detail: RunDetail) -> list[Turn]:
+    """The turns of a run as they were seen from here: when each began and ended, and how."""
+    run, finals = detail.run, detail.final_statuses
+    moves: list[tuple[str, datetime | None]] = [(move.new, move.at) for move in detail.transitions]
+    moves = moves or [(run.status, run.updated_at)]
+    turns: list[Turn] = []
+    is_open = False
+    for status, at in moves:
+        if not is_open:
+            begun = at if turns or status not in finals else run.created_at
+            turns.append(Turn(len(turns) + 1, status, started_at=begun or at))
+        is_open = status not in finals
+        ended = None if is_open else at
+        turns[-1] = replace(turns[-1], state=status, ended_at=ended, outcome=None if is_open else status)
+    return (
+        turns if turns[0].started_at is None else [replace(turns[0], started_at=_earlier(detail, turns[0])), *turns[1:]]
+    )
+
+
+def _earlier(detail: RunDetail, first: Turn) -> datetime | None:
+    known = [at for at in (detail.run.created_at, first.started_at) if at is not None]
+    return min(known, default=None)
+
+
+def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnCommits], str]:
+    """The turns of a run with their commits, and a remark on how these were found."""
+    seen = observed(detail)
+    marked = {number: _of(commits, detail, number) for number in _numbers(commits, detail.run.run_id)}
+    if marked:
+        last = max(*marked, len(seen))
+        turns = [*seen, *(Turn(number, "completed") for number in range(len(seen) + 1, last + 1))]
+        return [with_commits(turn, marked.get(turn.number, ())) for turn in turns], ""
+    starts = [turn.started_at for turn in seen]
+    found = [with_commits(turn, tuple(_between(commits, starts, index))) for index, turn in enumerate(seen)]
+    return found, BY_TIME if any(each.commits for each in found) else ""
+
+
+def _numbers(commits: Sequence[Commit], run_id: str) -> Iterator[int]:
+    for commit in commits:
+        for mark in commit.marks:
+            name, _, number = mark.strip().rpartition(" turn ")
+            if name == run_id and number.isdecimal() and len(number) < len("1000000"):
+                yield int(number)
+
+
+def _of(commits: Sequence[Commit], detail: RunDetail, number: int) -> tuple[Commit, ...]:
+    mark = f"{detail.run.run_id} turn {number}"
+    return tuple(commit for commit in commits if mark in (each.strip() for each in commit.marks))
+
+
+def _between(commits: Sequence[Commit], starts: Sequence[datetime | None], index: int) -> Iterator[Commit]:
+    """The commits made after a turn began, and before the next one did; their times are whole seconds."""
+    begin, end = (None if at is None else at.replace(microsecond=0) for at in (*starts, None)[index : index + 2])
+    for commit in commits:
+        if begin is not None and commit.at >= begin and (end is None or commit.at < end):
+            yield commit
+
+
+def with_commits(turn: Turn, commits: tuple[Commit, ...]) -> TurnCommits:
+    """A turn that made these commits, oldest first."""
+    if not commits:
+        return TurnCommits(turn, ())
+    last = commits[-1]
+    return TurnCommits(replace(turn, commit=last.id, summary=turn.summary or last.subject), commits)
+
+
 REWRITTEN: Final = "The branch was rewritten: some commits are those that were kept."
 _REMEMBERED: Final = 50
 """Runs whose repositories were asked lately."""
@@ -240,33 +309,3 @@ async def _kept(
         own = by_id.get(known.get(each.turn.number, ""))
         found.append(with_commits(each.turn, (own,)) if own else each)
     return found, any(known.get(each.turn.number) in gone for each in turns)
-
-
-def pull_number(raw_json: str) -> int | None:
-    """The number of a run's pull or merge request, where the service tells one."""
-    try:
-        run = json.loads(raw_json)
-    except ValueError:
-        return None
-    for value in _values(run):
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
-            return value
-        if found := number_in(value):
-            return found
-    return None
-
-
-def number_in(address: object) -> int | None:
-    """The number at the end of a pull request's address."""
-    found = _NUMBER.search(address) if isinstance(address, str) else None
-    return int(found[1]) if found else None
-
-
-def _values(run: object) -> Iterator[object]:
-    if not isinstance(run, dict):
-        return
-    for value in map(run.get, (*_PULL_KEYS, *_MERGE_KEYS)):
-        if isinstance(value, dict):
-            yield from (value.get(each) for each in ("number", "iid", "url", "html_url"))
-        else:
-            yield value

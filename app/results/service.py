@@ -1,14 +1,24 @@
 """The service's own results (docs/results.md); one that does not offer them is asked again a day later."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, TypeVar
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError
+from storage.records import Run, RunDetail
 from storage.records.results import Change, LogChunk, RunTurns, Unavailable
+from storage.records.run import RunFigures
 
 T = TypeVar("T")
+_PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
+_MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
+_NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
+_GREATEST: Final = 1_000_000_000
 NOT_OFFERED: Final = Unavailable("This service does not tell what a run did (it is asked again tomorrow).")
 
 
@@ -51,3 +61,95 @@ class ServiceExtension:
             return NOT_OFFERED
         except (NotFoundError, RejectedError) as error:
             return Unavailable(f"The service says: {error.message}")
+
+
+_MOST: Final = 1_000
+_State = tuple[str, datetime | None]
+
+
+@dataclass(slots=True)
+class ServiceTurns:
+    """The turns of the runs that were asked for last."""
+
+    _known: OrderedDict[str, tuple[_State, RunTurns | None]] = field(default_factory=OrderedDict)
+    """The turns by run; None: the service has none of this run."""
+
+    def holds(self, run: Run) -> bool:
+        """Whether the service was asked for the run in its present state."""
+        return self._known.get(run.run_id, (None, None))[0] == _state(run)
+
+    def known(self, run: Run) -> RunTurns | None:
+        """The run's turns as told last, or None."""
+        return self._known.get(run.run_id, (None, None))[1]
+
+    async def ask(self, extension: ServiceExtension, run: Run) -> RunTurns | None:
+        """The run's turns, asked for once for each state of the run; None: the service does not tell them.
+
+        Raises:
+            ApiError: The service cannot be asked.
+        """
+        if not self.holds(run):
+            answer = await extension.turns(run.run_id)
+            if answer == NOT_OFFERED:  # This holds for all runs, and is asked again a day later.
+                return None
+            self._known[run.run_id] = _state(run), answer if isinstance(answer, RunTurns) else None
+            self._known.move_to_end(run.run_id)
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        return self.known(run)
+
+
+def figures(detail: RunDetail, run_turns: RunTurns | None) -> RunFigures:
+    """A run's figures: the service's turns, else the observed ones."""
+    turns = run_turns.turns if run_turns is not None else ()
+    added, removed = ([getattr(turn, name) for turn in turns] for name in ("additions", "deletions"))
+    return RunFigures(
+        turns=max((turn.number for turn in turns), default=detail.turns),
+        additions=_sum(added),
+        deletions=_sum(removed),
+        pull=number_in(run_turns.pull_request if run_turns is not None else None) or pull_number(detail.run.raw_json),
+    )
+
+
+def reason(run_turns: RunTurns | None) -> str:
+    """Why a run's last turn ended as it did; empty: not known."""
+    return (run_turns.turns[-1].reason or "") if run_turns is not None and run_turns.turns else ""
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _state(run: Run) -> _State:
+    return run.status, run.updated_at
+
+
+def pull_number(raw_json: str) -> int | None:
+    """The number of a run's pull or merge request, where the service tells one."""
+    try:
+        run = json.loads(raw_json)
+    except ValueError:
+        return None
+    for value in _values(run):
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
+            return value
+        if found := number_in(value):
+            return found
+    return None
+
+
+def number_in(address: object) -> int | None:
+    """The number at the end of a pull request's address."""
+    found = _NUMBER.search(address) if isinstance(address, str) else None
+    return int(found[1]) if found else None
+
+
+def _values(run: object) -> Iterator[object]:
+    if not isinstance(run, dict):
+        return
+    for value in map(run.get, (*_PULL_KEYS, *_MERGE_KEYS)):
+        if isinstance(value, dict):
+            yield from (value.get(each) for each in ("number", "iid", "url", "html_url"))
+        else:
+            yield value

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.results.diff import HEADER, HUNK, Patch, as_name, unquoted
-from app.results.file_list import files_of
+from app.results.mirror import files_of
 from storage.records.results import ChangedFile
 from tests.results.repository import git
 

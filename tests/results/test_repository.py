@@ -7,8 +7,8 @@ import pytest
 
 from app.results.git import GitError
 from app.results.mirror import trim
-from app.results.repository import RunRepositories, pull_number
-from app.results.turn_commits import BY_TIME
+from app.results.repository import BY_TIME, RunRepositories
+from app.results.service import pull_number
 from storage.records.results import Change
 from tests.results.repository import Origin, git, repositories, run_detail
 

@@ -7,8 +7,7 @@ from typing import cast
 import pytest
 
 from app.api.errors import UnreachableError
-from app.results.service import NOT_OFFERED, ServiceExtension
-from app.results.service_turns import ServiceTurns, figures, reason
+from app.results.service import NOT_OFFERED, ServiceExtension, ServiceTurns, figures, reason
 from storage.records.results import RunTurns, Turn, Unavailable
 from storage.records.run import RunFigures
 from tests.results.repository import run_detail

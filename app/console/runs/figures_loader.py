@@ -13,7 +13,7 @@ from widgets.runs.table import RunTable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.results.service_turns import ServiceTurns
+    from app.results.service import ServiceTurns
     from storage.records import RunDetail
     from storage.records.run import RunFigures
 
@@ -36,7 +36,7 @@ class FiguresLoader:
     @cached_property
     def service_turns(self) -> "ServiceTurns":
         """The service's turns of the runs that it was asked about."""
-        from app.results.service_turns import ServiceTurns  # keeps the first frame quick
+        from app.results.service import ServiceTurns  # keeps the first frame quick
 
         return ServiceTurns()
 
@@ -72,7 +72,7 @@ class FiguresLoader:
             self._show([detail])
 
     def _show(self, details: "Sequence[RunDetail]") -> None:
-        from app.results.service_turns import figures
+        from app.results.service import figures
 
         self._figures |= {each.run.run_id: figures(each, self.service_turns.known(each.run)) for each in details}
         self.table.show_figures(dict(self._figures))

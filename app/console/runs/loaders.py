@@ -100,7 +100,7 @@ class PaneLoader:
                 self._pane.show(self._with_service_facts(view))
 
     def _with_service_facts(self, view: RunView) -> RunView:
-        from app.results.service_turns import reason
+        from app.results.service import reason
 
         turns = self._figures.service_turns.known(view.detail.run)
         count = turns.turns[-1].number if turns is not None and turns.turns else None
