@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,17 +11,22 @@ from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, Write
 from app.notify.channels import run_program
 from app.rules.placeholders import filled, filled_argument
 from app.rules.rule import DoAgent, DoCancel, DoCommand, DoContinue, DoNotify, DoRetry, DoStart, Rule
+from app.text import safe_text
 from app.times import rfc3339
 from storage.base_error import RunwardenError
 from storage.cache import Cache
 from storage.records import Action, Repository
+from storage.records.alert import Alert, Level
 from storage.records.decision import Decision, Outcome
+from storage.state import State
 
 MARK: Final = "runwarden_automation"
 """The metadata key with the rule's name, in runs that an automation started."""
 
-Tell = Callable[[DoNotify, Decision, Mapping[str, str]], Awaitable[str | None]]
-"""Notifies people; returns what went wrong, or None."""
+_LONGEST_TITLE: Final = 120
+_LONGEST_TEXT: Final = 400
+_LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "information", "recovered": "information"}
+"""By the status that triggered the rule."""
 _OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
 """By the action's state; every other state is a failure."""
 _PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "database_busy"})
@@ -50,7 +55,7 @@ class ResponseRunner:
 
     cache: Cache
     actions: Actions
-    tell: Tell
+    state: State
     profile: str
     hidden: frozenset[str]
     """Environment variables that no command gets."""
@@ -64,10 +69,14 @@ class ResponseRunner:
         facts = facts_of(rule, decision, self.profile)
         match rule.do:
             case DoNotify() as do:
-                return _of_trouble(await self.tell(do, decision, facts))
+                # Entering it again after a crash changes nothing.
+                await self.state.enter_alerts([alert(do, decision, facts, self.profile)], self.state.clock())
+                return ActingResult("done")
             case DoCommand(argv):
                 filled_argv = [filled_argument(argument, facts) for argument in argv]
-                return _of_trouble(await run_program(filled_argv, env=self._environment()))
+                env = {name: value for name, value in os.environ.items() if name not in self.hidden}
+                trouble = await run_program(filled_argv, env=env)
+                return ActingResult("done") if trouble is None else ActingResult("failed", trouble)
             case _:
                 return await self._send(rule, decision)
 
@@ -118,9 +127,6 @@ class ResponseRunner:
             return ActingResult("failed", str(reason))
         return result_of(action)
 
-    def _environment(self) -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if name not in self.hidden}
-
 
 def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:
     """The values of all placeholders that a rule may use."""
@@ -140,10 +146,6 @@ def result_of(action: Action) -> ActingResult:
     reason = action.error.message if action.error is not None and outcome != "done" else ""
     may_repeat = action.state == "not_sent" and action.error is not None and action.error.kind in _PASSING
     return ActingResult(outcome, reason, action.action_id, action.result_id, may_repeat)
-
-
-def _of_trouble(trouble: str | None) -> ActingResult:
-    return ActingResult("done") if trouble is None else ActingResult("failed", trouble)
 
 
 def _again(request: WriteRequest, rule: Rule) -> WriteRequest:
@@ -170,3 +172,45 @@ def _repository(text: str) -> Repository:
         return Repository.parse(text)
     except ValueError as error:
         raise CannotActError(str(error)) from error
+
+
+def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
+    """A rule's notification."""
+    title = filled(do.title, facts) or _title(decision, facts)
+    text = filled(do.text, facts) or " · ".join(filter(None, [facts.get("run.branch"), facts.get("run.id"), profile]))
+    about = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith(("run.", "host."))}
+    if "id" in about:
+        about["run_id"] = about.pop("id")
+    group, status = _group(decision, facts), facts.get("run.status") or facts.get("host.status", "")
+    return Alert(
+        key=f"automation:{decision.rule}:{decision.occurrence.identity}",
+        group=group,
+        source=decision.rule,
+        route=do.route,
+        level="error" if group.startswith("host:") else _LEVELS.get(status, "warning"),
+        title=safe_text(title, limit=_LONGEST_TITLE),
+        body=safe_text(text, limit=_LONGEST_TEXT),
+        at=decision.occurrence.at,
+        about=about,
+    )
+
+
+def _group(decision: Decision, facts: Mapping[str, str]) -> str:
+    """The inbox's key of the notification's subject. When a problem with this key ends, that is told as well."""
+    match decision.occurrence.identity.partition(":")[0]:
+        case "run" if facts.get("run.status") == "failed":
+            return f"failed:{facts['run.repository']}"
+        case "stuck":
+            return f"stuck:{facts['run.id']}"
+        case "health" if facts.get("host.status") != "recovered":
+            return f"host:{facts['host.platform']}"
+        case "action":
+            return f"action:{facts['action.id']}"
+        case _:
+            return f"rule:{decision.rule}"
+
+
+def _title(decision: Decision, facts: Mapping[str, str]) -> str:
+    what = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
+    status = facts.get("run.status") or facts.get("host.status") or ("outcome unknown" if "action.id" in facts else "")
+    return f"{decision.rule}: {what} {status}".rstrip(": ")

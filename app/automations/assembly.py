@@ -1,10 +1,12 @@
-"""The parts of a bot, made from the settings and an engine; also for commands and screens that need one part."""
+"""The parts of a bot, made from the settings and an engine; and what a person sets off without one."""
 
+import json
+import shlex
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from typing import Final
 
-from app.automations.acting import CannotActError, ResponseRunner
-from app.automations.notification import NotificationWriter
+from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.observing import Observer
 from app.automations.occurrences import asked_for
 from app.automations.runner import Runner
@@ -15,23 +17,24 @@ from app.notify.delivery import Say
 from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
 from app.notify.news import NewsReader
-from app.rules.rule import OnRun, OnStuck, Rule
+from app.rules.placeholders import filled, filled_argument
+from app.rules.rule import DoCommand, DoNotify, OnRun, OnStuck, Rule
 from storage.records.decision import Decision, Occurrence
 from storage.records.following import StatusChange
 from storage.state import State
 
+_FROM_THE_RULE: Final = "(made from the rule's name and what set it off)"
+
 
 def runner_of(settings: Settings, engine: Engine, state: State, journal: Callable[[Decision], None]) -> Runner:
     """The runner of an engine's profile, with these settings."""
-    name = engine.profile.name
+    name, incidents = engine.profile.name, IncidentReader.of(engine.cache, settings, engine.profile)
     return Runner(
         rules=rules_of(settings.automations, name),
         state=state,
         cache=engine.cache,
-        responses=ResponseRunner(
-            engine.cache, engine.actions, NotificationWriter(state, name).tell, name, hidden_variables(settings)
-        ),
-        observer=Observer(engine.cache, engine.ledger, incidents_of(settings, engine), engine.extension.reason),
+        responses=ResponseRunner(engine.cache, engine.actions, state, name, hidden_variables(settings)),
+        observer=Observer(engine.cache, engine.ledger, incidents, engine.extension.reason),
         journal=journal,
         clock=engine.clock,
     )
@@ -42,16 +45,11 @@ def dispatcher_of(
 ) -> Dispatcher:
     """The dispatcher of an engine's profile, with these settings."""
     notify, name = settings.notify, engine.profile.name
-    reader = NewsReader(engine.cache, engine.ledger, incidents_of(settings, engine), notify, name)
+    incidents = IncidentReader.of(engine.cache, settings, engine.profile)
+    reader = NewsReader(engine.cache, engine.ledger, incidents, notify, name)
     return Dispatcher(
         state, engine.cache, reader, notify, name, engine.clock, say, on_changes, engine.settings.command_line
     )
-
-
-def incidents_of(settings: Settings, engine: Engine) -> IncidentReader:
-    """The reader of an engine's incidents."""
-    hold, health_s = timedelta(seconds=settings.notify.hold_s), engine.profile.poll.health_s
-    return IncidentReader(engine.cache, settings.console.health_ok, health_s, hold)
 
 
 async def occurrence_asked_for(engine: Engine, rule: Rule, run_id: str | None) -> Occurrence:
@@ -79,3 +77,61 @@ def hidden_variables(settings: Settings) -> frozenset[str]:
     tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
     routes = {route.urls_env for route in settings.notify.routes if route.urls_env} | {settings.notify.heartbeat_env}
     return frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The exact effect of a rule."""
+
+    verb: str
+    """`POST`, `RUN` or `NOTIFY`."""
+    target: str
+    body: str
+    """JSON, or text; empty: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """Sets one rule off by a person's wish, within its limits."""
+
+    settings: Settings
+    engine: Engine
+    state: State
+
+    async def preview(self, rule: Rule, run_id: str | None) -> Preview:
+        """The rule's effect now, on this run if it needs one.
+
+        Raises:
+            CannotActError: It could not act; the message says why.
+            StorageError: Cache or ledger cannot be read.
+        """
+        occurrence = await occurrence_asked_for(self.engine, rule, run_id)
+        decision = Decision(0, rule.name, occurrence, self.engine.clock(), "acting", "")
+        facts = facts_of(rule, decision, self.engine.profile.name)
+        match rule.do:
+            case DoNotify(route, title, text):
+                return Preview("NOTIFY", route, "\n".join(filter(None, (filled(title or _FROM_THE_RULE, facts), text))))
+            case DoCommand(argv):
+                return Preview("RUN", shlex.join(filled_argument(argument, facts) for argument in argv), "")
+        runner = runner_of(self.settings, self.engine, self.state, lambda _: None)
+        request = await runner.responses.request(rule, decision)
+        if request is None:
+            raise CannotActError("it sends nothing to the service")
+        return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))
+
+    async def set_off(self, rule: Rule, run_id: str | None) -> Decision | None:
+        """Trigger the rule and return the decision. None: it was triggered by hand at this very moment.
+
+        Raises:
+            CannotActError: The run is not held any longer.
+            StorageError: A file cannot be read or written.
+        """
+        seen: list[Decision] = []
+        runner = runner_of(self.settings, self.engine, self.state, seen.append)
+        await runner.set_off(rule, await occurrence_asked_for(self.engine, rule, run_id))
+        if isinstance(rule.do, DoNotify):
+            # Without a bot at work, nothing else would deliver the message.
+            dispatcher = dispatcher_of(self.settings, self.engine, self.state, lambda *_, **__: None, lambda _: None)
+            await dispatcher.look()
+            await dispatcher.postman.deliver()
+        return seen[-1] if seen else None

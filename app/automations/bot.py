@@ -1,19 +1,20 @@
-"""The bot: one profile's engine without a screen, its rules at work while it holds their lease."""
+"""The bot: one profile's engine without a screen, its rules at work while it holds their lease, reloaded by SIGHUP."""
 
 import asyncio
-import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from app.automations.assembly import dispatcher_of, occurrence_asked_for, rules_of, runner_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.runner import Runner
-from app.config import Profile, Settings
+from app.config import ConfigError, Profile, Settings
 from app.engine import Engine
 from app.events import Event, LinkChanged, StorageFailed
 from app.notify.delivery import Say
@@ -25,8 +26,8 @@ from storage.lease import Lease
 from storage.records.decision import Decision
 from storage.state import AT_WORK, State
 
-log = logging.getLogger(__name__)
-
+_DEMO: Final = b"app.demo.live"
+"""The module that the demo's bot runs in."""
 LEASE: Final = "automations"
 LEASE_S: Final = 30.0
 """How long a dead bot keeps the others waiting."""
@@ -268,3 +269,46 @@ def document(decision: Decision) -> dict[str, object]:
         "result_id": decision.result_id,
         "request": decision.request_json,
     }
+
+
+def process_of(owner: str | None) -> int | None:
+    """The process that holds the automations' lease on this machine; None: there is none."""
+    number = (owner or "").partition("-")[0]
+    return int(number) if number.isdecimal() else None
+
+
+def hand_over(process: int) -> bool:
+    """Make a bot read the configuration again (SIGHUP); False: the process is not certainly such a bot."""
+    try:
+        argv = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        is_ours = any(part == b"app" or part.rpartition(b"/")[2].startswith(b"runwarden") for part in argv)
+        watches = is_ours and b"watch" in argv and b"--once" not in argv
+        if not (watches or _DEMO in argv) or not _survives_hangup(process):
+            return False
+        os.kill(process, signal.SIGHUP)
+    except OSError:
+        return False
+    return True
+
+
+def _survives_hangup(process: int) -> bool:
+    """Whether SIGHUP is handled or held there: by default it would end the process."""
+    status = Path(f"/proc/{process}/status").read_text("ascii", "replace")
+    masks = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith(("SigBlk:", "SigCgt:")))
+    return any(int(mask, 16) >> (signal.SIGHUP - 1) & 1 for mask in masks.values())
+
+
+def reload_on_hangup(read: Callable[[], Settings], bots: Sequence[Bot], say: Say) -> None:
+    """Make bots use the current configuration at SIGHUP; one with a mistake is refused, and the old one kept."""
+
+    def reload() -> None:
+        try:
+            settings = read()
+        except ConfigError as error:
+            say("reload_refused", message=str(error))
+            return
+        for bot in bots:
+            bot.reload(settings)
+        say("reloaded", automations=[rule.name for rule in settings.automations if rule.is_on])
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)

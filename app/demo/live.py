@@ -42,8 +42,7 @@ BRANCHES: Final = {
 
 
 async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
-    from app.automations.bot import Bot
-    from app.automations.reloading import reload_on_hangup
+    from app.automations.bot import Bot, reload_on_hangup
     from app.config import load
     from app.demo.history import execute
     from app.engine import Engine

@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from app.automations.reloading import hand_over, process_of
+from app.automations.bot import hand_over, process_of
 from storage.records.decision import Occurrence
 from tests.automations.test_acting import Service, automation, configured, service
 from tests.cli.conftest import CommandLine, Inside, lone

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.causes import Cause
-from app.automations.inbox import _item
+from app.automations.inbox import Cause, _item
 from storage.records.inbox import InboxEntry, InboxKind
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli
@@ -108,7 +107,7 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
 def test_what_broke_long_ago_is_not_as_pressing_as_what_is_new(kind: InboxKind, days: float, severity: str) -> None:
     """A bad host is bad for as long as it is listed."""
     now = datetime(2026, 5, 1, tzinfo=UTC)
-    cause = Cause("key", kind, lambda _: "title", [InboxEntry("key", now - timedelta(days=days))])
+    cause = Cause("key", kind, "title", entries=[InboxEntry("key", now - timedelta(days=days))])
 
     item = _item(cause, {}, now, "runwarden")
 

@@ -17,8 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.automations.bot import LEASE
-from app.automations.reloading import hand_over, process_of
+from app.automations.bot import LEASE, hand_over, process_of
 from app.config import Profile, Settings
 from app.demo import program_here, run_demo
 from storage.state import AT_WORK

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.automations.notification import NotificationWriter
+from app.automations.acting import alert
 from app.rules.rule import DoNotify
 from storage.records.decision import Decision, Occurrence
 from storage.records.inbox import Mark
@@ -51,17 +51,15 @@ async def test_what_comes_during_the_interval_is_told_after_it(desk: Desk) -> No
 
 async def test_what_rules_tell_is_grouped_for_each_rule(desk: Desk) -> None:
     """With their own titles; its recovery names the rule."""
-    dispatcher, telling = (
-        await desk.began('[notify.routes.oncall]\ncommand = ["true"]'),
-        NotificationWriter(desk.state, "acme"),
-    )
+    dispatcher = await desk.began('[notify.routes.oncall]\ncommand = ["true"]')
     await desk.world.storm(20, "acme/api")
     for number in range(20):
         occurrence = Occurrence(f"run:run_{number}:failed", desk.world.now)
         facts = {"run.id": f"run_{number}", "run.repository": "acme/api", "run.status": "failed"}
         decision = Decision(number, "r", occurrence, desk.world.now, "acting", "")
         for _again_after_a_crash in range(2):
-            assert await telling.tell(DoNotify("oncall", "Broken: {run.repository}"), decision, facts) is None
+            one = alert(DoNotify("oncall", "Broken: {run.repository}"), decision, facts, "acme")
+            await desk.state.enter_alerts([one], desk.world.now)
     assert await desk.pass_(dispatcher, seconds=30) == ["Broken: acme/api (and 19 more)"]
 
     await desk.world.run("good", "completed")

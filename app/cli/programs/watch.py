@@ -124,7 +124,7 @@ async def _once(bots: "Sequence[Bot]", heartbeat: "Heartbeat") -> int:
 
 
 async def _work(invocation: Invocation, settings: "Settings", bots: "Sequence[Bot]", heartbeat: "Heartbeat") -> None:
-    from app.automations.reloading import reload_on_hangup
+    from app.automations.bot import reload_on_hangup
 
     reload_on_hangup(invocation.settings, bots, say)
     rules = [rule.name for rule in settings.automations if rule.is_on]

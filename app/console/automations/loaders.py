@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from app.automations.assembly import rules_of
-from app.automations.bot import LEASE
+from app.automations.bot import LEASE, process_of
 from app.automations.occurrences import upcoming
-from app.automations.reloading import process_of
 from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
 from app.config.load import parse

@@ -13,10 +13,9 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.automations.acting import CannotActError
-from app.automations.bot import LEASE
-from app.automations.by_hand import ByHand
+from app.automations.assembly import ByHand
+from app.automations.bot import LEASE, hand_over, process_of
 from app.automations.occurrences import is_within
-from app.automations.reloading import hand_over, process_of
 from app.config import ConfigError
 from app.config.automation_tables import read_tables, save_table, with_enabled
 from app.console.automations.loaders import JOURNAL, Automations, RulesFile, read_automations

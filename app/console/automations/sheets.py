@@ -9,9 +9,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from app.automations.bot import LEASE
-from app.automations.by_hand import Preview
-from app.automations.reloading import process_of
+from app.automations.assembly import Preview
+from app.automations.bot import LEASE, process_of
 from app.console.automations.loaders import RulesFile, read_automations
 from app.console.forms.second_press import SecondPress
 from app.console.session import Session
