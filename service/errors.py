@@ -19,7 +19,7 @@ ServiceError
 ├── at what is retried: a mail, a posting, a probe (their tables and the log)
 │   └── MailError, ForgeError, HostUnreachableError
 └── on the reviewer's standard error: exit status 1, or 2 for a TaskError (`reviewer.__main__`)
-    └── TaskError, GitReadError, ReviewFileError, NothingToReviewError, RecordError
+    └── TaskError, GitCommandError
 
 One that its place does not expect is shown in the same way, but a caller of the API gets a 500 and only the log has
 its text. The log has the traceback of any other exception. What only ends an attempt

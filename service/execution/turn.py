@@ -21,12 +21,13 @@ from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.workspace import Workspace, Workspaces
-from service.findings.collect import collect, keep
+from service.findings.collect import collect
+from service.findings.document import packed
 from service.hosts.http import token_for
 from service.observability.traces import NoTracer, Tracer
 from service.reference import without_login
 from service.settings import DataFolder, ExecutionSettings
-from service.store import agents, hosts, postings, repositories, runs, turns
+from service.store import agents, hosts, postings, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.turns import TurnOutcome
 from service.store.usage import TurnMeter
@@ -256,9 +257,16 @@ class TurnExecution:
     def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
         found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
-        self._patiently(
-            lambda: keep(self._database, attempt.turn, base, found, lambda text: attempt.say(text, self._clock))
-        )
+        for remark in found.remarks:
+            attempt.say(remark, self._clock)
+        if found.findings is not None:
+            key, content = (attempt.run.id, attempt.turn.number), packed(base, found.findings)
+
+            def store() -> None:
+                with self._database.write() as connection:
+                    turn_files.put(connection, key, attempt.turn.attempt, turn_files.FINDINGS, content)
+
+            self._patiently(store)
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)

@@ -12,8 +12,6 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import TypeAdapter
-
 from service.findings import document, sarif
 from service.findings.document import (
     MOST,
@@ -24,9 +22,6 @@ from service.findings.document import (
     checked,
     read_json,
 )
-from service.store import turn_files
-from service.store.database import Database
-from service.store.turns import Turn
 from service.text import plural
 
 FOLDER: Final = ".runwarden"
@@ -52,45 +47,6 @@ class CollectedFindings:
     """Problems with its files, for the turn's log."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFindings:
-    """The findings of a turn as they are stored."""
-
-    base: str | None
-    """The commit that the agent read; None: the repository was empty."""
-    findings: tuple[IdentifiedFinding, ...]
-
-
-_STORED: Final = TypeAdapter(StoredFindings)
-
-
-def packed(stored: StoredFindings) -> bytes:
-    """Encode findings for the database."""
-    return _STORED.dump_json(stored)
-
-
-def unpacked(data: bytes) -> StoredFindings:
-    """Decode findings from the database."""
-    return _STORED.validate_json(data)
-
-
-def keep(
-    database: Database, turn: Turn, base: str | None, collected: CollectedFindings, say: Callable[[str], None]
-) -> None:
-    """Store the findings of a turn's agent, unless another attempt has the turn, and report problems with them.
-
-    `base`: the commit that the agent read.
-    """
-    for remark in collected.remarks:
-        say(remark)
-    if collected.findings is not None:
-        with database.write() as connection:
-            key = (turn.run_id, turn.number)
-            turn_files.put(
-                connection, key, turn.attempt, turn_files.FINDINGS, packed(StoredFindings(base, collected.findings))
-            )
-
-
 def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindings:
     """Read the agent's findings; nothing in them can fail the turn.
 
@@ -101,7 +57,7 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
     usable = 0
     for path in FILES:
         try:
-            data = _read(tree, path, _LARGEST[path])
+            data = read(tree, path, _LARGEST[path])
             written = read_json(data)
             drafts = iter(document.drafts(written) if path == FILES[0] else sarif.drafts(written, root))
             found += checked((_masked(draft, mask) for draft in islice(drafts, _MOST_READ)), remarks)
@@ -111,13 +67,17 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
         except FileNotFoundError:
             continue
         except OSError as error:
-            remarks.append(f"{path} is not read: {_why(error)}")
+            is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
+            remarks.append(f"{path} is not read: {'a link is not followed' if is_link else error.strerror}")
         except FindingsError as error:
             remarks.append(f"{path} is not used: {error}")
     if not usable:
         return CollectedFindings(None, tuple(remarks))
     different = list(dict.fromkeys(found))
-    kept = _within_limits(different, tree)
+    heaviest = sorted(different, key=lambda one: SEVERITIES.index(one.severity))[:MOST]
+    known = list(identified(different if len(different) <= MOST else heaviest, tree))
+    sizes = accumulate(len(one.model_dump_json()) for one in known)
+    kept = tuple(one for one, size in zip(known, sizes, strict=True) if size <= _LARGEST_KEPT)
     if left_out := len(different) - len(kept):
         remarks.append(f"{plural(left_out, 'finding')} left out: at most {MOST} and {_LARGEST_KEPT} bytes are kept")
     return CollectedFindings(kept, tuple(remarks))
@@ -144,7 +104,9 @@ def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFindi
         line, end = one.line, one.end_line
         if line is not None and line > len(lines):
             line = end = None
-        context = "" if line is None else _words(lines[line - 1 : min(end or line, line + _CONTEXT_LINES - 1)])
+        # The words alone: they stay the same when the lines are moved or indented.
+        place = [] if line is None else lines[line - 1 : min(end or line, line + _CONTEXT_LINES - 1)]
+        context = " ".join(" ".join(place).split())
         key = (one.rule or ("" if context else one.title), one.path, context)
         seen[key] += 1
         digest = hashlib.sha256("\0".join((*key, str(seen[key]))).encode("utf-8", "replace")).hexdigest()
@@ -152,29 +114,14 @@ def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFindi
         yield IdentifiedFinding.model_validate(one.model_dump() | span | {"id": digest[:16]})
 
 
-def _words(lines: list[str]) -> str:
-    """The words of some lines, which stay the same when the lines are moved or indented."""
-    return " ".join(" ".join(lines).split())
-
-
-def _within_limits(found: list[Finding], tree: Path) -> tuple[IdentifiedFinding, ...]:
-    """Identify the findings that can be stored; of too many, these are the heaviest."""
-    if len(found) > MOST:
-        found = sorted(found, key=lambda one: SEVERITIES.index(one.severity))[:MOST]
-    known = list(identified(found, tree))
-    sizes = accumulate(len(one.model_dump_json()) for one in known)
-    return tuple(one for one, size in zip(known, sizes, strict=True) if size <= _LARGEST_KEPT)
-
-
 def _masked(draft: Any, mask: Callable[[str], str]) -> Any:
+    """Mask the secrets in a draft's texts. JSON can hold a lone surrogate, which is not valid text."""
     if not isinstance(draft, dict):
         return draft
-    return {key: _without_secrets(value, mask) if isinstance(value, str) else value for key, value in draft.items()}
-
-
-def _without_secrets(text: str, mask: Callable[[str], str]) -> str:
-    # JSON can hold a lone surrogate, which is not valid text.
-    return mask(text.encode("utf-8", "replace").decode())
+    return {
+        key: mask(value.encode("utf-8", "replace").decode()) if isinstance(value, str) else value
+        for key, value in draft.items()
+    }
 
 
 @contextlib.contextmanager
@@ -191,7 +138,7 @@ def _folder_of(tree: Path, path: str) -> Iterator[int]:
         os.close(folder)
 
 
-def _read(tree: Path, path: str, most: int) -> bytes:
+def read(tree: Path, path: str, most: int) -> bytes:
     """Return a regular file of the checkout.
 
     Raises:
@@ -208,14 +155,10 @@ def _read(tree: Path, path: str, most: int) -> bytes:
     return data
 
 
-def _why(error: OSError) -> str:
-    return "a link is not followed" if error.errno in {errno.ELOOP, errno.ENOTDIR} else str(error.strerror)
-
-
 def _source(tree: Path, path: str) -> list[str]:
     """Return the lines of a file; none if it cannot be read."""
     try:
-        text = _read(tree, path, _LARGEST_SOURCE).decode("utf-8", "replace")
+        text = read(tree, path, _LARGEST_SOURCE).decode("utf-8", "replace")
     except (OSError, ValueError):
         return []
     return text.removesuffix("\n").split("\n") if text else []

@@ -99,6 +99,11 @@ class IdentifiedFinding(Finding):
     id: str = Field(description="16 hexadecimal digits, made of rule, path and the words of the lines.")
 
 
+def packed(base: str | None, found: Iterable[IdentifiedFinding]) -> bytes:
+    """Encode a turn's findings for the database; `base`: the commit that was read, None in an empty repository."""
+    return json.dumps({"base": base, "findings": [one.model_dump() for one in found]}).encode()
+
+
 def read_json(data: bytes) -> Any:
     """Return a JSON document.
 

@@ -1,1 +1,1 @@
-"""The reviewer: an agent that reads a branch with git and the standard library alone, and writes a review."""
+"""The reviewer that ships: it has ruff and detect-secrets read what a branch changed, and writes a review of it."""

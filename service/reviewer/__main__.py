@@ -1,99 +1,121 @@
 """`python -P -m service.reviewer`: a task on standard input, a review in the checkout, a log on standard output."""
 
-import io
+import argparse
 import json
 import os
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, Literal
 
-# Python puts the current folder, which is the checkout, first on its path: nothing may be imported from there.
-_EXPOSED: Final = not sys.flags.safe_path and sys.path[:1] in ([""], [str(Path.cwd())])
-if _EXPOSED:
-    del sys.path[0]
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from service.errors import ServiceError
-from service.reviewer.git import GitFiles
-from service.reviewer.markdown import visible
-from service.reviewer.render import commit_message, findings_document, render, summary
-from service.reviewer.review import review
-from service.reviewer.review_file import FINDINGS, REVIEWS, ReviewFile, ReviewFileError
-from service.reviewer.task import Task, TaskError, parse_task
+from service.findings.collect import FILES, read
+from service.reviewer.checkout import REVIEWS, Checkout
+from service.reviewer.review import Review, recorded
+from service.reviewer.tools import Topic
+from service.text import one_line
 
-_TASK_BYTES: Final = 8 * 1024 * 1024
-_LOG_LINE: Final = 500
+_REVIEW_BYTES: Final = 2 << 20
 
 
-def main(arguments: list[str]) -> int:
-    """Do one turn; 0 when the review is written, 1 when it could not be, 2 when the task is invalid.
+class TaskError(ServiceError):
+    """The reviewer was started in a way in which it cannot work."""
 
-    Arguments are `--input KEY=VALUE`, the inputs from the agent's configuration; the task's inputs override them.
+
+_WORDS: Final = BeforeValidator(lambda value: value.replace(",", " ").split() if isinstance(value, str) else value)
+
+
+class Inputs(BaseModel):
+    """How a review differs from the usual one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    focus: Annotated[list[Topic], _WORDS] = []
+    paths: Annotated[list[str], _WORDS] = []
+    """Files, folders or patterns; empty: every path."""
+    depth: Literal["diff", "full"] = "diff"
+    """`full`: the whole tree."""
+
+
+class Task(BaseModel):
+    """One turn of a run."""
+
+    # The run id names a file, and the branch becomes an argument of git.
+    run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+    turn: Annotated[int, Field(ge=1, strict=True)]
+    branch: str | None = None
+    default_branch: Annotated[str, Field(pattern=r"^[^\x00-\x20\x7f~^:?*\[\\]{0,250}$")] | None = None
+    """None or empty: there is no branch to compare with."""
+    instructions: str
+    inputs: Inputs
+
+
+def read_task(raw: bytes, configured: list[str]) -> Task:
+    """Read a task; inputs of the agent's configuration, such as `focus=security`, hold where it has none.
+
+    Raises:
+        TaskError: it cannot be read; the text names the field.
     """
-    _use_utf8()
-    if _EXPOSED:
-        _say("Note: started without -P, so Python looked into the checkout first; use `python -P -m service.reviewer`.")
     try:
-        configured = _configured(arguments)
-        raw = sys.stdin.buffer.read(_TASK_BYTES + 1)
-        if len(raw) > _TASK_BYTES:
-            return _refuse(f"bad task: standard input is longer than {_TASK_BYTES // 1024 // 1024} MiB", 2)
-        task = parse_task(raw)
-    except TaskError as error:
-        return _refuse(f"bad task: {error}", 2)
-    try:
-        _work(replace(task, inputs=configured | task.inputs))
-    except ServiceError as error:
-        return _refuse(str(error), 1)
-    return 0
-
-
-def _configured(arguments: list[str]) -> dict[str, object]:
-    inputs: dict[str, object] = {}
-    for option, value in zip(arguments[::2], [*arguments[1::2], ""], strict=False):
-        key, equals, text = value.partition("=")
-        if option != "--input" or not (key and equals):
-            raise TaskError(f"{option} {value}: the command line takes --input KEY=VALUE only")
-        inputs[key] = text
-    return inputs
+        document: dict[str, Any] = dict(json.loads(raw))
+        inputs = dict(one.split("=", 1) for one in configured) | (document.get("inputs") or {})
+        return Task.model_validate(document | {"inputs": inputs})
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise TaskError(f"bad task: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TaskError(f"bad task: it must be a JSON object, and --input KEY=VALUE: {error}") from error
 
 
 def _work(task: Task) -> None:
     """Write the review, and its summary to the file that RUNWARDEN_RESULT names, if it is set."""
-    file = ReviewFile(Path.cwd(), f"{REVIEWS}{task.run_id}.md")
-    # Processor time: on a busy machine a review takes longer, but does not say less.
-    done = review(task, GitFiles(Path.cwd()), file.read(), _say, time.process_time)
-    file.write(render(done))
-    _say(summary(done))
-    _say(f"Wrote {file.path}.")
+    root, path = Path.cwd(), f"{REVIEWS}{task.run_id}.md"
+    try:
+        last = recorded(read(root, path, _REVIEW_BYTES).decode("utf-8", "replace"))
+    except OSError:
+        last = None
+    is_whole = task.inputs.depth == "full" or "everything" in task.instructions
+    checkout = Checkout(root, None if is_whole else task.default_branch or None)
+    _say(f"Turn {task.turn}: {len(checkout.changes)} paths; {checkout.reason}.")
+    review = Review(checkout, last, task.inputs.focus, task.inputs.paths, task.instructions)
+    _write(root / path, review.markdown(f"Review of {task.branch or 'this branch'}, turn {task.turn}"))
+    _say(f"{review.summary}\nWrote {path}.")
     if target := os.environ.get("RUNWARDEN_RESULT"):
-        answer = {"summary": summary(done), "commit_message": commit_message(done)}
-        try:
-            Path(target).write_text(json.dumps(answer), encoding="utf-8")
-        except OSError as error:
-            raise ReviewFileError(f"cannot write the result to RUNWARDEN_RESULT: {error}") from error
+        message = f"Review, turn {task.turn}: {review.counts}\n\n{review.summary}\nThe review is {path}.\n"
+        Path(target).write_text(json.dumps({"summary": review.summary, "commit_message": message}), "utf-8")
         # Only a service reads this file: started without one, the reviewer does not write it.
-        try:
-            ReviewFile(Path.cwd(), FINDINGS).write(findings_document(done))
-        except ReviewFileError as error:
-            _say(f"The findings are in the review alone: {error}")
+        _write(root / FILES[0], review.document())
 
 
-def _use_utf8() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+def _write(path: Path, text: str) -> None:
+    """Replace a file of the checkout; a link at its name is replaced, and one in place of its folder is refused."""
+    if path.parent.is_symlink():
+        raise OSError(f"cannot write {path.name}: {path.parent.name}/ must be a real folder, not a link")
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{visible(line, _LOG_LINE)}\n")
+def _say(text: str) -> None:
+    sys.stdout.writelines(f"{one_line(line)[:500]}\n" for line in text.splitlines())
+    sys.stdout.flush()
 
 
-def _refuse(reason: str, status: int) -> int:
-    sys.stderr.write(f"reviewer: {visible(reason, _LOG_LINE)}\n")
-    return status
+def main() -> int:
+    """Do one turn; 0 when the review is written, 1 when it could not be, 2 when the task is invalid."""
+    options = argparse.ArgumentParser("reviewer")
+    options.add_argument("--input", action="append", default=[], metavar="KEY=VALUE")
+    try:
+        if not sys.flags.safe_path:
+            raise TaskError("start it as python -P -m service.reviewer: else Python imports modules of the checkout")
+        _work(read_task(sys.stdin.buffer.read(), options.parse_args().input))
+    except (ServiceError, OSError) as error:
+        sys.stderr.write(f"reviewer: {one_line(str(error))[:500]}\n")
+        return 2 if isinstance(error, TaskError) else 1
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,185 +1,175 @@
-"""One turn of work: read, check, compare with the last turn, and apply the focus that the task asks for."""
+"""The review of one turn: the findings in focus, what became of the last turn's, and how it reads."""
 
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from pathlib import PurePosixPath
+from typing import Final
 
-from service.errors import ServiceError
-from service.reviewer.checks.files import folders_of
-from service.reviewer.checks.secrets import excerpt
-from service.reviewer.finding import SEVERITIES, CheckRule, ReviewFinding, Severity, Topic
-from service.reviewer.git import GitFiles
-from service.reviewer.record import Record, RecordError, Since, compare, decode
-from service.reviewer.survey import BUDGET_S, ReviewScope, Survey, Surveyor, choose_scope
-from service.reviewer.task import Task
+from pydantic import TypeAdapter
+
+from service.findings.collect import identified
+from service.findings.document import MOST, SEVERITIES, IdentifiedFinding, checked
+from service.reviewer.checkout import Checkout
+from service.reviewer.tools import read_files, topic
+from service.text import one_line, plural
 
 _VERDICTS: Final = {
-    Severity.BLOCKER: "Do not merge",
-    Severity.MAJOR: "Changes needed",
-    Severity.MINOR: "Can be merged, with remarks",
-    Severity.NOTE: "Nothing found that stands in the way",
+    "blocker": "Do not merge",
+    "major": "Changes needed",
+    "minor": "Can be merged, with remarks",
+    "note": "Nothing found that stands in the way",
 }
-
-WORDS: Final = {topic.value: topic for topic in Topic} | {
-    "secrets": Topic.SECURITY,
-    "vulnerabilities": Topic.SECURITY,
-    "bugs": Topic.CORRECTNESS,
-    "coverage": Topic.TESTS,
-    "documentation": Topic.DOCS,
-}
-"""Focus words, in lower case, and the topics they mean."""
-_DEPTHS: Final = ("diff", "full")
-_INPUTS: Final = ("depth", "focus", "paths")
-_CLAUSE: Final = re.compile(r"[,;\n!?]|\.(?=\s|$)|\bbut\b")
-_NEGATED: Final = re.compile(r"n't\b|\b(?:no|not|ignore|skip|without|except|exclude|leave out)\b", re.IGNORECASE)
-_WORD: Final = re.compile(rf"(?<![\w/.-])(?:{'|'.join(WORDS)})(?![\w/-]|\.\w)", re.IGNORECASE)
-_PATH: Final = re.compile(r"(?:[\w.\-]{1,100}/){1,20}[\w.\-]{0,100}|[\w\-]{1,100}\.\w{1,10}")
-_WHOLE: Final = re.compile(r"\b(?:whole|entire|full)\s+(?:tree|repo(?:sitory)?|code ?base|project)\b", re.IGNORECASE)
-_TEXT: Final = 20_000
-"""Characters of the instructions, or of an input, that are read."""
-_MOST: Final = 50
-"""The most paths, or sentences about unclear inputs, of one focus."""
+_ROWS, _RECORDED = 20, 2_000
+_MARKUP: Final = re.compile(r"[\\*_\[\]<>&~|$@#!]|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)
+_MARK, _END = "<!-- runwarden-review ", " -->"
+Findings = list[IdentifiedFinding]
+_RECORD: Final = TypeAdapter(Findings)
 
 
-@dataclass(frozen=True, slots=True)
-class Focus:
-    """How this review differs from the usual one."""
-
-    topics: frozenset[Topic] = frozenset()
-    """Empty: every topic."""
-    paths: tuple[str, ...] = ()
-    """Files, folders or patterns; empty: every path."""
-    whole_tree: bool = False
-    """False: only the branch's changes, if there are any."""
-    unclear: tuple[str, ...] = ()
-    """Sentences about inputs that cannot be used; they may hold foreign text."""
-
-    def wants(self, rule: CheckRule, path: str) -> bool:
-        """Whether a finding of the rule in the path is reported; a blocker always is."""
-        inside = not self.paths or any(matches(path, pattern) for pattern in self.paths)
-        return rule.severity is Severity.BLOCKER or (inside and (not self.topics or rule.topic in self.topics))
+def recorded(review: str) -> Findings | None:
+    """Return the findings that stand in a comment at the end of a review; None: none can be read."""
+    try:
+        return _RECORD.validate_json(review[review.rindex(_MARK) + len(_MARK) : review.rindex(_END)])
+    except ValueError:
+        return None
 
 
-def matches(path: str, pattern: str) -> bool:
-    """Whether a pattern is the path, a folder above it, a glob for it, or a glob for its file name alone."""
-    bare = pattern.removeprefix("./").rstrip("/")
-    if path == bare or path.startswith(f"{bare}/") or fnmatchcase(path, bare):
-        return True
-    return "/" not in bare and fnmatchcase(path.rpartition("/")[2], bare)
-
-
-def read_focus(instructions: str, inputs: dict[str, object], known: Collection[str]) -> Focus:
-    """Find focus words and paths in the instructions and the inputs; an input overrides the instructions.
-
-    Clauses with a negation, such as "skip the docs", are ignored, and so are paths that are not in `known`.
-    The inputs `focus` and `paths` are each a text or a list of texts; `depth` is `diff` or `full`.
-    """
-    unknown = [key for key in inputs if key not in _INPUTS][:_MOST]
-    unclear = [f"The input {excerpt(key, 60)} is not one of {', '.join(_INPUTS)}." for key in unknown]
-    text = "\n".join(clause for clause in _CLAUSE.split(instructions[:_TEXT]) if not _NEGATED.search(clause))
-    topics = frozenset(WORDS[word.lower()] for word in _WORD.findall(text))
-    named = (path.rstrip("/.").removeprefix("./") for path in _PATH.findall(text))
-    paths = tuple(dict.fromkeys(path for path in named if path in known))
-    given = {key: inputs[key] for key in _INPUTS if inputs.get(key) is not None}
-    depth = given.get("depth", "full" if _WHOLE.search(text) else "diff")
-    if "focus" in given:
-        words = [word.lower() for word in _texts(given["focus"])]
-        topics = frozenset(WORDS[word] for word in words if word in WORDS)
-        if not words or any(word not in WORDS for word in words):
-            unclear.append(f"The input focus takes {', '.join(WORDS)}; it was {excerpt(given['focus'], 80)}.")
-    if "paths" in given:
-        paths = _texts(given["paths"])
-        if not paths:
-            unclear.append(f"The input paths takes a path or a list of paths; it was {excerpt(given['paths'], 80)}.")
-    if depth not in _DEPTHS:
-        unclear.append(f"The input depth takes {' or '.join(_DEPTHS)}; it was {excerpt(depth, 80)}.")
-    return Focus(topics, paths[:_MOST], depth == "full", tuple(unclear[:_MOST]))
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    """The words of a text or the items of a list of texts; empty for any other value."""
-    items = re.split(r"[,\s]+", value[:_TEXT]) if isinstance(value, str) else value
-    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        return ()
-    return tuple(item.strip() for item in items if item.strip())[:_MOST]
-
-
-class NothingToReviewError(ServiceError):
-    """There is no commit to review; the text says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnReview:
+class Review:
     """One turn's review."""
 
-    task: Task
-    scope: ReviewScope
-    focus: Focus
-    survey: Survey
-    reported: tuple[ReviewFinding, ...]
-    """The branch's own findings within the focus, heaviest first."""
-    beside_focus: int
-    """Findings outside the focus."""
-    since: Since | None = None
-    """None: there is no last review to compare with."""
-    since_problem: str = ""
-    """Why a turn after the first has no last review."""
+    def __init__(
+        self, checkout: Checkout, last: Findings | None, topics: Sequence[str], paths: Sequence[str], instructions: str
+    ) -> None:
+        """Read the changed files, and those of the last review's findings (None: there was no review).
 
-    @property
-    def counts(self) -> dict[Severity, int]:
-        """Reported findings by severity, zeros included, heaviest first."""
-        counted = Counter(one.weight for one in self.reported)
-        return {severity: counted[severity] for severity in SEVERITIES}
+        `topics` and `paths` leave out other findings, but no blocker; topics that the instructions name come first.
+        """
+        self._checkout, self._last, self._focus = checkout, last, (*topics, *paths)
+        wanted = sorted((checkout.changes.keys() | {one.path for one in last or ()}) & checkout.sizes.keys())
+        drafts, self._unread, self._remarks = read_files(checkout.root, {one: checkout.sizes[one] for one in wanted})
+        found = sorted(checked(drafts, self._remarks), key=lambda one: (one.path, one.line or 0, one.rule))
+        self._found = {one.id: one for one in identified(found, checkout.root)}
+        own = [one for one in self._found.values() if checkout.has_changed(one.path, one.line, one.end_line)]
+        self._older = len(found) - len(own)
 
-    @property
-    def verdict(self) -> str:
-        """The verdict on a merge, by the counts."""
-        heaviest = next((severity for severity, number in self.counts.items() if number), Severity.NOTE)
-        return _VERDICTS[heaviest]
+        def is_wanted(one: IdentifiedFinding) -> bool:
+            in_focus = not topics or topic(one.rule) in topics
+            return in_focus and (not paths or any(_is_in(one.path, pattern) for pattern in paths))
 
-    @property
-    def record(self) -> Record:
-        """The data for the next turn: reported findings, and earlier ones that may still hold."""
-        earlier = (*self.since.still_open, *self.since.unseen) if self.since else ()
-        findings = {one.fingerprint: one for one in (*self.reported, *earlier)}
-        return Record(self.scope.base is None, tuple(findings.values()))
+        self._reported = [one for one in own if one.severity == "blocker" or is_wanted(one)]
+        words = instructions.lower()
+        self._reported.sort(key=lambda one: (topic(one.rule) not in words, SEVERITIES.index(one.severity)))
+        self._left_out = len(own) - len(self._reported)
+        self._still, self._resolved = Findings(), Findings()
+        for one in last or ():
+            is_open = one.id in self._found or one.path in self._unread
+            (self._still if is_open else self._resolved).append(self._found.get(one.id, one))
+        counted = Counter(one.severity for one in self._reported)
+        self.counts = ", ".join(plural(counted[one], one) for one in SEVERITIES if counted[one]) or "no findings"
+        """`1 blocker, 2 majors`, or `no findings`."""
+        verdict = _VERDICTS[min(counted, key=SEVERITIES.index, default="note")]
+        turns = "" if last is None else f"; {len(self._resolved)} resolved, {len(self._still)} still open"
+        self.summary = f"{verdict}: {self.counts} in {plural(len(checkout.changes), 'file')}{turns}."
+        """The review in one line, for a list of runs."""
+
+    def document(self) -> str:
+        """Return the findings for programs, version 1 (docs/findings.schema.json)."""
+        return json.dumps({"version": 1, "findings": [one.model_dump(exclude={"id"}) for one in self._reported[:MOST]]})
+
+    def markdown(self, title: str) -> str:
+        """Return the whole review, ending in the record for the next turn."""
+        record = {one.id: one for one in (*self._reported, *self._still)}
+        comment = _RECORD.dump_json(list(record.values())[:_RECORDED], exclude={"__all__": {"message"}}).decode()
+        for character in "<>&-":  # these could end the comment
+            comment = comment.replace(character, f"\\u{ord(character):04x}")
+        parts = (self._head(title), self._since(), self._findings(), self._changes(), self._unchecked())
+        return "\n".join(line for part in parts for line in part) + f"\n{_MARK}{comment}{_END}\n"
+
+    def _head(self, title: str) -> Iterator[str]:
+        checkout = self._checkout
+        yield f"# {_plain(title)}\n\n**{self.summary.replace(':', ':**', 1)}\n"
+        what = "the whole tree at" if checkout.is_whole else f"`{checkout.base[:12]}` to"
+        yield f"Reviewed: {what} `{checkout.head[:12]}`; {_plain(checkout.reason)}.\n"
+        if self._focus:
+            yield f"Focus: {_plain(', '.join(self._focus))}; left out: {self._left_out}. Blockers are always listed.\n"
+
+    def _since(self) -> Iterator[str]:
+        if self._last is None:
+            return
+        before = {one.id for one in self._last}
+        new = [one for one in self._reported if one.id not in before]
+        groups = {"resolved": self._resolved, "still open": self._still, "new": new}
+        yield f"## Since the last review\n\n{', '.join(f'{len(found)} {name}' for name, found in groups.items())}.\n"
+        for name, found in groups.items():
+            rows = [f"{one.severity} {_code(one.rule)} in {_code(one.path)}{_line(one)}" for one in found]
+            yield from (f"**{name.capitalize()}**\n", *_listed(rows)) if rows else ()
+        if any(one.rule.startswith("secret-") for one in self._resolved):
+            yield "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
+
+    def _findings(self) -> Iterator[str]:
+        shown = self._reported[:MOST]
+        yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
+        for path in dict.fromkeys(one.path for one in shown):
+            yield f"### {_code(path)}\n"
+            found = [one for one in shown if one.path == path]
+            yield from (f"- **{one.severity}** {_code(one.rule)}{_line(one)}: {_plain(one.title)}" for one in found)
+            yield ""
+        if len(self._reported) > MOST:
+            yield f"And {len(self._reported) - MOST} more: name paths or topics in the inputs to see them.\n"
+        advice = {one.rule: one.message for one in shown if one.message}
+        if advice:
+            yield "## What to do\n"
+            yield from (f"- {_code(rule)}: {_plain(' '.join(message.split()))}" for rule, message in advice.items())
+            yield ""
+
+    def _changes(self) -> Iterator[str]:
+        checkout, changes = self._checkout, self._checkout.changes
+        added, deleted = (sum(lines) for lines in zip((0, 0), *filter(None, changes.values()), strict=True))
+        size = sum(checkout.sizes.get(path, 0) for path in changes) / 1024
+        kinds = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in changes).most_common(_ROWS)
+        yield f"## {'What is there' if checkout.is_whole else 'What changed'}\n"
+        yield f"{plural(len(changes), 'file')}, {size:,.1f} KiB; {added} lines added, {deleted} deleted."
+        yield f"Kinds: {', '.join(f'{_code(kind)} {number}' for kind, number in kinds)}. The largest:\n"
+        largest = sorted(changes.items(), key=lambda one: -sum(one[1] or (0, 0)))
+        told = ("binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}" for _, lines in largest)
+        yield from _listed([f"{_code(path)} {lines}" for (path, _), lines in zip(largest, told, strict=True)])
+
+    def _unchecked(self) -> Iterator[str]:
+        yield "## What was not checked\n"
+        yield "- Whether the code does what it should: nothing was run, and no model read it or the instructions."
+        yield "- Languages other than Python, but for secrets, conflicts, JSON and TOML; dependencies; earlier commits."
+        if self._older:
+            yield f"- Findings from before the branch: {self._older}, not listed; ask for `everything` to see them."
+        if self._unread:
+            yield f"- Files left unread, by their size or encoding or a tool that failed: {len(self._unread)}."
+        yield from (*(f"- {_plain(one)}." for one in self._remarks), "")
 
 
-def review(
-    task: Task, git: GitFiles, last: bytes | None, say: Callable[[str], None], clock: Callable[[], float]
-) -> TurnReview:
-    """Do one turn. `last` is the file of the last review, if there is one; `clock` counts seconds of work.
+def _is_in(path: str, pattern: str) -> bool:
+    """Whether a pattern is the path, a folder above it, or a glob for it or its name."""
+    bare = pattern.removeprefix("./").rstrip("/")
+    return any(fnmatchcase(path, one) for one in (bare, f"{bare}/*", f"*/{bare}"))
 
-    Raises:
-        NothingToReviewError: the branch has no commit.
-        GitReadError: the repository cannot be read.
-    """
-    started = clock()
-    head = git.commit("HEAD")
-    if head is None:
-        git.ask("rev-parse", "--git-dir")  # fails, and says why, when this is no repository at all
-        raise NothingToReviewError("the branch has no commit yet; push one and start the run again")
-    record, problem = None, ""
-    try:
-        record = decode(last)
-    except RecordError as error:
-        problem = str(error)
-    entries, cut = git.tree(head)
-    known = folders_of(entries) | entries.keys()
-    focus = read_focus(task.instructions, task.inputs, known)
-    # A run that read the whole tree goes on doing so: only then can two reviews be compared.
-    whole = focus.whole_tree or (record is not None and record.whole_tree)
-    scope = choose_scope(git, None if whole else task.default_branch, head)
-    say(f"Turn {task.turn}: {len(scope.changes) or len(entries)} paths; {scope.reason}.")
-    with git.blobs() as blobs:
-        surveyor = Surveyor(scope, entries, None if cut else known, blobs, lambda: (clock() - started) / BUDGET_S)
-        survey = surveyor.survey()
-    introduced = [one for one in survey.found if one.fingerprint not in survey.older]
-    say(f"Read {len(survey.sources)} files: {len(introduced)} findings, {len(survey.found) - len(introduced)} older.")
-    in_focus = [one for one in introduced if focus.wants(one.rule, one.path)]
-    reported = tuple(sorted(in_focus, key=lambda one: (SEVERITIES.index(one.weight), one.path, one.line, one.rule.id)))
-    since = compare(record, scope, survey, reported, entries) if record else None
-    return TurnReview(task, scope, focus, survey, reported, len(introduced) - len(in_focus), since, problem)
+
+def _line(one: IdentifiedFinding) -> str:
+    return f" line {one.line}" if one.line else ""
+
+
+def _listed(rows: list[str]) -> Iterator[str]:
+    """Yield the first rows as a list, and the number of those left out."""
+    yield from (f"- {row}" for row in rows[:_ROWS])
+    yield f"- and {len(rows) - _ROWS} more\n" if len(rows) > _ROWS else ""
+
+
+def _plain(text: str) -> str:
+    """Return foreign text as one line of Markdown that is text alone; its backticks become quotes."""
+    return _MARKUP.sub(r"\\\g<0>", one_line(text.replace("`", "'"))[:600]).strip()
+
+
+def _code(text: str) -> str:
+    """Return foreign text as a code span."""
+    shown = one_line(text.replace("`", "'"))[:300].strip()
+    return f"`{shown or '(blank)'}`"

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from service.reviewer.finding import ReviewFinding
-from service.reviewer.source import SourceFile
-from service.reviewer.survey import SOURCE_CHECKS
 from tests.service_process import ROOT, git
+
+API = '"""Api."""\n\n\ndef add(one: int, other: int) -> int:\n    return one + other\n'
 
 
 @dataclass(frozen=True)
@@ -25,15 +24,16 @@ class Done:
     errors: str
     review: str
     result: dict[str, str]
+    findings: list[dict[str, Any]]
 
     @property
-    def body(self) -> str:
-        """The review without the record at its end."""
-        return self.review.rpartition("<!-- runwarden-review")[0]
+    def rules(self) -> set[tuple[str, str]]:
+        """Paths and rules of the findings."""
+        return {(one["path"], one["rule"]) for one in self.findings}
 
     def section(self, title: str) -> str:
         """The text under a heading of the second level."""
-        return self.body.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        return self.review.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 class Repository:
@@ -47,8 +47,8 @@ class Repository:
     def git(self, *arguments: str) -> str:
         return git("-c", "core.hooksPath=/dev/null", *arguments, cwd=self.folder)
 
-    def commit(self, files: dict[str, str | bytes | None], message: str = "change") -> str:
-        """Write files (None deletes) and commit them."""
+    def commit(self, files: dict[str, str | bytes | None]) -> None:
+        """Write files (None deletes) and commit them with all that lies there, but for the findings."""
         for name, content in files.items():
             path = self.folder / name
             if content is None:
@@ -56,101 +56,55 @@ class Repository:
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content.encode() if isinstance(content, str) else content)
-        self.git("add", "-A", "-f")
-        self.git("commit", "-q", "--allow-empty", "-m", message)
-        return self.git("rev-parse", "HEAD").strip()
+        self.git("add", "-A", "-f", "--", ":/", ":(exclude).runwarden")
+        self.git("commit", "-q", "--allow-empty", "-m", "change")
 
     def default_branch_is_here(self) -> None:
-        """Make this commit the default branch's, and start a branch from it."""
+        """Make this commit the default branch's."""
         self.git("update-ref", "refs/remotes/origin/main", "HEAD")
-        self.git("checkout", "-q", "-b", "agent/work")
 
-    def turn(
-        self,
-        instructions: str = "Review this.",
-        number: int = 1,
-        *,
-        flags: tuple[str, ...] = ("-P",),
-        arguments: tuple[str, ...] = (),
-        **task: Any,
-    ) -> Done:
+    def turn(self, instructions: str = "Review this.", number: int = 1, *arguments: str, **task: Any) -> Done:
         """Run the reviewer on the checkout."""
         document = {
             "run_id": "run_01TEST",
             "turn": number,
             "agent": "reviewer",
-            "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
             "branch": "agent/work",
             "default_branch": "main",
             "instructions": instructions,
             "inputs": {},
-            "conversation": [],
-        } | task
-        return self.start(json.dumps(document).encode(), flags=flags, arguments=arguments)
+        }
+        return self.start(json.dumps(document | task).encode(), *arguments)
 
-    def start(
-        self,
-        task: bytes,
-        *,
-        flags: tuple[str, ...] = ("-P",),
-        arguments: tuple[str, ...] = (),
-        result: Path | None = None,
-    ) -> Done:
+    def start(self, task: bytes, *arguments: str, flags: tuple[str, ...] = ("-P",), result: str = "") -> Done:
         """Run the reviewer on any bytes."""
-        result = result or self.folder.parent / "result.json"
-        result.unlink(missing_ok=True)
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "RUNWARDEN_RESULT": str(result)}
+        written = Path(result or self.folder.parent / "result.json")
+        written.unlink(missing_ok=True)
         done = subprocess.run(
             [sys.executable, *flags, "-m", "service.reviewer", *arguments],
             cwd=self.folder,
-            env=environment,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "RUNWARDEN_RESULT": str(written)},
             input=task,
             capture_output=True,
             check=False,
             timeout=300,
         )
-        review = self.folder / "reviews" / "run_01TEST.md"
-        is_file = review.is_file() and not review.is_symlink()
+        review, findings = self.folder / "reviews/run_01TEST.md", self.folder / ".runwarden/findings.json"
         return Done(
             done.returncode,
             done.stdout.decode("utf-8"),
             done.stderr.decode("utf-8"),
-            review.read_text(encoding="utf-8") if is_file else "",
-            json.loads(result.read_text()) if result.exists() else {},
+            review.read_text("utf-8") if review.is_file() else "",
+            json.loads(written.read_text()) if written.exists() else {},
+            json.loads(findings.read_text())["findings"] if findings.is_file() else [],
         )
 
-    def accept(self) -> None:
-        """Commit what the reviewer left, as the service does."""
-        self.git("add", "-A", "-f", "--", ":/", ":(exclude).runwarden/findings.json")
-        self.git("commit", "-q", "-m", "review")
-
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Repository:
-    """An empty repository."""
-    return Repository(tmp_path / "checkout")
-
-
-@pytest.fixture
-def branch(repo: Repository) -> Repository:
-    """A tidy, tested project with a default branch, and a fresh branch checked out."""
-    repo.commit(
-        {
-            "README.md": "# Api\n\nSee [the module](src/api.py).\n",
-            "src/api.py": '"""Api."""\n\n\ndef add(one: int, other: int) -> int:\n    return one + other\n',
-            "tests/test_api.py": "from src.api import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
-        }
-    )
-    repo.default_branch_is_here()
-    return repo
-
-
-def found(text: str | bytes, path: str = "src/module.py") -> list[ReviewFinding]:
-    """What the checks of single files say about a text."""
-    source = SourceFile(path, text.encode() if isinstance(text, str) else text)
-    return [finding for check in SOURCE_CHECKS for finding in check(source)]
-
-
-def rules(text: str | bytes, path: str = "src/module.py") -> set[str]:
-    """The ids of the rules that apply to a text."""
-    return {finding.rule.id for finding in found(text, path)}
+def branch(tmp_path: Path) -> Repository:
+    """A tidy project with a default branch, and a fresh branch checked out."""
+    made = Repository(tmp_path / "checkout")
+    made.commit({"README.md": "# Api\n", "src/api.py": API})
+    made.default_branch_is_here()
+    made.git("checkout", "-q", "-b", "agent/work")
+    return made

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from service.execution.secrets import Secrets
-from service.findings.collect import CollectedFindings, StoredFindings, clear, collect, packed, unpacked
-from service.findings.document import MOST, FindingsFile
+from service.findings.collect import CollectedFindings, clear, collect
+from service.findings.document import MOST, FindingsFile, packed
 from tests.service_process import ROOT
 
 JSON: Final = ".runwarden/findings.json"
@@ -80,7 +80,7 @@ def test_texts_are_printable_and_hold_no_secret(tmp_path: Path) -> None:
 
     assert one.title.startswith("a \u241b[2J[masked]xxx")
     assert (len(one.title), one.message) == (300, "one\ntwo\ufffd")
-    assert unpacked(packed(StoredFindings("a", (one,)))) == StoredFindings("a", (one,))
+    assert json.loads(packed("a", [one])) == {"base": "a", "findings": [one.model_dump()]}
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.findings.collect import StoredFindings, packed
-from service.findings.document import IdentifiedFinding
+from service.findings.document import IdentifiedFinding, packed
 from service.forge.client import ForgeError
 from service.forge.handlers import Subject
 from service.forge.review import post_review
@@ -37,7 +36,7 @@ def desk(forge: Server, tmp_path: Path) -> Iterator[Desk]:
 def report(desk: Desk, run_id: str, number: int, *found: IdentifiedFinding) -> None:
     """Keep what a turn found, as the worker does before the turn ends."""
     with desk.database.write() as connection:
-        kept = packed(StoredFindings("a" * 40, found))
+        kept = packed("a" * 40, found)
         turn_files.put(connection, (run_id, number), 1, turn_files.FINDINGS, kept)
 
 

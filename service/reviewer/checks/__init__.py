@@ -1,1 +1,0 @@
-"""The checks, one module for each subject, which lists its checks in `CHECKS`."""

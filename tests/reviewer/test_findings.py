@@ -1,0 +1,128 @@
+"""What is found in files, what it weighs, and what is left alone."""
+
+import string
+from typing import Any, Final
+
+from tests.service_process import ROOT
+
+# Put together here, so that no scanner takes this file for a leak.
+MIXED: Final = "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
+SECRETS: Final = {
+    "ghp" + "_" + MIXED: "secret-github-token",
+    "AK" + "IA" + "QX7LMN4RSTUVW2YZ": "secret-aws-access-key",
+    "xo" + "xb-" + "123456789012-123456789012-" + MIXED[:24]: "secret-slack-token",
+}
+CONFLICT: Final = "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> theirs\n"
+
+
+FAULTS: Final = (
+    *(("conf.txt", f"first\nuse {secret} here\n", rule, 2, "blocker") for secret, rule in SECRETS.items()),
+    ("id_rsa", "-----BEGIN " + f"RSA PRIVATE KEY-----\n{MIXED}\n", "secret-private-key", 2, "blocker"),
+    ("a.py", f'API_KEY = "{MIXED}"\n', "secret-keyword", 1, "major"),
+    ("tests/test_a.py", f'API_KEY = "{MIXED}"\n', "secret-keyword", 1, "note"),
+    ("a.css", f"a\n{CONFLICT}", "merge-conflict", 2, "blocker"),
+    ("a.json", '{\n"a": 1,\n}\n', "data-syntax", 3, "major"),
+    ("a.toml", "a = \n", "data-syntax", 1, "major"),
+    ("a.py", "def f(:\n", "invalid-syntax", 1, "blocker"),
+    ("a.py", "def f(x):\n    return eval(x)\n", "S307", 2, "major"),
+    ("a.py", "import subprocess\nsubprocess.run(c, shell=True)\n", "S602", 2, "major"),
+    ("a.py", "def f(a=[]):\n    return a\n", "B006", 1, "major"),
+    ("a.py", "breakpoint()\n", "T100", 1, "major"),
+    ("a.py", "try:\n    f()\nexcept:\n    pass\n", "E722", 3, "minor"),
+    ("a.py", "import os\n", "F401", 1, "minor"),
+    ("a.py", "x = 1  # TODO: later\n", "FIX002", 1, "note"),
+)
+LOOK_ALIKES: Final = (
+    ("a.rst", "Title\n=======\n"),
+    ("tsconfig.json", '{"a": 1, // why\n}\n'),
+    ("deep.json", "[" * 100_000),
+    ("a.py", "type X = int\n"),
+    ("a.py", "def f(a=(), b=None): ...\n"),
+    ("a.py", "import c  # noqa: F401\n"),
+    ("tests/test_a.py", "def test_a():\n    assert 1 == 1\n"),
+    ("node_modules/x/a.py", "import os\n"),
+)
+
+
+def test_a_fault_is_found_at_its_line_and_what_only_looks_like_one_is_left_alone(branch: Any) -> None:
+    """With its rule and weight, in the findings for programs and in the review."""
+    branch.commit({f"f{number}/{path}": text for number, (path, text, *_) in enumerate(FAULTS)})
+    branch.commit({f"l{number}/{path}": text for number, (path, text) in enumerate(LOOK_ALIKES)})
+
+    done = branch.turn()
+
+    found = {(one["path"], one["rule"], one["line"], one["severity"]) for one in done.findings}
+    expected = {
+        (f"f{number}/{path}", rule, line, severity) for number, (path, _, rule, line, severity) in enumerate(FAULTS)
+    }
+    assert expected <= found
+    assert [path for path, *_ in found if path.startswith("l")] == []
+    for path, rule, line, severity in expected:
+        assert f"**{severity}** `{rule}` line {line}: " in done.review.partition(f"### `{path}`\n")[2].partition("#")[0]
+
+
+def test_no_secret_is_repeated(branch: Any) -> None:
+    """Neither in the review, its findings, the log nor the commit message; a secret's line is reported once."""
+    branch.commit({"conf.py": "".join(f'TOKEN_{n} = "{secret}"\n' for n, secret in enumerate(SECRETS))})
+
+    done = branch.turn(f"Is {next(iter(SECRETS))} safe?")
+
+    said = f"{done.review}{done.log}{done.result}{done.findings}"
+    assert not [secret for secret in SECRETS if secret[:12] in said]
+    assert [one["line"] for one in done.findings] == [1, 2, 3]
+    assert done.review.count("revoke it") == len({one["rule"] for one in done.findings})
+
+
+def test_each_rule_has_its_advice(branch: Any) -> None:
+    """Why it matters, in ruff's words; once for all its findings."""
+    branch.commit({"a.py": "def f(a=[]):\n    return a\n\n\ndef g(a=[]):\n    return a\n"})
+
+    assert branch.turn().section("What to do").count("`B006`: Function defaults are evaluated once") == 1
+
+
+DEMO: Final = {
+    "acme-api/main": {("acme_api/billing.py", "B006"), ("acme_api/sessions.py", "FIX002")},
+    "acme-api/fix-login-timeout": {("acme_api/sessions.py", rule) for rule in ("secret-keyword", "S110", "BLE001")},
+    "acme-web/agent-dark-mode": {("src/style.css", "merge-conflict")},
+    "acme-pipeline/main": {("pipeline/load.py", "E713"), ("pipeline/retry.py", "E722")},
+    "acme-pipeline/feature-retries": {("pipeline/retry.py", "BLE001"), ("pipeline/retry.py", "FIX002")},
+    "platform-tools/main": {("tools/backup.py", "S602"), ("tools/settings.json", "data-syntax")},
+}
+
+
+def test_the_faults_of_the_demo_are_found(branch: Any) -> None:
+    """Each branch of its repositories has something to show."""
+    samples = ROOT / "app/demo/samples"
+    branch.commit(
+        {str(path.relative_to(samples)): path.read_bytes() for path in samples.rglob("*/*") if path.is_file()}
+    )
+
+    rules = branch.turn("Review everything.").rules
+
+    assert {(f"{sample}/{path}", rule) for sample, found in DEMO.items() for path, rule in found} <= rules
+
+
+def test_odd_files_are_counted_and_end_nothing(branch: Any) -> None:
+    """Sizes, encodings and names that cannot be read are told by number; the others are read."""
+    branch.commit(
+        {
+            "huge.py": b"x = 1\n" * 200_000,
+            "long.js": "a" * 300_000,
+            "nul.py": b"x = 1\0\n",
+            "empty.py": b"",
+            "utf16.py": "x = 1\n".encode("utf-16"),
+            "bom.py": b"\xef\xbb\xbfimport os\n",
+            "latin.py": b"# coding: latin-1\nx = '\xe9'\n",
+            "big.json": '{"a": ' + "9" * 100_000 + "}",
+            "bad.toml": "a = " + "[" * 50_000,
+            "bomb.yaml": "a: &a [x]\nb: [*a, *a]\n" + string.printable,
+            "a\n# Heading.txt": f"{next(iter(SECRETS))}\n",
+        }
+    )
+
+    done = branch.turn()
+
+    assert done.status == 0
+    assert ("bom.py", "F401") in done.rules
+    assert "left unread, by their size or encoding or a tool that failed: 4." in done.section("What was not checked")
+    assert "\n# Heading" not in done.review
