@@ -252,4 +252,7 @@ def _program_paths(argv: list[str]) -> Iterator[Path]:
     """Yield the paths that the command itself reads: the interpreter, this package, and the files it names."""
     if argv[0] == sys.executable:
         yield from (Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service")
+        # Libraries may be elsewhere (pip install --user, PYTHONPATH), and ruff is a program beside them.
+        for folder in (Path(one) for one in sys.path if one.endswith("-packages")):
+            yield from (folder, folder.parents[2] / "bin/ruff")
     yield from (path for path in map(Path, argv) if path.is_absolute() and path.is_file())
