@@ -73,7 +73,7 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "service": (
         *("anyio", "fastapi", "uvicorn", "sqlalchemy", "dbos", "email_validator", "alembic"),
-        *("prometheus_client", "structlog"),
+        *("prometheus_client", "structlog", "ruff", "detect_secrets"),
     ),
     "web": ("textual_serve", "aiohttp"),
     "metrics": ("prometheus_client",),
