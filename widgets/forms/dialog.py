@@ -15,12 +15,14 @@ from widgets.badges import Tone
 from widgets.forms.field import toned
 from widgets.forms.pages import OutcomePage, RequestPreview
 
-FormPhase = Literal["editing", "preview", "sending", "outcome"]
-_STEPS: Final[dict[FormPhase, int]] = {"editing": 0, "preview": 1, "sending": 2, "outcome": 2}
+FormPhase = Literal["editing", "preview", "sending", "refused", "outcome"]
+"""`refused`: nothing was sent, and the fields are one step back; `outcome`: it was sent."""
+_STEPS: Final[dict[FormPhase, int]] = {"editing": 0, "preview": 1, "sending": 2, "refused": 2, "outcome": 2}
 _PAGES: Final[dict[FormPhase, str]] = {
     "editing": "#fields",
     "preview": "#preview",
     "sending": "#sending",
+    "refused": "#outcome",
     "outcome": "#outcome",
 }
 _STEP_WORDS: Final = ("edit", "preview", "sent")
@@ -112,8 +114,8 @@ class FormDialog(Vertical):
     def enter(self, phase: FormPhase, without: frozenset[str] = frozenset()) -> None:
         """Show the phase's page and its buttons, except those named in `without`."""
         # Set `display`: a change of a class would compute the styles of the whole form again.
-        for name, page in _PAGES.items():
-            self.query_one(page).display = name == phase
+        for page in _PAGES.values():
+            self.query_one(page).display = page == _PAGES[phase]
         for verb in self._verbs:
             self.query_one(f"#verb-{verb.name}").display = phase in verb.phases and verb.name not in without
         here = _STEPS[phase]

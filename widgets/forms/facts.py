@@ -21,7 +21,7 @@ from widgets.badges import STYLES, Badge, Tone
 
 
 class FormFact(Widget):
-    """A fact in place of a field."""
+    """A fact in place of a field; or a widget that shows it."""
 
     DEFAULT_CSS = """
     FormFact {
@@ -33,7 +33,7 @@ class FormFact(Widget):
     }
     """
 
-    def __init__(self, label: str, value: SafeText, badge: Badge | None = None) -> None:
+    def __init__(self, label: str, value: SafeText | Widget, badge: Badge | None = None) -> None:
         super().__init__()
         self._label = label
         self._value = value
@@ -41,13 +41,12 @@ class FormFact(Widget):
 
     def compose(self) -> ComposeResult:
         """The label, then the badge, which a long value must not push away, then the value."""
-        badge = ((self._badge.text, self._badge.style), "  ") if self._badge else ()
         yield Static(self._label, classes="form-fact--label", markup=False)
+        if isinstance(self._value, Widget):
+            yield self._value
+            return
+        badge = ((self._badge.text, self._badge.style), "  ") if self._badge else ()
         yield Static(Content.assemble(*badge, self._value), classes="form-fact--value")
-
-    def show(self, lines: Sequence[SafeText]) -> None:
-        """Show other lines."""
-        self.query_one(".form-fact--value", Static).update(Content("\n").join(map(Content, lines)))
 
 
 class FactList(Vertical):

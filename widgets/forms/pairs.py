@@ -1,8 +1,10 @@
 """A field of keys and values: an empty line is always there, and each value shows how it will be read."""
 
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -12,15 +14,40 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from app.text import SafeText
 from widgets.after_refresh import after_refresh
 from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
 
 Pairs = tuple[tuple[str, str], ...]
 """Keys and values as typed, without empty lines."""
-Reading = Callable[[str], SafeText]
-"""How a value as typed will be read, in a word or two."""
+_TYPES: Final[dict[type, str]] = {
+    bool: "yes/no",
+    int: "number",
+    float: "number",
+    str: "text",
+    list: "list",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def read_value(text: str) -> Any:
+    """Read a value: JSON if it is valid JSON, else the plain text."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text.strip()
+    # 1e999 is a valid JSON number that no float can hold.
+    return text.strip() if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON.")
+
+
+def reading(text: str) -> str:
+    """Name the type that `read_value` reads."""
+    return _TYPES[type(read_value(text))]
 
 
 def packed(pairs: Pairs) -> str:
@@ -55,11 +82,10 @@ class PairLine(Widget):
     class Edited(Message):
         """The key or the value changed."""
 
-    def __init__(self, key: str, value: str, reading: Reading) -> None:
+    def __init__(self, key: str, value: str) -> None:
         super().__init__()
         self._key = LineInput(key, "key", classes="pair-line--key")
         self._value = LineInput(value, "value", classes="pair-line--value")
-        self._reading = reading
 
     def compose(self) -> ComposeResult:
         """Key = value, and how the value will be read."""
@@ -79,7 +105,7 @@ class PairLine(Widget):
         return self.pair == ("", "")
 
     def _read(self) -> Content:
-        return Content("" if self.is_free else self._reading(self._value.value))
+        return Content("" if self.is_free else reading(self._value.value))
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -95,9 +121,9 @@ class PairsField(FormField):
     PairsField .pairs-field--lines { height: auto; }
     """
 
-    def __init__(self, key: str, label: str, hint: str, *, reading: Reading, value: str = "") -> None:
+    def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
         super().__init__(key, label, hint)
-        self._reading = reading
+        del placeholder  # a pair's two parts have their own
         self._initial = unpacked(value)
         self._known = packed(self._initial)
 
@@ -127,11 +153,11 @@ class PairsField(FormField):
 
     def _lines_for(self, pairs: Pairs) -> Iterator[PairLine]:
         for key, value in (*pairs, ("", "")):
-            yield PairLine(key, value, self._reading)
+            yield PairLine(key, value)
 
     @on(PairLine.Edited)
     def _changed(self, event: PairLine.Edited) -> None:
         event.stop()
         if not list(self.query(PairLine))[-1].is_free:
-            self.query_one(".pairs-field--lines", Vertical).mount(PairLine("", "", self._reading))
+            self.query_one(".pairs-field--lines", Vertical).mount(PairLine("", ""))
         self._edited()

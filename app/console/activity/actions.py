@@ -197,7 +197,7 @@ class EntryActions:
     async def _resend(self, entry: ActivityEntry) -> None:
         """Open the form with the request that was sent, to correct it and send it as a new action."""
         from app.console.forms.copies import UnfaithfulError
-        from app.console.forms.resend import form_for
+        from app.console.forms.writes import form_for
 
         try:
             form = await form_for(self._engine, entry.source)

@@ -1,29 +1,25 @@
 """The form of a rule: its TOML, checked while it is typed, replayed on request and written into the configuration."""
 
 import asyncio
-import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from difflib import unified_diff
 from importlib import resources
 from typing import ClassVar, Final, cast
 
 from textual import on
-from textual.app import ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import ScreenResume
 from textual.screen import ModalScreen
 
-from app.config import ConfigError, Settings, data_folder
+from app.config import ConfigError, Settings
 from app.config.automation_tables import AutomationTables, read_rule, save_table
 from app.console.automations.loaders import RulesFile, view_of
 from app.console.automations.replay_sheet import ReplaySheet
-from app.console.forms.drafts import Drafts, named
-from app.console.forms.form_draft import FormDraft
-from app.console.forms.form_screen import DRAFTS_FILE
-from app.console.forms.instructions import EditorError, edit
+from app.console.forms.drafts import Drafts, FormDraft, named
+from app.console.forms.instructions import from_editor
 from app.console.forms.second_press import SecondPress
 from app.console.session import CURE_S, guarded_dispatch
 from app.console.session.coalesced_task import CoalescedTask, Start
@@ -106,9 +102,8 @@ class AutomationForm(ModalScreen[str | None]):
         self._tables = tables
         self._name = name
         self._original = _NEW if name is None else tables.written(name)
-        drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         fresh = {"table": self._original}
-        self._draft = FormDraft(drafts, named("automation", name or ""), fresh, engine.clock, self._warn)
+        self._draft = FormDraft(Drafts.of(engine), named("automation", name or ""), fresh, engine.clock, self._warn)
         self._checking = CoalescedTask(self._check, cast("Start", self.run_worker))
         self._second_press = SecondPress()
         self._phase: FormPhase = "editing"
@@ -200,24 +195,20 @@ class AutomationForm(ModalScreen[str | None]):
 
     def action_edit(self) -> None:
         """Open the text in the user's editor, which takes the terminal."""
-        try:
-            self._edit()
-        except SuspendNotSupported:
-            self._dialog.note(safe_text("This terminal cannot be handed over; type here."), "warn")
-        except EditorError as error:
-            self._dialog.note(safe_text(str(error)), "warn")
+        if problem := self._edit():
+            self._dialog.note(safe_text(problem), "warn")
 
     def _begin_in_editor(self) -> None:
         # Where that is not possible, the form itself is the editor.
-        with suppress(SuspendNotSupported, EditorError):
-            self._edit()
+        self._edit()
 
-    def _edit(self) -> None:
-        with self.app.suspend():
-            text = edit(self._editor.text, os.environ)
-        if text != self._editor.text.removesuffix("\n"):
+    def _edit(self) -> str:
+        """Let the user's editor change the text; return why it could not, or nothing."""
+        text, problem = from_editor(self.app, self._editor.text)
+        if not problem and text != self._editor.text.removesuffix("\n"):
             self._editor.fill(text)
         self._editor.take_focus()
+        return problem
 
     def action_template(self) -> None:
         """Replace the text with a chosen recipe."""

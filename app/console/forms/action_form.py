@@ -1,36 +1,83 @@
-"""The sending half of every form: it sends once and shows the outcome."""
+"""A form for one write: fields with inline problems, a draft, the exact request, one sending and its outcome."""
 
-from collections.abc import Callable
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from textual import on, work
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import ScreenResume
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Input
 
-from app.actions import ActionRefusedError, BlockedError
-from app.api.requests import WriteRequest
+from app.actions import ActionRefusedError, BlockedError, FieldProblem, problems
+from app.api.requests import WriteRequest, as_json
 from app.console.forms import outcomes
 from app.console.forms.copies import UnfaithfulError, as_command, as_curl
-from app.console.forms.drafts import Values
-from app.console.forms.form_screen import FormScreen
+from app.console.forms.drafts import Draft, DraftOutcome, Drafts, FormDraft, Values, outcome_of
+from app.console.forms.fields import Field
+from app.console.forms.instructions import TemplatePicker, filled_in, from_editor
 from app.console.forms.second_press import SecondPress
 from app.console.messages import FollowRun, OpenRun
+from app.console.session import CURE_S, guarded_dispatch
+from app.console.sheets import OVER_CSS
 from app.engine import Engine
-from app.text import safe_text
-from app.times import span
+from app.events import ActionChanged, CacheChangedElsewhere, Event
+from app.text import SafeText, safe_block, safe_text
+from app.times import ago, span
+from storage.cache import Cache
 from storage.errors import StorageError
-from storage.records import Action
+from storage.records import Action, RunFilter
 from widgets.after_refresh import after_refresh
-from widgets.forms.dialog import FormButton, FormPhase
-from widgets.forms.pages import OutcomePage, OutcomeText
+from widgets.badges import Tone
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase
+from widgets.forms.field import ChoiceField, FormField, ParagraphField
+from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
+from widgets.frame.styled_once import add_size_classes, keep_first_styles
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
+RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
+"""A request as typed, or the problems that prevent it."""
+_HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
+_DRAFT_AFTER_S: Final = 0.5
+"""A draft is stored this long after the last key."""
+_PREVIEW_CHARACTERS: Final = 100_000
+_READ_ONLY: Final = "This profile is read-only: you may prepare and preview, nothing is sent."
 
-class ActionForm(FormScreen):
+
+def forget_closed_theme_watchers(app: App[Any]) -> None:
+    """Release the texts of closed forms: Textual keeps each as a watcher of the theme until the theme changes."""
+    watchers = getattr(app, "__watchers", {}).get("theme", [])
+    watchers[:] = [watcher for watcher in watchers if not watcher[0]._closing]  # noqa: SLF001 — as Textual does it
+
+
+class ActionForm(ModalScreen[Action | None]):
     """One write, from the first key to its outcome; closes with the action if it was confirmed or is unknown."""
 
+    CSS_PATH = OVER_CSS
+    # Not the default style sheet: the console's own styles screens, and forms lie over one.
+    CSS = """
+    ActionForm { align: center middle; background: $background 60%; }
+    ActionForm.-long.-tall FormDialog { height: 30; }
+    ActionForm.-long.-tall FormField { margin-bottom: 1; }
+    """
+    VERTICAL_BREAKPOINTS = _HEIGHTS
+    SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
+        # Handled before the focused input sees them, wherever the focus is.
+        Binding("ctrl+s,ctrl+enter", "forward", "Preview, then send", priority=True),
+        Binding("escape", "back", "Back", priority=True),
+        Binding("ctrl+n", "swap_draft", "Start fresh, or bring the draft back", priority=True),
+        Binding("ctrl+e", "edit", "Open your editor", priority=True),
+        Binding("ctrl+t", "template", "Insert a template", priority=True),
         Binding("v", "resolve", "Resolve"),
         Binding("y", "copy_id", "Copy id"),
         Binding("y", "copy_curl", "Copy as curl"),
@@ -38,52 +85,235 @@ class ActionForm(FormScreen):
         Binding("enter", "open_run", "Open the run"),
         Binding("f", "follow", "Follow the run"),
     ]
-    VERBS: ClassVar[tuple[FormButton, ...]] = (
-        *FormScreen.VERBS,
-        FormButton("send", "Send", "^s", "forward", ("preview",), is_primary=True),
-        FormButton("resolve", "Resolve", "v", "resolve", ("outcome",)),
-        FormButton("copy", "Copy id", "y", "copy_id", ("outcome",)),
-        FormButton("follow", "Follow", "f", "follow", ("outcome",)),
+    BUTTONS: ClassVar[tuple[FormButton, ...]] = (
+        FormButton("close", "Close", "esc", "back", ("editing",)),
+        FormButton("back", "Back", "esc", "back", ("preview", "refused")),
+        FormButton("swap", "Start fresh", "^n", "swap_draft", ("editing",)),
+        FormButton("draft", "Draft", "^n", "swap_draft", ("editing",)),
+        FormButton("editor", "Editor", "^e", "edit", ("editing",)),
+        FormButton("template", "Template", "^t", "template", ("editing",)),
+        FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
         FormButton("curl", "Copy as curl", "y", "copy_curl", ("preview",)),
         FormButton("command", "Copy command", "Y", "copy_command", ("preview",)),
+        FormButton("send", "Send", "^s", "forward", ("preview",), is_primary=True),
+        FormButton("resolve", "Resolve", "v", "resolve", ("refused", "outcome")),
+        FormButton("copy", "Copy id", "y", "copy_id", ("outcome",)),
+        FormButton("follow", "Follow", "f", "follow", ("outcome",)),
         FormButton("open", "Open run", "enter", "open_run", ("outcome",), is_primary=True),
         FormButton("done", "Close", "esc", "back", ("outcome",), is_primary=True),
     )
+    """All buttons; a key works in the phases of its button, if `is_possible`."""
+    TITLE_TEXT: ClassVar[str]
+    FIELDS: tuple[Field, ...] = ()
+    REQUEST: ClassVar[Callable[..., WriteRequest]]
+    """Makes the request of the values by field."""
 
-    def __init__(self, engine: Engine, *, draft: str, fresh_wins: bool = False) -> None:
-        """Prepare; see `FormScreen`."""
-        super().__init__(engine, draft=draft, fresh_wins=fresh_wins)
-        self._result: Action | None = None
-        self._open: Action | None = None
-        """The action of unknown outcome, if any."""
+    def __init__(
+        self, engine: Engine, *, draft: str, values: Mapping[str, str] | None = None, fresh_wins: bool = False
+    ) -> None:
+        """Prepare; the draft is named after what the form was opened from.
+
+        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key.
+        """
+        super().__init__()
+        self.engine = engine
+        self._initial = values or {}
+        self._rows = tuple(self.make_rows())
+        self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
+        self.instructions = next((row for row in self._rows if isinstance(row, ParagraphField)), None)
+        """The field of the instructions; None: the form has none."""
+        self.set_class(self.instructions is not None, "-long")
+        self.form_draft = FormDraft(Drafts.of(engine), draft, self.values, engine.clock, self._warn)
+        self._fresh_wins = fresh_wins
+        self._other: Values | None = None
+        """The values that ctrl+n shows instead; None: there are no others."""
+        self._is_fresh = True
+        """Whether the shown values are the initial ones, not those of a draft."""
+        self._noted: DraftOutcome | None = None
+        """The draft's outcome at the last note; None: there was no note."""
+        self._last_typed = ""
+        self._draft_timer: Timer | None = None
         self._sending_timer: Timer | None = None
         self._second_press = SecondPress()
         self._began = engine.clock()
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self.phase: FormPhase = "editing"
+        self.beginning: Values | None = None
+        """The initial values if there is no draft; None: as composed."""
+        self.request: WriteRequest | None = None
+        """The request that was previewed."""
+        self._result: Action | None = None
+        self._open: Action | None = None
+        """The action of unknown outcome, if any."""
+
+    # What each form says for itself
+
+    def make_rows(self) -> Sequence[Widget]:
+        """Return facts and fields, in order."""
+        return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
+
+    def build(self, values: Values) -> RequestOrProblems:
+        """Return the request of these values, or the problems of those that cannot be read."""
+        read = {field.key: field.kind.read(field.key, values[field.key]) for field in self.FIELDS}
+        unread = tuple(value for value in read.values() if isinstance(value, FieldProblem))
+        stand_ins = {field.key: field.kind.stand_in for field in self.FIELDS}
+        request = type(self).REQUEST(
+            **{key: stand_ins[key] if isinstance(value, FieldProblem) else value for key, value in read.items()}
+        )
+        return (*unread, *problems(request)) if unread else request
+
+    def problems(self) -> tuple[FieldProblem, ...]:
+        """The problems of the values."""
+        built = self.build(self.values)
+        return built if isinstance(built, tuple) else problems(built)
+
+    def requests(self, values: Values) -> tuple[WriteRequest, ...]:
+        """Return all requests of these values; none while there are problems."""
+        built = self.build(values)
+        return () if isinstance(built, tuple) else (built,)
+
+    @abstractmethod
+    def consequence(self, request: WriteRequest) -> str:
+        """Describe the effect of sending in a sentence."""
+
+    def placeholders(self) -> dict[str, str]:
+        """The values of a template's placeholders."""
+        values = self.values
+        return {"repository": values.get("repository", ""), "branch": values.get("branch_name", "")}
+
+    async def submit(self, request: WriteRequest) -> Action:
+        """Send the request through the ledger.
+
+        Raises:
+            ActionRefusedError: Nothing was sent.
+            StorageError: The ledger cannot be written.
+        """
+        return await self.engine.actions.submit(request)
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs that were started or continued; none if the outcome is unknown."""
+        action = self._result
+        if action is None or action.state != "confirmed" or action.kind not in {"run.start", "run.continue"}:
+            return ()
+        return (action.result_id,) if action.result_id is not None else ()
+
+    def actions_changed(self) -> None:
+        """React to a change of the ledger: an unknown outcome may be known now."""
+        self._note_draft()
+
+    # Its life
 
     def begin_with(self, values: Values, draft: str) -> None:
         """Use these initial values, and the draft of this name; called before the form is shown."""
         self.beginning = values
         self.form_draft.belong_to(draft, values)
 
+    def compose(self) -> ComposeResult:
+        """Compose one dialog."""
+        add_size_classes(self)
+        # Focused from the first frame: text typed before the draft is read belongs into the same field.
+        first = self._to_focus().key
+        self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
+        yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS)
+
+    _dispatch_message = guarded_dispatch
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Keep the styles that the form was mounted with."""
+        keep_first_styles(self, event)
+
+    async def on_mount(self) -> None:
+        """Restore a draft and focus the first empty field."""
+        self._unsubscribe = self.engine.subscribe(self._engine_changed)
+        if (values := await self._restore() or self.beginning) is not None:
+            self._fill(values)
+        self.enter("editing")
+        self._offer_repositories()
+
+    async def on_unmount(self) -> None:
+        """Store the draft, however the form was closed."""
+        self._unsubscribe()
+        await self.form_draft.flush()
+        forget_closed_theme_watchers(self.app)
+
+    def _engine_changed(self, event: Event) -> None:
+        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+            self.actions_changed()
+
+    @property
+    def dialog(self) -> FormDialog:
+        """The frame, with the notes and the buttons."""
+        return self.query_one(FormDialog)
+
+    def enter(self, phase: FormPhase) -> None:
+        """Enter another phase; time is counted while sending."""
+        self.phase = phase
+        hidden = {button.name for button in self.BUTTONS if not self.check_action(button.action, ())}
+        self.dialog.enter(phase, frozenset(hidden | {"swap" if self._is_fresh else "draft"}))
+        if self._sending_timer is not None:
+            self._sending_timer.stop()
+        match phase:
+            case "editing":
+                self._to_focus().take_focus()
+                self._note_draft()
+            case "preview":
+                # Focus the preview, never the dangerous button.
+                self.query_one(RequestPreview).focus()
+            case "sending":
+                self.set_focus(None)
+                self._began = self.engine.clock()
+                self._sending_timer = self.set_interval(1, self._tick)
+                self._tick()
+            case "refused":
+                self.query_one("#verb-back").focus()
+            case "outcome":
+                self.query_one("#verb-open" if len(self.run_ids) == 1 else "#verb-done").focus()
+        if phase in {"preview", "refused", "outcome"}:
+            self._second_press.forget()
+            after_refresh(self, self._second_press.painted)
+        self.refresh_bindings()
+
+    def _tick(self) -> None:
+        waited = span((self.engine.clock() - self._began).total_seconds())
+        limit = span(self.engine.profile.poll.deadline_s)
+        self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))
+
+    # Its keys
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Each key works in its own phases only; none while sending."""
-        at_end = self.phase == "outcome"
-        if action == "resolve":
-            return at_end and self._open is not None
-        if action == "copy_id":
-            return at_end and self._result is not None
-        if action == "open_run":
-            return at_end and len(self.run_ids) == 1
-        if action == "follow":
-            return at_end and bool(self.run_ids)
-        if action in {"copy_curl", "copy_command"}:
-            return self.phase == "preview"
-        return super().check_action(action, parameters)
+        """A key works in the phases of its button only; none while sending."""
+        del parameters
+        buttons = [button for button in self.BUTTONS if button.action == action]
+        return not buttons or (any(self.phase in button.phases for button in buttons) and self.is_possible(action))
+
+    def is_possible(self, action: str) -> bool:
+        """Whether there is something for the action to act on."""
+        match action:
+            case "forward":
+                return self.phase != "preview" or not self.engine.actions.read_only
+            case "swap_draft":
+                return self._other is not None
+            case "edit":
+                return self.instructions is not None
+            case "template":
+                return self.instructions is not None and bool(self.engine.settings.templates)
+            case "resolve":
+                return self._open is not None
+            case "copy_id":
+                return self._result is not None and self._open is None
+            case "open_run":
+                return len(self.run_ids) == 1
+            case "follow":
+                return bool(self.run_ids)
+        return True
 
     def action_forward(self) -> None:
-        """Preview, then send."""
+        """Preview, unless there are problems; then send."""
         if self.phase == "editing":
-            super().action_forward()
+            if not self._insist() and not isinstance(built := self.build(self.values), tuple):
+                self.request = built
+                self.show_preview(built)
         elif self.phase == "preview" and self.request is not None and self.may_send():
             # The phase changes before the first await: a second key finds nothing to send.
             self.enter("sending")
@@ -98,11 +328,44 @@ class ActionForm(FormScreen):
         return is_meant
 
     def action_back(self) -> None:
-        """Go back one step; from an outcome, close, unless nothing was sent."""
-        if self.phase == "outcome" and self._result is not None:
-            self.dismiss(self._result)
+        """Go back one step; from the fields or the outcome, close."""
+        if self.phase in {"editing", "outcome"}:
+            self.dismiss(self._result if self.phase == "outcome" else None)
         else:
-            super().action_back()
+            self.enter("editing")
+
+    def action_swap_draft(self) -> None:
+        """Swap the draft for the initial values, and back."""
+        if (other := self._other) is not None:
+            self._other, self._is_fresh = self.values, not self._is_fresh
+            self._note(safe_text("^n brings back the previous text."))
+            self._fill(other)
+            self.enter("editing")
+
+    def action_edit(self) -> None:
+        """Open the instructions in the user's editor, which takes the terminal."""
+        if (field := self.instructions) is None:
+            return
+        text, problem = from_editor(self.app, field.value)
+        if problem:
+            self._note(safe_text(problem), "warn")
+        elif text != field.value:
+            field.fill(text)
+        field.take_focus()
+
+    def action_template(self) -> None:
+        """Insert a configured text at the cursor, with its placeholders filled in."""
+
+        def insert(template: str | None) -> None:
+            if template is None or self.instructions is None:
+                return
+            text, missing = filled_in(template, self.placeholders())
+            self.instructions.insert(text)
+            if missing:
+                names = ", ".join(f"{{{name}}}" for name in missing)
+                self._note(safe_text(f"Not known here, so left for you to fill in: {names}"), "warn")
+
+        self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
 
     def action_resolve(self) -> None:
         """Open the form that resolves the open action."""
@@ -110,6 +373,16 @@ class ActionForm(FormScreen):
 
         if self._open is not None:
             self.app.push_screen(ResolveForm(self.engine, self._open), self._resolved)
+
+    def _resolved(self, action: Action | None) -> None:
+        """Handle that the open action was resolved: it blocks the form no more, or the form's own write is settled."""
+        if action is None:
+            return
+        self._open = None
+        if self._result is None:
+            self.enter("editing")
+        else:
+            self.dismiss(action)
 
     def action_copy_id(self) -> None:
         """Copy the id of the result."""
@@ -123,10 +396,8 @@ class ActionForm(FormScreen):
 
     def action_copy_command(self) -> None:
         """Copy the request as runwarden commands."""
-        self._copy(
-            "as a runwarden command",
-            partial(as_command, self._command_line, self.engine.profile.name),
-        )
+        command_line, profile = self.engine.settings.command_line, self.engine.profile.name
+        self._copy("as a runwarden command", partial(as_command, command_line, profile))
 
     def _copy(self, how: str, text_of: Callable[[WriteRequest], str]) -> None:
         try:
@@ -136,18 +407,6 @@ class ActionForm(FormScreen):
         else:
             self.app.copy_to_clipboard(text)
             self.dialog.did(safe_text(f"Copied {how}."))
-
-    @property
-    def _command_line(self) -> str:
-        return self.engine.settings.command_line
-
-    @property
-    def run_ids(self) -> tuple[str, ...]:
-        """The runs that were started or continued; none if the outcome is unknown."""
-        action = self._result
-        if action is None or action.state != "confirmed" or action.kind not in {"run.start", "run.continue"}:
-            return ()
-        return (action.result_id,) if action.result_id is not None else ()
 
     def action_open_run(self) -> None:
         """Close the form and show the run in full."""
@@ -161,91 +420,184 @@ class ActionForm(FormScreen):
         if self.run_ids:
             self.app.post_message(FollowRun(self.run_ids))
 
-    def enter(self, phase: FormPhase) -> None:
-        """Enter another phase; time is counted while sending."""
-        super().enter(phase)
-        if self._sending_timer is not None:
-            self._sending_timer.stop()
-        if phase in {"preview", "outcome"}:
-            self._second_press.forget()
-            after_refresh(self, self._second_press.painted)
-        if phase == "sending":
-            self.set_focus(None)
-            self._began = self.engine.clock()
-            self._sending_timer = self.set_interval(1, self._tick)
-            self._tick()
-        elif phase == "outcome":
-            main = "back" if self._result is None else "open" if len(self.run_ids) == 1 else "done"
-            self.query_one(f"#verb-{main}").focus()
+    # Its fields
 
-    def verbs_without_meaning(self) -> frozenset[str]:
-        """Buttons that have no effect now."""
-        without = {
-            "back": self.phase == "outcome" and self._result is not None,
-            "done": self._result is None,
-            "send": self.engine.actions.read_only,
-            "resolve": self._open is None,
-            "copy": self._result is None or self._open is not None,
-            "open": len(self.run_ids) != 1,
-            "follow": not self.run_ids,
-        }
-        return super().verbs_without_meaning() | {name for name, missing in without.items() if missing}
+    @property
+    def values(self) -> Values:
+        """The values by field, as typed."""
+        return {field.key: self.fields[field.key].value for field in self.FIELDS}
 
-    def _tick(self) -> None:
-        waited = span((self.engine.clock() - self._began).total_seconds())
-        limit = span(self.engine.profile.poll.deadline_s)
-        self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))
+    def _fill(self, values: Values) -> None:
+        """Replace all values; fields without one are emptied."""
+        for key, field in self.fields.items():
+            field.fill(values.get(key, ""))
+        self._last_typed = ""
 
-    async def submit(self, request: WriteRequest) -> Action:
-        """Send the request through the ledger.
+    def _insist(self) -> tuple[FieldProblem, ...]:
+        """Show all problems, also of untouched fields, and focus the first field that has one."""
+        for field in self.fields.values():
+            field.insist()
+        if found := self._complain():
+            self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
+        return found
 
-        Raises:
-            ActionRefusedError: Nothing was sent.
-            StorageError: The ledger cannot be written.
-        """
-        return await self.engine.actions.submit(request)
+    @on(FormField.Left)
+    def _complain(self) -> tuple[FieldProblem, ...]:
+        """Show the problems of touched fields below them; return all problems."""
+        found = self.problems()
+        by_field = {problem.field: problem.message for problem in reversed(found)}
+        for key, field in self.fields.items():
+            message = by_field.get(key) if field.touched else None
+            field.complain(safe_text(message) if message else None)
+        return found
+
+    def _to_focus(self) -> FormField:
+        """The field that was typed in last; at first the one most in need of a value, or else the instructions."""
+        if self._last_typed in self.fields:
+            return self.fields[self._last_typed]
+        wrong = {problem.field for problem in self.problems()}
+        fields = tuple(self.fields.values())
+        return next((field for field in fields if field.key in wrong), self.instructions or fields[0])
+
+    @on(Input.Submitted)
+    def _next_field(self) -> None:
+        self.focus_next()
+
+    @on(FormField.Changed)
+    def _changed(self, event: FormField.Changed) -> None:
+        self._last_typed = event.field
+        if event.field == "repository":
+            self._offer_branches()
+        self.dialog.banner(None)
+        self._complain()
+        self.form_draft.typed(self.values)
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+        self._draft_timer = self.set_timer(_DRAFT_AFTER_S, self.form_draft.flush)
+
+    @work(group="offer")
+    async def _offer_repositories(self) -> None:
+        # Suggestions are a comfort: the screen behind reports a broken cache.
+        with suppress(StorageError):
+            if isinstance(field := self.fields.get("repository"), ChoiceField):
+                field.offer(await self.engine.cache.repositories())
+        self._offer_branches()
+
+    @work(group="offer branches", exclusive=True)
+    async def _offer_branches(self) -> None:
+        if isinstance(field := self.fields.get("branch_name"), ChoiceField):
+            with suppress(StorageError):
+                field.offer(await _branches(self.engine.cache, self.values["repository"].strip()))
+
+    # Its draft
+
+    async def _restore(self) -> Values | None:
+        """Return the draft's values, or None if the form stays as it was opened."""
+        if (draft := await self.form_draft.restore()) is None:
+            return None
+        outcome, sent = await self._outcome_of(draft)
+        if outcome == "done":
+            await self.form_draft.done()
+            self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
+        elif self._fresh_wins:
+            self._other = draft.values
+        else:
+            self._other, self._is_fresh = self.form_draft.fresh, False
+            return draft.values
+        return None
+
+    @work(group="note", exclusive=True)
+    async def _note_draft(self) -> None:
+        """Note why sending is not possible; otherwise where the text comes from, and its outcome."""
+        if self.phase != "editing":
+            return
+        draft, now = self.form_draft.current, self.engine.clock()
+        outcome, sent = ("not_sent", None) if draft is None else await self._outcome_of(draft)
+        if self.engine.actions.read_only:
+            self._note(safe_text(_READ_ONLY), "warn")
+        elif self.engine.token_problem is not None:
+            self._note(safe_text(str(self.engine.token_problem)), "warn")
+        elif draft is not None and outcome != self._noted and self._other is not None:
+            if self._is_fresh and outcome == "not_sent":
+                self._note(safe_text(f"A draft from {ago(draft.saved_at, now)} is kept: ^n brings it back."))
+            else:
+                self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
+        self._noted = outcome
+
+    async def _outcome_of(self, draft: Draft) -> tuple[DraftOutcome, Action | None]:
+        try:
+            return await outcome_of(self.engine.ledger, draft, self.requests(draft.values))
+        except StorageError:
+            return "not_sent" if draft.sent_at is None else "open", None
+
+    def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
+        if self.is_mounted and self.is_running:
+            self.dialog.note(text, tone)
+
+    def _warn(self, text: str) -> None:
+        # Through the app: the form may be closing, and its draft could not be stored.
+        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
+
+    # Its request
+
+    def show_preview(self, request: WriteRequest) -> None:
+        """Show the exact request before it is sent."""
+        body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)
+        self.query_one(RequestPreview).show(
+            "POST",
+            safe_text(f"{self.engine.profile.base_url}{request.path}"),
+            safe_block(body, limit=_PREVIEW_CHARACTERS),
+            Content(safe_text(self.consequence(request))),
+        )
+        self.enter("preview")
 
     async def _send(self, request: WriteRequest) -> None:
         await self.form_draft.sending()
+        command_line = self.engine.settings.command_line
         try:
             action = await self.submit(request)
         except BlockedError as refused:
             await self.form_draft.not_sent()
             self._open = refused.existing if refused.existing.state == "unknown" else None
-            self._show(outcomes.blocked(refused.existing, self.engine.clock(), self._command_line))
+            self.show_outcome(outcomes.blocked(refused.existing, self.engine.clock(), command_line))
         except ActionRefusedError as refused:
             await self._back_to_fields(refused.message)
         except StorageError as error:
-            self._show(outcomes.broken(str(error), self._command_line))
+            self.show_outcome(outcomes.broken(str(error), command_line))
         else:
-            await self._settled(action)
-
-    async def _settled(self, action: Action) -> None:
-        if action.state == "confirmed":
-            await self.form_draft.done()
-            self._result = action
-            self._show(outcomes.confirmed(action))
-        elif action.state == "unknown":
-            self._result = self._open = action
-            self._show(outcomes.unknown(action, self._command_line))
-        else:
-            await self._back_to_fields(outcomes.not_done(action))
+            if action.state == "confirmed":
+                await self.form_draft.done()
+                self._result = action
+                self.show_outcome(outcomes.confirmed(action))
+            elif action.state == "unknown":
+                self._result = self._open = action
+                self.show_outcome(outcomes.unknown(action, command_line))
+            else:
+                await self._back_to_fields(outcomes.not_done(action))
 
     async def _back_to_fields(self, why: str) -> None:
         await self.form_draft.not_sent()
         self.enter("editing")
         self.dialog.banner(safe_text(why))
 
-    def _show(self, outcome: OutcomeText) -> None:
+    def show_outcome(self, outcome: OutcomeText) -> None:
+        """Show the outcome; without a result nothing was sent, and the fields are one step back."""
         self.query_one(OutcomePage).show(outcome)
-        self.enter("outcome")
+        self.enter("refused" if self._result is None else "outcome")
 
-    def _resolved(self, action: Action | None) -> None:
-        """Handle that the open action was resolved: it blocks the form no more, or the form's own write is settled."""
-        if action is None:
-            return
-        self._open = None
-        if self._result is None:
-            self.enter("editing")
-        else:
-            self.dismiss(action)
+
+async def _branches(cache: Cache, repository: str) -> tuple[str, ...]:
+    """The branches seen in a repository; none while it is not named."""
+    # An agent's repository is named without its platform.
+    labels = (repository, f"gitlab:{repository}")
+    return await cache.branches(RunFilter(repositories=labels)) if repository else ()
+
+
+def _about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[SafeText, Tone]:
+    """Describe where the text comes from, and its outcome if it was sent."""
+    if outcome == "open":
+        return safe_text(f"Sent {when}; the outcome is unknown: look before you send it again."), "warn"
+    if outcome == "done":
+        result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
+        return safe_text(f"What was sent {when} took effect{result}"), "good"
+    return safe_text(f"Your draft from {when}."), "quiet"

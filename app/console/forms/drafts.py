@@ -2,17 +2,28 @@
 
 import asyncio
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
+from app.api.requests import WriteRequest, as_json
 from app.atomic_file import alone, replacing
+from app.config import data_folder
 from storage.base_error import RunwardenError
+from storage.ledger import Ledger
+from storage.records import Action
+from storage.records.activity import ActivityFilter
+
+if TYPE_CHECKING:
+    from app.engine import Engine
 
 VERSION: Final = 1
+MOST_SENT: Final = 200
+"""The most actions that are searched for a draft's text."""
 Values = dict[str, str]
+DraftOutcome = Literal["not_sent", "open", "done"]
 
 
 def named(kind: str, origin: str) -> str:
@@ -21,14 +32,14 @@ def named(kind: str, origin: str) -> str:
 
 
 class DraftsError(RunwardenError):
-    """Drafts cannot be read or kept; the message names the file and the cure. Forms work without them."""
+    """Drafts cannot be read or stored; the message names the file and the cure. Forms work without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What was typed into one form."""
 
-    values: dict[str, str]
+    values: Values
     """The texts by field, as typed."""
     saved_at: datetime
     sent_at: datetime | None = None
@@ -41,6 +52,11 @@ class Drafts:
 
     path: Path
 
+    @classmethod
+    def of(cls, engine: "Engine") -> "Drafts":
+        """The drafts of an engine's profile."""
+        return cls(data_folder(engine.settings, engine.profile) / "drafts.json")
+
     async def load(self, name: str) -> Draft | None:
         """Return the draft of that name, if there is one.
 
@@ -49,67 +65,48 @@ class Drafts:
         """
         return (await asyncio.to_thread(self._read)).get(name)
 
-    async def save(self, name: str, draft: Draft) -> None:
-        """Store the draft under that name.
+    async def save(self, name: str, draft: Draft | None) -> None:
+        """Store the draft under that name; None deletes the stored one.
 
         Raises:
             DraftsError: It cannot be stored.
         """
-        await asyncio.to_thread(self._change, lambda drafts: drafts.__setitem__(name, draft))
+        await asyncio.to_thread(self._save, name, draft)
 
-    async def discard(self, name: str) -> None:
-        """Delete the draft of that name.
-
-        Raises:
-            DraftsError: The file cannot be written.
-        """
-        await asyncio.to_thread(self._change, lambda drafts: drafts.pop(name, None))
-
-    def _change(self, change: Callable[[dict[str, Draft]], object]) -> None:
+    def _save(self, name: str, draft: Draft | None) -> None:
         try:
             with alone(self.path.parent):
                 drafts = self._read()
-                before = dict(drafts)
-                change(drafts)
-                if drafts != before:
-                    self._write(drafts)
+                if drafts.pop(name, None) == draft:
+                    return
+                if draft is not None:
+                    drafts[name] = draft
+                document = {"version": VERSION, "drafts": {name: _entry(draft) for name, draft in drafts.items()}}
+                with replacing(self.path) as file:
+                    json.dump(document, file)
         except OSError as error:
             raise DraftsError(
-                f"A draft cannot be kept ({error.strerror}): see that {self.path} is writable."
+                f"A draft cannot be stored ({error.strerror}): see that {self.path} is writable."
             ) from error
 
     def _read(self) -> dict[str, Draft]:
         try:
-            text = self.path.read_text("utf-8")
+            document = json.loads(self.path.read_text("utf-8"))
+            if int(document["version"]) > VERSION:
+                raise DraftsError(f"Drafts were written by a newer version: upgrade, or move {self.path} away.")
+            return {name: _draft(entry) for name, entry in document["drafts"].items()}
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise DraftsError(f"Drafts cannot be read ({error.strerror}): see that {self.path} can be read.") from error
-        except UnicodeDecodeError as error:
-            raise self._damaged() from error
-        return self._parse(text)
-
-    def _parse(self, text: str) -> dict[str, Draft]:
-        try:
-            document = json.loads(text)
-            if int(document["version"]) > VERSION:
-                raise DraftsError(f"Drafts were written by a newer version: upgrade, or move {self.path} away.")
-            return {name: _draft(entry) for name, entry in document["drafts"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._damaged() from error
-
-    def _damaged(self) -> DraftsError:
-        aside = self.path.with_suffix(".damaged")
-        try:
-            self.path.replace(aside)
-        except OSError as error:
-            return DraftsError(f"Drafts are damaged and cannot be moved away ({error.strerror}): delete {self.path}.")
-        return DraftsError(f"The drafts were damaged; they were moved to {aside}.")
-
-    def _write(self, drafts: dict[str, Draft]) -> None:
-        document = {"version": VERSION, "drafts": {name: _entry(draft) for name, draft in drafts.items()}}
-        with replacing(self.path) as file:
-            json.dump(document, file)
+            aside = self.path.with_suffix(".damaged")
+            try:
+                self.path.replace(aside)
+            except OSError as stuck:
+                message = f"Drafts are damaged and cannot be moved away ({stuck.strerror}): delete {self.path}."
+                raise DraftsError(message) from stuck
+            raise DraftsError(f"The drafts were damaged; they were moved to {aside}.") from error
 
 
 def _entry(draft: Draft) -> dict[str, object]:
@@ -126,3 +123,100 @@ def _draft(entry: dict[str, object]) -> Draft:
         datetime.fromisoformat(str(entry["saved_at"])),
         datetime.fromisoformat(str(sent_at)) if sent_at else None,
     )
+
+
+async def outcome_of(
+    ledger: Ledger, draft: Draft, requests: Sequence[WriteRequest]
+) -> tuple[DraftOutcome, Action | None]:
+    """Return the outcome of a draft whose sending began, and its action; `requests` are those of its text.
+
+    Raises:
+        StorageError: The ledger cannot be read.
+    """
+    if draft.sent_at is None or not requests:
+        return "not_sent", None
+    bodies = {as_json(request) for request in requests}
+    since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
+    sent = [a for a in (await ledger.journal(since, limit=MOST_SENT)).newest if a.body_json in bodies]
+    # An older attempt with the same text may have been settled since; it is not this one.
+    sent = [action for action in sent if action.created_at >= draft.sent_at]
+    if (still_open := next((action for action in sent if action.is_open), None)) is not None:
+        return "open", still_open
+    done = [action for action in sent if action.state == "confirmed"]
+    return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
+
+
+class FormDraft:
+    """The draft of one form; the file ends up with the last text."""
+
+    def __init__(
+        self, drafts: Drafts, name: str, fresh: Values, clock: Callable[[], datetime], failed: Callable[[str], object]
+    ) -> None:
+        """Prepare, without any I/O; values equal to `fresh` need no draft.
+
+        `failed` is called with the reason when drafts cannot be stored, once until one is.
+        """
+        self._drafts = drafts
+        self._name = name
+        self._clock = clock
+        self.fresh = fresh
+        self.current: Draft | None = None
+        """The draft to store now; None: the text needs none."""
+        self._stored: Draft | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._failed = failed
+        self._reported: str | None = None
+
+    def belong_to(self, name: str, fresh: Values) -> None:
+        """Use another name and other initial values, before anything was read or stored."""
+        self._name, self.fresh = name, fresh
+
+    async def restore(self) -> Draft | None:
+        """Return the draft that an earlier form left."""
+        try:
+            self.current = self._stored = await self._drafts.load(self._name)
+        except DraftsError as error:
+            self._report(str(error))
+        return self.current
+
+    def typed(self, values: Values) -> None:
+        """Make a draft of the form's values; `flush` stores it."""
+        if values == self.fresh:
+            self.current = None
+        elif self.current is None or self.current.values != values:
+            self.current = Draft(values, self._clock())
+
+    async def sending(self) -> None:
+        """Store that this text is about to be sent: a crash from here on leaves its outcome unknown."""
+        if self.current is not None:
+            self.current = replace(self.current, sent_at=self._clock())
+        await self.flush()
+
+    async def not_sent(self) -> None:
+        """Make it an ordinary draft again: sending had no effect."""
+        if self.current is not None:
+            self.current = replace(self.current, sent_at=None)
+        await self.flush()
+
+    async def done(self) -> None:
+        """Delete the draft: sending took effect."""
+        self.current = None
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Store the last values."""
+        async with self._one_at_a_time:
+            wanted = self.current
+            if wanted == self._stored:
+                return
+            try:
+                await self._drafts.save(self._name, wanted)
+            except DraftsError as error:
+                self._report(str(error))
+            else:
+                self._stored, self._reported = wanted, None
+
+    def _report(self, problem: str) -> None:
+        if problem != self._reported:
+            self._reported = problem
+            self._failed(problem)

@@ -1,147 +1,22 @@
-"""The fields of a form: their values and problems, the fields that several forms share, and how values are read."""
+"""The fields of forms: how each is shown, and how its text is read into a request and written back."""
 
 import json
-import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final
-
-from textual.widget import Widget
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
 from app.actions.fields import FieldProblem
 from app.api.requests import Json
-from app.console.forms.drafts import Values
-from app.text import SafeText, safe_text
-from storage.cache import Cache
-from storage.errors import StorageError
-from storage.records import Repository, RunFilter
-from widgets.forms.field import ChoiceField, FormField, ParagraphField
-from widgets.forms.inputs import printable
-from widgets.forms.pairs import Pairs
-
-_WORDS: Final[dict[type, str]] = {
-    bool: "yes/no",
-    int: "number",
-    float: "number",
-    str: "text",
-    list: "list",
-    dict: "object",
-    type(None): "null",
-}
+from storage.records import Repository
+from widgets.forms.field import ChoiceField, FormField, LineField, ParagraphField
+from widgets.forms.inputs import LONGEST_LINE, printable
+from widgets.forms.pairs import PairsField, packed, read_value, unpacked
 
 
-class FormFields:
-    """The fields by their keys, in order."""
-
-    def __init__(self, rows: Sequence[Widget], problems: Callable[[], tuple[FieldProblem, ...]]) -> None:
-        """Take the fields among the rows; `problems` returns what is wrong with their values."""
-        self._fields = {row.key: row for row in rows if isinstance(row, FormField)}
-        self._problems = problems
-        self.instructions = next((row for row in rows if isinstance(row, ParagraphField)), None)
-        """The field of the instructions; None: the form takes none."""
-        self.last_typed = ""
-
-    def __getitem__(self, key: str) -> FormField:
-        """Return the field with this key."""
-        return self._fields[key]
-
-    @property
-    def values(self) -> Values:
-        """The values by field, as typed."""
-        return {key: field.value for key, field in self._fields.items()}
-
-    def fill(self, values: Values) -> None:
-        """Replace all values; fields without one are emptied."""
-        for key, field in self._fields.items():
-            field.fill(values.get(key, ""))
-        self.last_typed = ""
-
-    def insist(self) -> tuple[FieldProblem, ...]:
-        """Show all problems, also of untouched fields, and focus the first field that has one."""
-        for field in self._fields.values():
-            field.insist()
-        if found := self.complain():
-            self._fields.get(found[0].field, next(iter(self._fields.values()))).take_focus()
-        return found
-
-    def complain(self) -> tuple[FieldProblem, ...]:
-        """Show the problems of touched fields below them; return all problems."""
-        found = self._problems()
-        by_field = {problem.field: problem.message for problem in reversed(found)}
-        for key, field in self._fields.items():
-            message = by_field.get(key) if field.touched else None
-            field.complain(safe_text(message) if message else None)
-        return found
-
-    def to_focus(self) -> FormField:
-        """The field that was typed in last; at first the one most in need of a value, or else the instructions."""
-        if self.last_typed in self._fields:
-            return self._fields[self.last_typed]
-        wrong = {problem.field for problem in self._problems()}
-        fields = tuple(self._fields.values())
-        return next((field for field in fields if field.key in wrong), self.instructions or fields[0])
-
-    async def offer_repositories(self, cache: Cache) -> None:
-        """Suggest the repositories that have runs, if the form asks for one."""
-        if isinstance(field := self._fields.get("repository"), ChoiceField):
-            await offer_repositories(cache, field)
-
-    async def offer_branches(self, cache: Cache) -> None:
-        """Suggest the branches seen in the named repository, if the form asks for one."""
-        if isinstance(field := self._fields.get("branch_name"), ChoiceField):
-            await offer_branches(cache, field, self.values.get("repository", "").strip())
-
-
-def repository_field(hint: str, value: str) -> ChoiceField:
-    """The field that names a repository."""
-    return ChoiceField("repository", "repository", hint, value=value, placeholder="owner/repo")
-
-
-def branch_field(value: str) -> ChoiceField:
-    """The field for a branch; branches seen in the repository are suggested."""
-    hint = "Empty: the service makes one."
-    return ChoiceField("branch_name", "branch", hint, value=value, placeholder="chosen by the service")
-
-
-async def offer_repositories(cache: Cache, field: ChoiceField) -> None:
-    """Suggest the repositories that have runs."""
-    # Suggestions are a comfort: the screen behind reports a broken cache.
-    with suppress(StorageError):
-        field.offer(await cache.repositories())
-
-
-async def offer_branches(cache: Cache, field: ChoiceField, repository: str) -> None:
-    """Suggest the branches seen in a repository; none while it is not named."""
-    # An agent's repository is named without its platform.
-    labels = (repository, f"gitlab:{repository}")
-    with suppress(StorageError):
-        field.offer(await cache.branches(RunFilter(repositories=labels)) if repository else ())
-
-
-def read_value(text: str) -> Json:
-    """Read a value: JSON if it is valid JSON, else the plain text."""
-    try:
-        value: Json = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return text.strip()
-    # 1e999 is a valid JSON number that no float can hold.
-    return text.strip() if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def reading(text: str) -> SafeText:
-    """Name the type that `read_value` reads."""
-    return safe_text(_WORDS[type(read_value(text))])
-
-
-def read_pairs(field: str, pairs: Pairs) -> dict[str, Json] | FieldProblem:
-    """Read keys and values as the request's object, or return the problem."""
-    keys = [key for key, _ in pairs]
-    if "" in keys:
-        return FieldProblem(field, f"Give {dict(pairs)['']!r} a key, or delete it.")
-    twice = next((key for key in keys if keys.count(key) > 1), None)
-    if twice is not None:
-        return FieldProblem(field, f"{twice} is there twice; keep one.")
-    return {key: read_value(value) for key, value in pairs}
+def faithful(text: str) -> str:
+    """Return the text if a one-line input shows exactly it, else an empty one."""
+    is_shown = printable(text) == text and "\n" not in text and "\t" not in text and len(text) <= LONGEST_LINE
+    return text if is_shown else ""
 
 
 def read_repository(text: str) -> Repository | FieldProblem:
@@ -154,10 +29,73 @@ def read_repository(text: str) -> Repository | FieldProblem:
         return FieldProblem("repository", "Write owner/repo, or gitlab:group/project.")
 
 
-def faithful(text: str) -> str:
-    """Return the text if an input shows exactly it, else an empty one."""
-    return text if printable(text) == text and "\n" not in text and "\t" not in text else ""
+def read_pairs(key: str, text: str) -> dict[str, Json] | FieldProblem:
+    """Read keys and values as the request's object, or return the problem."""
+    pairs = unpacked(text)
+    keys = [key for key, _ in pairs]
+    if "" in keys:
+        return FieldProblem(key, f"Give {dict(pairs)['']!r} a key, or delete it.")
+    if (twice := next((key for key in keys if keys.count(key) > 1), None)) is not None:
+        return FieldProblem(key, f"{twice} is there twice; keep one.")
+    return {key: read_value(value) for key, value in pairs}
 
 
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is no JSON.")
+def _read_number(key: str, text: str) -> int | FieldProblem | None:
+    typed = text.strip()
+    if typed and not (typed.isascii() and typed.isdigit()):
+        return FieldProblem(key, "A project id is a number; or leave it empty.")
+    return int(typed) if typed else None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is typed into a field, how it is read into the request, and how a sent value is written back."""
+
+    control: Callable[..., FormField]
+    read: Callable[[str, str], Any]
+    """Reads the text of the field with this key; or returns its problem."""
+    written: Callable[[Any], str] = lambda value: "" if value is None else str(value)
+    stand_in: Any = None
+    """Stands for a value that cannot be read, so that the other fields can be checked."""
+    shows: Callable[[str], bool] = lambda text: faithful(text) == text
+    """Whether the field shows exactly this text."""
+
+
+TEXT: Final = Kind(ParagraphField, lambda _, text: text, shows=lambda text: printable(text) == text)
+LINE: Final = Kind(LineField, lambda _, text: text.strip())
+OPTIONAL: Final = Kind(LineField, lambda _, text: text.strip() or None)
+CHOICE: Final = Kind(ChoiceField, lambda _, text: text.strip())
+OPTIONAL_CHOICE: Final = Kind(ChoiceField, lambda _, text: text.strip() or None)
+NUMBER: Final = Kind(LineField, _read_number, stand_in=1)
+REPOSITORY: Final = Kind(
+    ChoiceField, lambda _, text: read_repository(text), lambda value: str(value.label), Repository.of("github", {})
+)
+PAIRS: Final = Kind(
+    PairsField,
+    read_pairs,
+    lambda values: packed(tuple((key, _typed(value)) for key, value in values.items())),
+    {},
+    lambda text: all(faithful(part) == part for pair in unpacked(text) for part in pair),
+)
+
+
+def _typed(value: Json) -> str:
+    # Text that would be read or shown as another value is quoted.
+    is_plain = isinstance(value, str) and read_value(value) == value == faithful(value)
+    return str(value) if is_plain else json.dumps(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a form, and of the request that it makes."""
+
+    key: str
+    """The request's attribute."""
+    label: str
+    hint: str = ""
+    kind: Kind = LINE
+    placeholder: str = ""
+
+    def make(self, value: str) -> FormField:
+        """Make the control, with this text in it."""
+        return self.kind.control(self.key, self.label, self.hint, value=value, placeholder=self.placeholder)

@@ -7,10 +7,10 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from textual import on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import OptionList
@@ -51,6 +51,17 @@ def editor_command(env: Mapping[str, str]) -> list[str]:
     except ValueError as error:
         raise EditorError(f"$EDITOR cannot be read as a command: {error}. Set it to a program's name.") from error
     return argv or ["vi"]
+
+
+def from_editor(app: App[Any], text: str) -> tuple[str, str]:
+    """Lend the terminal to the user's editor; return the text as edited, and why it could not be, or nothing."""
+    try:
+        with app.suspend():
+            return edit(text, os.environ), ""
+    except SuspendNotSupported:
+        return text, "This terminal cannot be handed over; type here."
+    except EditorError as error:
+        return text, str(error)
 
 
 def edit(text: str, env: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """An action's outcome in words: what happened, what still holds, and what to do next."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -9,61 +10,80 @@ from storage.records import INVITATION_LIFETIME, Action, ActionError, ActionKind
 from widgets.badges import action_badge
 from widgets.forms.pages import OutcomeText, reason
 
-_DONE: Final[dict[ActionKind, str]] = {
-    "run.start": "The run was started",
-    "run.continue": "The run goes on",
-    "agent.start": "The agent's execution was accepted",
-    "organization.create": "The organization was created",
-    "gitlab.onboard": "The service took the project",
-    "run.cancel": "The run was cancelled",
-}
-_RESULT_NAMES: Final[dict[ActionKind, str]] = {
-    "run.start": "run",
-    "run.continue": "run",
-    "agent.start": "execution",
-    "organization.create": "organization",
-    "gitlab.onboard": "project",
-    "run.cancel": "run",
-}
-_NEXT: Final[dict[ActionKind, str]] = {
-    "run.start": "It is among the runs already; its status follows by itself.",
-    "run.continue": "Its status follows by itself; what you wrote stands in its conversation.",
-    "agent.start": "No endpoint reads an execution back; if the service lists it as a run, it shows up among them.",
-    "organization.create": "The invitation to its administrator is on its way.",
-    "gitlab.onboard": "Health shows GitLab once the service is connected to it.",
-    "run.cancel": "Its agent ends within a second or two, and nothing of it is pushed.",
-}
-_LOOK: Final[dict[ActionKind, str]] = {
-    "run.start": "Look among the runs whether it appeared, then resolve this.",
-    "run.continue": "Look at the run whether it went on, then resolve this. Until then it cannot be continued again.",
-    "agent.start": "Look among the runs whether it appeared, then resolve this.",
-    "organization.create": (
-        "Find out whether the organization exists, or whether the invitation arrived, then resolve this. Until then "
-        "no other organization can be created for this address. Sent again, it could exist twice."
+
+@dataclass(frozen=True, slots=True)
+class KindText:
+    """What is said about the outcomes of one kind of write."""
+
+    done: str
+    result: str
+    """The name of what it makes."""
+    after: str
+    """What happens next."""
+    look: str
+    """Where to look when its outcome is unknown."""
+
+
+_LOOK_AMONG_RUNS: Final = "Look among the runs whether it appeared, then resolve this."
+KINDS: Final[dict[ActionKind, KindText]] = {
+    "run.start": KindText(
+        "The run was started",
+        "run",
+        "It is among the runs already; its status follows by itself.",
+        _LOOK_AMONG_RUNS,
     ),
-    "gitlab.onboard": "Onboarding twice does no harm: resolve this as not created and send it again.",
-    "run.cancel": "Cancelling twice does no harm: send it again, or look at the run whether it has ended.",
+    "run.continue": KindText(
+        "The run goes on",
+        "run",
+        "Its status follows by itself; what you wrote stands in its conversation.",
+        "Look at the run whether it went on, then resolve this. Until then it cannot be continued again.",
+    ),
+    "agent.start": KindText(
+        "The agent's execution was accepted",
+        "execution",
+        "No endpoint reads an execution back; if the service lists it as a run, it shows up among them.",
+        _LOOK_AMONG_RUNS,
+    ),
+    "organization.create": KindText(
+        "The organization was created",
+        "organization",
+        "The invitation to its administrator is on its way.",
+        "Find out whether the organization exists, or whether the invitation arrived, then resolve this. Until then "
+        "no other organization can be created for this address. Sent again, it could exist twice.",
+    ),
+    "gitlab.onboard": KindText(
+        "The service took the project",
+        "project",
+        "Health shows GitLab once the service is connected to it.",
+        "Onboarding twice does no harm: resolve this as not created and send it again.",
+    ),
+    "run.cancel": KindText(
+        "The run was cancelled",
+        "run",
+        "Its agent ends within a second or two, and nothing of it is pushed.",
+        "Cancelling twice does no harm: send it again, or look at the run whether it has ended.",
+    ),
 }
 _CURES: Final[dict[str, str]] = {
     "not_authorized": "The token is missing, unknown or has expired: give this profile a new one.",
     "rate_limited": "The organization's rate limit is spent: wait, then send again.",
     "not_found": "Check the names.",
+    "forbidden": "The token needs Administrator scope.",
 }
-_FORBIDDEN: Final[dict[bool, str]] = {
-    True: "The token needs the scope organizations:create or admin, the organization the entitlement "
-    "CreateOrganizations, and it must be active.",
-    False: "The token needs Administrator scope.",
-}
-"""By whether the write creates an organization (spec 5)."""
+_MAY_NOT_CREATE: Final = (
+    "The token needs the scope organizations:create or admin, the organization the entitlement CreateOrganizations, "
+    "and it must be active."
+)
 
 
 def confirmed(action: Action) -> OutcomeText:
     """Describe an action that took effect."""
-    facts = [(_RESULT_NAMES[action.kind], safe_text(action.result_id or "-")), ("action", safe_text(action.action_id))]
+    text = KINDS[action.kind]
+    facts = [(text.result, safe_text(action.result_id or "-")), ("action", safe_text(action.action_id))]
     if action.kind == "organization.create" and action.settled_at is not None:
         until = stamp(action.settled_at + INVITATION_LIFETIME)
         facts.insert(1, ("invited", safe_text(f"{action.subject}, until {until}")))
-    return OutcomeText("done", safe_text(_DONE[action.kind]), tuple(facts), (safe_text(_NEXT[action.kind]),))
+    return OutcomeText("done", safe_text(text.done), tuple(facts), (safe_text(text.after),))
 
 
 def unknown(action: Action, command_line: str) -> OutcomeText:
@@ -80,7 +100,7 @@ def unknown(action: Action, command_line: str) -> OutcomeText:
         "unknown",
         safe_text("The outcome is unknown"),
         tuple(facts),
-        (safe_text(meaning), safe_text(_LOOK[action.kind]), safe_text(resolve)),
+        (safe_text(meaning), safe_text(KINDS[action.kind].look), safe_text(resolve)),
     )
 
 
@@ -96,7 +116,7 @@ def blocked(existing: Action, now: datetime, command_line: str) -> OutcomeText:
         facts.insert(2, ("reason", safe_text(reason(existing.error))))
     if existing.state == "unknown":
         meaning = (
-            _LOOK[existing.kind],
+            KINDS[existing.kind].look,
             f"v resolves it here; elsewhere: {command_line} actions resolve {existing.action_id}",
         )
     else:
@@ -126,6 +146,6 @@ def not_done(action: Action) -> str:
     if action.state == "not_sent":
         return f"Not sent: {error.message} Nothing left this machine; send it again when you like."
     cure = _CURES.get(error.kind, "Change it and send it again.")
-    if error.kind == "forbidden":
-        cure = _FORBIDDEN[action.kind == "organization.create"]
+    if error.kind == "forbidden" and action.kind == "organization.create":
+        cure = _MAY_NOT_CREATE
     return f"Rejected: {reason(error)} Nothing was done. {cure}"

@@ -15,11 +15,8 @@ from app.actions import ActionRefusedError, AlreadyAskedError
 from app.actions.import_file import ImportFileError, read_rows
 from app.actions.imports import Import
 from app.api.requests import CreateOrganization
-from app.config import data_folder
 from app.console.base.screen import BaseScreen
-from app.console.forms.drafts import Drafts
-from app.console.forms.form_draft import FormDraft
-from app.console.forms.form_screen import DRAFTS_FILE
+from app.console.forms.drafts import Drafts, FormDraft
 from app.console.organizations.import_state import Sending, line
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -75,10 +72,9 @@ class OrganizationImportScreen(BaseScreen):
         self._engine = engine
         self._bar, self._table = ImportBar(MOST), ImportTable(engine.clock())
         self._sending = Sending()
-        drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         warn = partial(session.notify, severity="warning", timeout=CURE_S)
         fresh = {"path": "", "most": str(MOST)}
-        self._form_draft = FormDraft(drafts, "organization.import", fresh, engine.clock, warn)
+        self._form_draft = FormDraft(Drafts.of(engine), "organization.import", fresh, engine.clock, warn)
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:

@@ -12,7 +12,7 @@ from app.actions.fields import branch_problem
 from app.actions.retry import retry_key, retry_request
 from app.api.requests import StartAgent, StartRun, WriteRequest, asked_of
 from app.console.forms.instructions import PLACEHOLDERS, filled_in
-from app.console.forms.runs import continuation
+from app.console.forms.writes import continuation
 from app.console.ledger_turns import instructions_of
 from app.text import SafeText, plural, safe_text
 from storage.ledger import Ledger

@@ -10,9 +10,9 @@ from textual.widget import Widget
 
 from app.actions import BlockedError, problems
 from app.api.requests import WriteRequest
-from app.console.forms.action_form import ActionForm
+from app.console.forms.action_form import ActionForm, RequestOrProblems
 from app.console.forms.drafts import Values
-from app.console.forms.form_screen import RequestOrProblems
+from app.console.forms.fields import TEXT, Field
 from app.console.forms.instructions import NAMES
 from app.console.runs.batch import ManyTask, RunBatch, send_each
 from app.console.session.coalesced_task import CoalescedTask
@@ -26,7 +26,6 @@ from widgets.batch import BatchView
 from widgets.cells import shorten
 from widgets.forms.dialog import FormButton, FormPhase
 from widgets.forms.facts import FormFact
-from widgets.forms.field import ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, OutcomeVerdict, RequestPreview
 
 if TYPE_CHECKING:
@@ -41,10 +40,10 @@ _NUMBER, _STATUS, _PADDING = 6, 14, 5
 class ManyForm(ActionForm):
     """One request for each of many runs (spec 4.3)."""
 
-    VERBS: ClassVar[tuple[FormButton, ...]] = (
-        *ActionForm.VERBS,
+    BUTTONS: ClassVar[tuple[FormButton, ...]] = (
+        *ActionForm.BUTTONS,
         FormButton("stop", "Stop", "esc", "back", ("sending",)),
-        FormButton("next", "Send the next", "^s", "forward", ("outcome",), is_primary=True),
+        FormButton("next", "Send the next", "^s", "forward", ("refused", "outcome"), is_primary=True),
     )
 
     def __init__(
@@ -58,6 +57,7 @@ class ManyForm(ActionForm):
         self._changed_batch = changed
         now = engine.clock()
         self._batch = RunBatch(f"{task.text.draft} {now.isoformat()}", task, now)
+        self.FIELDS = (Field("instructions", "instructions", task.text.hint, TEXT, task.text.placeholder),)
         super().__init__(engine, draft=task.text.draft)
         self._looking = CoalescedTask(self._look, cast("Start", self.run_worker))
 
@@ -72,8 +72,7 @@ class ManyForm(ActionForm):
             rows.append(FormFact("batches", safe_text(batches)))
         if task.left_out:
             rows.append(FormFact("left out", safe_text(task.left_out)))
-        text = task.text
-        return (*rows, ParagraphField("instructions", "instructions", text.hint, placeholder=text.placeholder))
+        return (*rows, *super().make_rows())
 
     def build(self, values: Values) -> RequestOrProblems:
         """The first of the requests, or the problems."""
@@ -98,17 +97,17 @@ class ManyForm(ActionForm):
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
         return self._many.text.outlook(count) + batches
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def is_possible(self, action: str) -> bool:
         """Sending can be stopped between two runs and continued."""
         if action == "back" and self.phase == "sending":
             return not self._is_stopped
-        if action == "forward" and self.phase == "outcome":
+        if action == "forward" and self.phase in {"refused", "outcome"}:
             return bool(self._batch.rest) and self._open is None
-        return super().check_action(action, parameters)
+        return action != "copy_id" and super().is_possible(action)
 
     def action_forward(self) -> None:
         """Go on from the fields to the preview, then send batch by batch."""
-        if self.phase == "outcome" and self.request is not None and self.may_send():
+        if self.phase in {"refused", "outcome"} and self.request is not None and self.may_send():
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
         else:
@@ -127,13 +126,8 @@ class ManyForm(ActionForm):
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
-        if phase == "outcome" and self._batch.rest and self._open is None:
+        if phase in {"refused", "outcome"} and self._batch.rest and self._open is None:
             self.query_one("#verb-next").focus()
-
-    def verbs_without_meaning(self) -> frozenset[str]:
-        """Buttons that have no effect now."""
-        without = super().verbs_without_meaning() | {"copy"}
-        return without if self._batch.rest and self._open is None else without | {"next"}
 
     @property
     def confirmed(self) -> tuple[str, ...]:
@@ -145,8 +139,9 @@ class ManyForm(ActionForm):
         """The runs that were started or continued."""
         return self._batch.made
 
-    def _show_preview(self, request: WriteRequest) -> None:
-        super()._show_preview(request)
+    def show_preview(self, request: WriteRequest) -> None:
+        """Show all runs, and the first request."""
+        super().show_preview(request)
         lines = [Content.assemble((self.consequence(request), "")), Content()]
         lines += [_listed(number, run, self._width - _NUMBER) for number, run in enumerate(self._many.runs, 1)]
         quiet = "The first request; the others differ in their run and what is filled in for it:"
@@ -196,7 +191,7 @@ class ManyForm(ActionForm):
         self._result = unknown or next((one.action for one in sent if one.is_done), None)
         everything = len(self._batch.confirmed) == len(self._many.runs)
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
-        self._show(outcome(self._batch, self._cap, trouble))
+        self.show_outcome(outcome(self._batch, self._cap, trouble))
         self._looking.ask()
 
     def _tick(self) -> None:

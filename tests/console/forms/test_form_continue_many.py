@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.api.requests import StartRun
-from app.console.forms.runs import continuation
+from app.console.forms.writes import continuation
 from app.console.runs.batch import continued, retried, started_like
 from app.console.runs.many_form import ManyForm
 from app.engine import Engine

@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from app.console.forms import NewRunForm
-from app.console.forms.drafts import Draft, Drafts, DraftsError
-from app.console.forms.form_draft import FormDraft
+from app.console.forms.drafts import Draft, Drafts, DraftsError, FormDraft
 from app.engine import Engine
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, write
 from tests.console.quiet import toasts

@@ -1,8 +1,9 @@
 import pytest
 
 from app.actions import FieldProblem
-from app.console.forms.fields import faithful, read_pairs, read_repository, read_value, reading
+from app.console.forms.fields import faithful, read_pairs, read_repository
 from storage.records import Repository
+from widgets.forms.pairs import packed, read_value, reading
 
 
 @pytest.mark.parametrize(
@@ -34,14 +35,14 @@ def test_a_value_is_json_where_it_is_json_and_text_where_it_is_not(typed: str, v
 
 def test_a_key_given_twice_is_a_problem() -> None:
     """JSON would silently keep the last one."""
-    found = read_pairs("inputs", (("depth", "1"), ("depth", "2")))
+    found = read_pairs("inputs", packed((("depth", "1"), ("depth", "2"))))
 
     assert found == FieldProblem("inputs", "depth is there twice; keep one.")
 
 
 def test_a_value_without_a_key_is_a_problem() -> None:
     """It could not be sent, and would be lost."""
-    found = read_pairs("inputs", (("", "lonely"),))
+    found = read_pairs("inputs", packed((("", "lonely"),)))
 
     assert isinstance(found, FieldProblem)
     assert "lonely" in found.message

@@ -1,0 +1,358 @@
+"""The forms of all writes: their fields, what they say, and a sent request shown in its form again."""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from textual import work
+from textual.widget import Widget
+
+from app.actions import FieldProblem
+from app.actions.fields import branch_problem
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    asked_of,
+)
+from app.console.forms.action_form import ActionForm, RequestOrProblems
+from app.console.forms.copies import UnfaithfulError
+from app.console.forms.drafts import Values, named
+from app.console.forms.fields import (
+    CHOICE,
+    LINE,
+    NUMBER,
+    OPTIONAL,
+    OPTIONAL_CHOICE,
+    PAIRS,
+    REPOSITORY,
+    TEXT,
+    Field,
+    faithful,
+)
+from app.console.ledger_turns import instructions_of, turn_of
+from app.engine import Engine
+from app.text import safe_text
+from app.times import ago
+from storage.errors import StorageError
+from storage.records import FINAL_STATUSES, Action, Run
+from widgets.after_refresh import after_refresh
+from widgets.badges import run_badge
+from widgets.forms.dialog import FormPhase
+from widgets.forms.facts import FormFact, FormNotice
+from widgets.forms.field import FormField, LineField
+from widgets.runs.conversation import Conversation
+
+_BRANCH: Final = Field(
+    "branch_name", "branch", "Empty: the service makes one.", OPTIONAL_CHOICE, "chosen by the service"
+)
+_PAIRS_HINT: Final = "Optional. JSON where it is JSON, else text."
+
+
+def continuation(run: Run, instructions: str) -> ContinueRun:
+    """The request for the run's next turn."""
+    # With the branch if it is known: without one a service may create another branch (spec 4.3).
+    branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
+    return ContinueRun(run.run_id, instructions, run.repository, branch)
+
+
+class NewRunForm(ActionForm):
+    """POST /external/runs (spec 4.3)."""
+
+    TITLE_TEXT = "New run"
+    REQUEST = StartRun
+    FIELDS = (
+        Field("repository", "repository", "owner/repo, or gitlab:group/project", REPOSITORY, "owner/repo"),
+        _BRANCH,
+        Field("instructions", "instructions", "", TEXT, "What should the agent do?"),
+        Field("metadata", "metadata", _PAIRS_HINT, PAIRS),
+    )
+
+    def __init__(
+        self, engine: Engine, repository: str = "", branch: str = "", instructions: str = "", *, like: str = ""
+    ) -> None:
+        """Prepare; a repository or branch that cannot be shown exactly is left out.
+
+        `like` is the id of a run to imitate; that run's draft then waits behind a key.
+        """
+        self._previous = instructions
+        values = {"repository": faithful(repository), "branch_name": faithful(branch), "instructions": instructions}
+        draft = named("run.start.like" if like else "run.start", like or repository)
+        super().__init__(engine, draft=draft, values=values, fresh_wins=bool(like))
+
+    def placeholders(self) -> dict[str, str]:
+        """The values of a template's placeholders."""
+        return super().placeholders() | {"previous_instructions": self._previous}
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        if not isinstance(request, StartRun):
+            return ""
+        branch = f"branch {request.branch_name}" if request.branch_name else "a branch the service makes"
+        return f"Starts one run on {request.repository.label}, on {branch}."
+
+
+class ContinueRunForm(ActionForm):
+    """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
+
+    TITLE_TEXT = "Continue a run"
+
+    def __init__(
+        self,
+        engine: Engine,
+        run: Run,
+        *,
+        final_statuses: Collection[str] = FINAL_STATUSES,
+        sent: ContinueRun | None = None,
+        said: str = "",
+    ) -> None:
+        """Prepare for this run; `sent` is an earlier request whose values are kept, all but the instructions.
+
+        With `said` as instructions the form begins with the preview.
+        """
+        self._run, self._has_ended = run, run.status in final_statuses
+        self._sent = sent
+        self._conversation = Conversation()
+        self._previous = ""
+        active, ended = "It is still active: the service may refuse it.", "The agent remembers what was said before."
+        hint = ended if self._has_ended else active
+        self.FIELDS = (Field("instructions", "instructions", hint, TEXT, "What should it do next?"),)
+        super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=bool(said))
+        self.beginning = {"instructions": said} if said else None
+
+    def make_rows(self) -> Sequence[Widget]:
+        """The run, its conversation, and the next instructions."""
+        run, badge = self._run, run_badge(self._run.status, is_final=self._has_ended)
+        where = safe_text(f"{run.repository.label}  {run.branch_name}")
+        facts = (FormFact("run", safe_text(run.run_id), badge), FormFact("on", where))
+        return (*facts, self._conversation, *super().make_rows())
+
+    async def on_mount(self) -> None:
+        """Read the conversation, once there is room to show it."""
+        after_refresh(self, self._read_conversation)
+        if self.beginning is not None:
+            after_refresh(self, self.action_forward)
+
+    def actions_changed(self) -> None:
+        """Show a turn that was sent or resolved."""
+        super().actions_changed()
+        self._read_conversation()
+
+    @work(group="conversation", exclusive=True)
+    async def _read_conversation(self) -> None:
+        turns = await self.engine.ledger.for_run(self._run.run_id)
+        self._previous = next((text for turn in reversed(turns) if (text := instructions_of(turn))), "")
+        self._conversation.show(tuple(map(turn_of, turns)), self.engine.clock())
+
+    def placeholders(self) -> dict[str, str]:
+        """The values of a template's placeholders."""
+        run = self._run
+        known = {"repository": run.repository.label, "branch": run.branch_name}
+        return known | {"previous_instructions": self._previous}
+
+    def build(self, values: Values) -> RequestOrProblems:
+        """The request as typed."""
+        if self._sent is not None:
+            return replace(self._sent, instructions=values["instructions"])
+        return continuation(self._run, values["instructions"])
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        del request
+        return f"Continues {self._run.run_id} with its context."
+
+
+class StartAgentForm(ActionForm):
+    """POST /external/agents/{name}/runs (spec 4.4)."""
+
+    TITLE_TEXT = "Start a named agent"
+    DEFAULT_CLASSES = "-long"
+    REQUEST = StartAgent
+    FIELDS = (
+        Field("name", "agent", "As it is named in the service's configuration.", LINE, "security-review"),
+        Field(
+            "repository",
+            "repository",
+            "owner/repo, group/project, a URL, or a configured name",
+            CHOICE,
+            "owner/repo",
+        ),
+        _BRANCH,
+        Field("inputs", "inputs", _PAIRS_HINT, PAIRS),
+    )
+
+    def __init__(self, engine: Engine, repository: str = "", branch: str = "") -> None:
+        """Prepare; values that cannot be shown exactly are left out."""
+        # The label's platform prefix is ours; this endpoint takes the bare group/project.
+        bare = repository.removeprefix("gitlab:")
+        values = {"repository": faithful(bare), "branch_name": faithful(branch)}
+        super().__init__(engine, draft=named("agent.start", repository), values=values)
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        if not isinstance(request, StartAgent):
+            return ""
+        return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."
+
+
+class OnboardForm(ActionForm):
+    """POST /external/gitlab/projects (spec 4.6 names it; its shape is our decision)."""
+
+    TITLE_TEXT = "Onboard a GitLab project"
+    DEFAULT_CSS = "OnboardForm FormDialog { height: 20; }"
+    REQUEST = OnboardProject
+    FIELDS = (
+        Field("project_path", "project", "Its path with all groups.", OPTIONAL, "group/project"),
+        Field("project_id", "project id", "A number; it wins where both are given.", NUMBER, "optional"),
+    )
+
+    def __init__(self, engine: Engine) -> None:
+        """Prepare for this engine's profile."""
+        super().__init__(engine, draft="gitlab.onboard")
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        del request
+        return "Connects the project and sets up its webhook. Doing it twice does no harm."
+
+
+AGAIN: Final = "again"
+"""The field for the repeated address; it is part of no request and no draft."""
+_EMAIL_HINT: Final = "Gets the invitation, which is good for 30 days."
+_NOTICE: Final = (
+    "Every success makes another organization, also for an address that has one. "
+    "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
+)
+
+
+class OrganizationForm(ActionForm):
+    """POST /external/organizations (spec 4.1): the one write that must never happen twice by accident."""
+
+    TITLE_TEXT = "New organization"
+    DEFAULT_CSS = "OrganizationForm FormDialog { height: 20; }"
+    REQUEST = CreateOrganization
+    FIELDS = (
+        Field("email", "email", _EMAIL_HINT, LINE, "admin@customer.example"),
+        Field("offer_code", "offer code", "A partner offer. Empty: the standard trial.", OPTIONAL, "standard trial"),
+    )
+
+    def __init__(self, engine: Engine) -> None:
+        """Prepare for this engine's profile."""
+        self._attempts: tuple[Action, ...] = ()
+        super().__init__(engine, draft="organization.create")
+
+    def make_rows(self) -> Sequence[Widget]:
+        """What a success means, the address and the offer code."""
+        again = LineField(AGAIN, "once more", "Type the address again to make another organization for it.")
+        return (FormNotice(safe_text(_NOTICE)), *super().make_rows(), again)
+
+    async def on_mount(self) -> None:
+        """Hide the repeated address; the ledger says whether it is needed."""
+        self.fields[AGAIN].display = False
+
+    def actions_changed(self) -> None:
+        """Update what the address already has."""
+        super().actions_changed()
+        self._read_attempts()
+
+    async def submit(self, request: WriteRequest) -> Action:
+        """Send the request; for an address that has an organization, only after it was typed again."""
+        return await self.engine.actions.submit(request, again=bool(self._made))
+
+    def enter(self, phase: FormPhase) -> None:
+        """Enter another phase; before the fields return, the ledger is read again."""
+        super().enter(phase)
+        if phase == "editing":
+            self._read_attempts()
+
+    def problems(self) -> tuple[FieldProblem, ...]:
+        """The problems; an address that has an organization must be typed again."""
+        found, email = super().problems(), self.values["email"].strip()
+        if self._made and self.fields[AGAIN].value.strip().casefold() != email.casefold():
+            return (*found, FieldProblem(AGAIN, f"Type {email} again to make one more."))
+        return found
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending, with earlier successes."""
+        del request
+        made = len(self._made)
+        another = f" It has {made} from here already; this makes one more." if made else ""
+        return f"Creates one organization and invites {self.values['email'].strip()} to administer it.{another}"
+
+    @work(group="attempts")
+    async def _read_attempts(self) -> None:
+        try:
+            self._attempts = await self.engine.ledger.organizations()
+        except StorageError as error:
+            self.dialog.note(safe_text(str(error)), "warn")
+        self._show_attempts()
+
+    def on_form_field_changed(self, event: FormField.Changed) -> None:
+        """Update the line under the address."""
+        if event.field == "email":
+            self._show_attempts()
+
+    def _show_attempts(self) -> None:
+        """Show below the address what it already has."""
+        now, made = self.engine.clock(), self._made
+        unknown = next((attempt for attempt in self._its_attempts if attempt.is_open), None)
+        said = ""
+        if unknown is not None:
+            said = f"Blocked: the attempt {ago(unknown.created_at, now)} is unresolved."
+        elif made:
+            when = ago(made[0].settled_at or made[0].created_at, now)
+            said = f"Has one already, made {when}; this adds one."
+        self.fields["email"].say(safe_text(said or _EMAIL_HINT), "warn" if said else "quiet")
+        self.fields[AGAIN].display = bool(made)
+
+    @property
+    def _its_attempts(self) -> tuple[Action, ...]:
+        """The attempts for the typed address, newest first."""
+        subject = CreateOrganization(self.values["email"].strip()).subject
+        return tuple(attempt for attempt in self._attempts if attempt.subject == subject)
+
+    @property
+    def _made(self) -> tuple[Action, ...]:
+        return tuple(attempt for attempt in self._its_attempts if attempt.state == "confirmed")
+
+
+_FORMS: Final[dict[type[WriteRequest], type[NewRunForm | StartAgentForm | OrganizationForm | OnboardForm]]] = {
+    StartRun: NewRunForm,
+    StartAgent: StartAgentForm,
+    CreateOrganization: OrganizationForm,
+    OnboardProject: OnboardForm,
+}
+
+
+async def form_for(engine: Engine, action: Action) -> ActionForm:
+    """Return the right form with the action's request filled in; edits are a draft of that action.
+
+    Raises:
+        UnfaithfulError: No form shows the request exactly as it was sent.
+        StorageError: The cache cannot be read.
+    """
+    request: WriteRequest | None = None
+    with suppress(KeyError, TypeError, ValueError, IndexError):
+        request = asked_of(action)
+    if request is None:
+        raise UnfaithfulError("Another version of Runwarden wrote it; send it again from the command line.")
+    form: ActionForm
+    if isinstance(request, ContinueRun):
+        if (detail := await engine.cache.detail(request.run_id)) is None:
+            raise UnfaithfulError("Its run is not listed here: fetch older runs first, with M under Runs.")
+        finals = await engine.cache.final_statuses()
+        form = ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
+    elif type(request) in _FORMS:
+        form = _FORMS[type(request)](engine)
+    else:
+        raise UnfaithfulError("Cancelling has no form; cancel the run again instead: that does no harm.")
+    values = {field.key: field.kind.written(getattr(request, field.key)) for field in form.FIELDS}
+    is_shown = all(field.kind.shows(values[field.key]) for field in form.FIELDS)
+    if form.build(values) != request or not is_shown:
+        raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
+    form.begin_with(values, named("resend", action.action_id))
+    return form
