@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from app.config import Profile, Settings
-from app.console.base.app import BaseApp
 from app.console.base.screen import OVERVIEW
+from app.console.guard import BaseApp
 from app.console.keys.navigation import NAVIGATION_BINDINGS, Navigation
 from app.console.messages import FIRST_UNKNOWN, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.profiles.switching import PROFILE_BINDINGS, OpenEngine, ProfileSwitching
@@ -84,7 +84,6 @@ class RunwardenApp(BaseApp[None]):
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._open_engine = open_engine
-        self.hold_keys()
         self.session = Session(
             self.settings,
             profile,
@@ -108,11 +107,7 @@ class RunwardenApp(BaseApp[None]):
             use_own_keys(self, self.session)
         self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
-        self.call_after_refresh(self._first_frame_painted)
-
-    def _first_frame_painted(self) -> None:
-        # The engine's imports would take half of the processor's time from these keys.
-        self.answer_early_keys(then=lambda: self.run_worker(self._open))
+        self.call_after_refresh(self.run_worker, self._open)
 
     # Requests of the screens
 
@@ -205,10 +200,7 @@ class RunwardenApp(BaseApp[None]):
 
     async def _open(self) -> None:
         session = self.session
-        try:
-            engine = await self._open_engine()
-        finally:
-            self.call_later(self.answer_keys)
+        engine = await self._open_engine()
         self.profiles.adopt(engine)
         session.open(engine)
         from app.console.follow.following import RunFollower
@@ -228,7 +220,7 @@ class RunwardenApp(BaseApp[None]):
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.terminal.show_vitals(self.session.vitals.now)
-        self.call_after_refresh(self._first_frame_painted)
+        self.call_after_refresh(self.run_worker, self._open)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""

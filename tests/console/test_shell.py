@@ -1,25 +1,18 @@
 """The console's shell: rooms, keys, palette, and how it ends."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from textual.css.stylesheet import Stylesheet
-from textual.dom import DOMNode
 from textual.widgets import Input
 
 from app.console.app import RunwardenApp
 from app.console.base.key_actions import key_actions
-from app.console.keys.help import KeyHelpScreen
 from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from tests.console.conftest import Staged
 from tests.console.scenes import SceneClock, settings_for
 from tests.run_board import Board
-from widgets.forms.pages import RequestPreview
-from widgets.frame.header_bar import HeaderBar
 from widgets.line_text import LineText
 
 
@@ -116,35 +109,3 @@ async def test_sixteen_colours_have_a_theme_of_their_own(
         app = RunwardenApp(settings, settings.profile(), asyncio.Event().wait, None, SceneClock())  # type: ignore[arg-type]
 
         assert app.theme == theme
-
-
-async def test_a_new_screen_is_styled_once(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is mounted; its first size and show style nothing again, and what it brings along no other screen."""
-    styled: list[DOMNode] = []
-    plain = Stylesheet.update_nodes
-
-    def noted(self: Stylesheet, nodes: Iterable[DOMNode], **how: bool) -> None:
-        known = list(nodes)
-        styled.extend(known)
-        plain(self, known, **how)
-
-    monkeypatch.setattr(Stylesheet, "update_nodes", noted)
-    async with staged() as scene:
-        await scene.press("n")
-        assert styled.count(scene.app.screen.query_one(RequestPreview)) == 0
-        await scene.press("escape", "s")
-        assert styled.count(scene.app.screen.query_one("#picker")) == 0
-        await scene.press("escape")
-        before = Counter(styled)
-        await scene.press("2")
-        assert styled.count(scene.app.screen.query_one(HeaderBar)) == 1
-        assert not [node for node in Counter(styled) - before if node.screen is not scene.app.screen]
-
-
-async def test_a_sheet_has_its_own_styles_at_once(staged: Staged) -> None:
-    """Its first time, before anything in it is mounted."""
-    async with staged() as scene:
-        shown = KeyHelpScreen(scene.app.screen)
-        mounted = scene.app.push_screen(shown)
-        assert shown.styles.align == ("center", "middle")
-        await mounted

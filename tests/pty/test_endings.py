@@ -130,7 +130,10 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
     """The token is a local variable of what breaks; the traceback has the place alone."""
     terminal = opened(program=CRASH_AT_FIRST, **NOTHING)
     terminal.shows("Welcome", "up to the version")
-    terminal.type("https://api.acme.example/v1\t\t\tsesame-sesame")
+    terminal.type("https://api.acme.example/v1")
+    terminal.shows("https://api.acme.example/v1")
+    terminal.press("\t", "\t", "\t")
+    terminal.type("sesame-sesame")
     terminal.shows("\N{BULLET}" * len("sesame-sesame"))
     terminal.type("\x13")
 

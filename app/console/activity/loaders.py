@@ -82,8 +82,6 @@ class ActivityLoader:
         self._request = ReadingRequest()
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, start)
-        self.query_read = self._reader.served
-        """Set once the entries of the query were read."""
         self.ask = self._reader.ask
 
     @property
@@ -106,22 +104,18 @@ class ActivityLoader:
         """Read with another query."""
         if query != self.query:
             self._request, self._limit = replace(self._request, query=query), PAGE
-            self._ask_for_query()
+            self.ask()
 
     def go(self, query: ActivityQuery, key: str) -> None:
         """Read with this query and move the cursor to a write."""
         self._request = ReadingRequest(query, key)
-        self._ask_for_query()
+        self.ask()
 
     def read_more(self) -> None:
         """Read another page, if there is one."""
         if self.found is not None and self.found.has_more:
             self._limit += PAGE
             self.ask()
-
-    def _ask_for_query(self) -> None:
-        self.query_read = self._reader.served
-        self.ask()
 
     async def _read(self) -> None:
         request, engine = self._request, self._engine

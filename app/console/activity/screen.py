@@ -1,6 +1,6 @@
 """The Activity tab: every write with its outcome, unknown ones first."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -23,7 +23,7 @@ from widgets.batch import BatchView
 from widgets.clickable import ChipBar
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
-from widgets.line_table import LINE_ACTIONS, LineTable
+from widgets.line_table import LineTable
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -135,12 +135,6 @@ class ActivityScreen(BaseScreen):
 
     # Its keys
 
-    def awaited_rows(self, action: str) -> Callable[[], Awaitable[object]] | None:
-        """The entries of another query, for keys about entries."""
-        read = self._loader.query_read
-        is_about_entries = action in LINE_ACTIONS or action.startswith("entry(")
-        return read.wait if is_about_entries and not read.is_set() else None
-
     async def action_entry(self, name: str) -> None:
         """Act on the write under the cursor."""
         await self._entry_actions.do(name)
@@ -171,8 +165,8 @@ class ActivityScreen(BaseScreen):
         self.refresh_bindings()
 
     @on(LineTable.Chosen)
-    async def _chosen(self) -> None:
-        await self._entry_actions.open()
+    def _chosen(self) -> None:
+        self.run_worker(self._entry_actions.open)
 
     @on(LineTable.EndReached)
     def _end_reached(self) -> None:

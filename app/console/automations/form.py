@@ -11,7 +11,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import ScreenResume
 from textual.screen import ModalScreen
 
 from app.config import ConfigError, Settings
@@ -21,7 +20,8 @@ from app.console.automations.replay_sheet import ReplaySheet
 from app.console.forms.drafts import Drafts, FormDraft, named
 from app.console.forms.instructions import from_editor
 from app.console.forms.second_press import SecondPress
-from app.console.session import CURE_S, guarded_dispatch
+from app.console.guard import guarded_event
+from app.console.session import CURE_S
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import OVER_CSS
 from app.console.sheets.choice import ChoiceSheet
@@ -34,7 +34,6 @@ from widgets.after_refresh import after_refresh
 from widgets.automations.editor import Mistake, RuleEditor
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase
 from widgets.forms.pages import RequestPreview
-from widgets.frame.styled_once import add_size_classes, keep_first_styles
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
 DRAFT_AFTER_S: Final = 0.5
@@ -112,7 +111,6 @@ class AutomationForm(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
-        add_size_classes(self)
         title = "New automation" if self._name is None else f"Automation: {safe_text(self._name, limit=60)}"
         yield FormDialog(title, [RuleEditor()], self.VERBS, ("edit", "preview", "saved"))
 
@@ -124,11 +122,7 @@ class AutomationForm(ModalScreen[str | None]):
     def _editor(self) -> RuleEditor:
         return self.query_one(RuleEditor)
 
-    _dispatch_message = guarded_dispatch
-
-    def on_screen_resume(self, event: ScreenResume) -> None:
-        """Keep the styles that the form was mounted with."""
-        keep_first_styles(self, event)
+    on_event = guarded_event
 
     async def on_mount(self) -> None:
         """Begin with the draft, if any."""

@@ -1,1 +1,1 @@
-"""The base of the app and of every screen, with the keys that all of them have."""
+"""The base of every screen, with the keys that all of them have."""

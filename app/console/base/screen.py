@@ -1,21 +1,20 @@
 """The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
 from app.console.base.key_actions import key_actions, key_hints
+from app.console.guard import guarded_event
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.tour import TourStrip
@@ -23,7 +22,6 @@ from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
-from widgets.frame.styled_once import add_size_classes, keep_first_styles
 
 if TYPE_CHECKING:
     from app.events import Event
@@ -76,7 +74,6 @@ class BaseScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Compose header, tabs, body and keys."""
-        add_size_classes(self)
         session = self.session
         yield HeaderBar(session.vitals.now, session.vitals.timing, session.healthy_words, session.clock)
         yield TabBar(TABS, self.TAB)
@@ -89,6 +86,12 @@ class BaseScreen(Screen[None]):
     def compose_body(self) -> Iterable[Widget]:
         """Compose what is between the tabs and the keys."""
         return ()
+
+    on_event = guarded_event
+
+    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
+        """Run this coroutine function in the background; the app reports a `RunwardenError` of it."""
+        return super().run_worker(work, *arguments, **options)
 
     def on_mount(self) -> None:
         """Subscribe to the session, the keys and the clock."""
@@ -103,10 +106,6 @@ class BaseScreen(Screen[None]):
         self._show_vitals(session.vitals.now)
         self._show_followed()
         self._show_tour()
-
-    @on(events.ScreenResume)
-    def _keep_first_styles(self, event: events.ScreenResume) -> None:
-        keep_first_styles(self, event)
 
     def on_screen_resume(self) -> None:
         """Report this screen to the tour and offer the keys again."""
@@ -141,11 +140,6 @@ class BaseScreen(Screen[None]):
     def go_to(self, target: str) -> None:
         """Hook: move the cursor to the row with this key, once it is read."""
 
-    def awaited_rows(self, action: str) -> Callable[[], Awaitable[object]] | None:
-        """Hook: waits for the rows that a key's action is about. None: they are on show."""
-        del action
-        return None
-
     @property
     def bookmark(self) -> Any:
         """The filters and the key under the cursor, which `return_to` restores."""
@@ -172,19 +166,6 @@ class BaseScreen(Screen[None]):
     def as_of(self) -> datetime | None:
         """When the service last answered, if it no longer does; None: the rows are live."""
         return self.session.vitals.as_of
-
-    # An error that reaches Textual ends the message loop of its node, and then the console. So the boundary is around
-    # the messages and the workers of a screen. The app runs keys within the same boundary.
-
-    async def _dispatch_message(self, message: Message) -> None:
-        await self.session.guard(super()._dispatch_message, message)
-
-    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Run this coroutine function in the background; a `RunwardenError` becomes a notice.
-
-        It takes a function because a worker that is cancelled before it starts never awaits a coroutine.
-        """
-        return super().run_worker(partial(self.session.guard, work), *arguments, **options)
 
     @on(KeyBar.Pressed)
     async def _on_pressed(self, message: KeyBar.Pressed) -> None:

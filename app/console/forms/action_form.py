@@ -11,7 +11,6 @@ from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import ScreenResume
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -24,8 +23,9 @@ from app.console.forms.drafts import Draft, DraftOutcome, Drafts, FormDraft, Val
 from app.console.forms.fields import Field
 from app.console.forms.instructions import TemplatePicker, filled_in, from_editor
 from app.console.forms.second_press import SecondPress
+from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
-from app.console.session import CURE_S, guarded_dispatch
+from app.console.session import CURE_S
 from app.console.sheets import OVER_CSS
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -39,7 +39,6 @@ from widgets.badges import Tone
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
-from widgets.frame.styled_once import add_size_classes, keep_first_styles
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -211,17 +210,12 @@ class ActionForm(ModalScreen[Action | None]):
 
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
-        add_size_classes(self)
         # Focused from the first frame: text typed before the draft is read belongs into the same field.
         first = self._to_focus().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
         yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS)
 
-    _dispatch_message = guarded_dispatch
-
-    def on_screen_resume(self, event: ScreenResume) -> None:
-        """Keep the styles that the form was mounted with."""
-        keep_first_styles(self, event)
+    on_event = guarded_event
 
     async def on_mount(self) -> None:
         """Restore a draft and focus the first empty field."""

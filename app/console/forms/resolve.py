@@ -7,14 +7,13 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import ScreenResume
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
 from app.actions import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError
 from app.api.requests import StartRun
-from app.console.session import guarded_dispatch
+from app.console.guard import guarded_event
 from app.console.sheets import OVER_CSS, Options
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -30,7 +29,6 @@ from widgets.forms.dialog import FormButton, FormDialog
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import ChoiceField
 from widgets.forms.pages import reason
-from widgets.frame.styled_once import keep_first_styles
 
 Resolution = Literal["created", "not_created", "send_again"]
 _CHOICES: Final[dict[Resolution, str]] = {
@@ -121,11 +119,7 @@ class ResolveForm(ModalScreen[Action | None]):
         )
         yield FormDialog("Resolve an unknown outcome", rows, self.BUTTONS)
 
-    _dispatch_message = guarded_dispatch
-
-    def on_screen_resume(self, event: ScreenResume) -> None:
-        """Keep the styles that the form was mounted with."""
-        keep_first_styles(self, event)
+    on_event = guarded_event
 
     def on_mount(self) -> None:
         """Look for candidates, with no choice made."""

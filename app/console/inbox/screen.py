@@ -1,8 +1,8 @@
 """The Inbox tab: what needs the user's attention. Looking at it changes nothing."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -25,10 +25,7 @@ from storage.records.inbox import InboxEntry, InboxItem
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice
 from widgets.inbox import SEVERITY_TONES, InboxPane, InboxTable, rows_of, when
-from widgets.line_table import LINE_ACTIONS, LineTable
-
-if TYPE_CHECKING:
-    import asyncio
+from widgets.line_table import LineTable
 
 READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
 NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))
@@ -44,7 +41,6 @@ NOTHING: Final = Notice(
     ),
     "good",
 )
-ITEM_ACTIONS: Final = LINE_ACTIONS | {"done", "snooze", "mute", "mark", "mark_all"}
 TABS_OF: Final = {
     "host": "health",
     "unknown": "activity",
@@ -101,8 +97,6 @@ class InboxScreen(BaseScreen):
         """The item under the cursor when the list was shown last."""
         self._put_away: frozenset[str] = frozenset()
         """Items that the user puts away: the cursor may move on from them."""
-        self._read: asyncio.Event | None = None
-        """Set once the items were read after the user's last change."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose a summary, the list, and the facts of one item."""
@@ -156,11 +150,6 @@ class InboxScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     # Its keys
-
-    def awaited_rows(self, action: str) -> Callable[[], Awaitable[object]] | None:
-        """The items without those just put away, for keys about items."""
-        read = self._read
-        return read.wait if read is not None and action in ITEM_ACTIONS and not read.is_set() else None
 
     async def action_done(self) -> None:
         """Mark the chosen items as done."""
@@ -231,6 +220,9 @@ class InboxScreen(BaseScreen):
         self.refresh_bindings()
 
     @on(LineTable.Chosen)
+    def _chosen_item(self) -> None:
+        self.run_worker(self._open)
+
     async def _open(self) -> None:
         if (item := self._item) is None:
             return
@@ -304,7 +296,6 @@ class InboxScreen(BaseScreen):
         self._read_again()
 
     def _read_again(self) -> None:
-        self._read = self.session.inbox.served
         self.session.inbox.ask()
 
     def _show(self) -> None:

@@ -9,14 +9,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import ScreenResume
 from textual.screen import Screen
 from textual.widgets import Button, Input, Static
 
 from app.config import ConfigError, Profile
 from app.config.token import FileToken, Token
 from app.config.write import add_profile, keep_token
-from app.console.base.app import BaseApp
+from app.console.guard import BaseApp
 from app.console.onboarding.answers import (
     ORIGINS,
     UNWRITTEN,
@@ -33,7 +32,6 @@ from app.text import safe_text
 from widgets.badges import STYLES, Tone
 from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField
-from widgets.frame.styled_once import add_size_classes, keep_first_styles
 
 _HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 _ORIGINS: Final[tuple[TokenOrigin, ...]] = tuple(ORIGINS)
@@ -69,13 +67,8 @@ class OnboardingScreen(Screen[str | None]):
         self._doubted: Profile | None = None
         """The profile that the service did not confirm, and that may be written anyway."""
 
-    @on(ScreenResume)
-    def _keep_first_styles(self, event: ScreenResume) -> None:
-        keep_first_styles(self, event)
-
     def compose(self) -> ComposeResult:
         """Compose the questions, the result and the buttons."""
-        add_size_classes(self)
         with Vertical(id="onboarding") as sheet:
             sheet.border_title = Content("Welcome to runwarden")
             with VerticalScroll(id="questions", can_focus=False):

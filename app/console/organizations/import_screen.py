@@ -172,8 +172,8 @@ class OrganizationImportScreen(BaseScreen):
     # Its widgets' messages
 
     @on(Input.Submitted)
-    async def _entered(self) -> None:
-        await self._open()
+    def _entered(self) -> None:
+        self.run_worker(self._open)
 
     @on(FormField.Changed)
     def _typed(self, message: FormField.Changed) -> None:

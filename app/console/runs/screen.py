@@ -1,6 +1,6 @@
 """The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
@@ -195,12 +195,6 @@ class RunsScreen(BaseScreen):
         self.query_controller.requested(message)
 
     # Its keys
-
-    def awaited_rows(self, action: str) -> Callable[[], Awaitable[object]] | None:
-        """The rows of another query, or the run under a cursor that moved on, for keys about rows."""
-        is_awaited = action in ROW_ACTIONS or action.startswith("run(")
-        is_awaited = is_awaited and action not in NO_ROW_ACTIONS and self.table_loader.is_awaited_by(action)
-        return partial(self.table_loader.awaited_by, action) if is_awaited else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""

@@ -6,8 +6,6 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from textual.message import Message
-from textual.screen import ModalScreen
 from textual.signal import Signal
 
 from app.config import Profile, Settings
@@ -166,7 +164,11 @@ class Session:
 
     async def guard(self, work: Callable[..., Awaitable[ResultT]], *arguments: Any, **options: Any) -> ResultT | None:
         """Do the work; a `RunwardenError` becomes a notice."""
-        return await guarded(work(*arguments, **options), self.failed)
+        try:
+            return await work(*arguments, **options)
+        except RunwardenError as error:
+            self.failed(error)
+            return None
 
     def failed(self, error: RunwardenError) -> None:
         """Report a failure: of a database in every screen's banner, any other in a toast."""
@@ -190,18 +192,3 @@ class Session:
         """Copy text that is safe already."""
         self._copy_text(text)
         self.notify(said)
-
-
-async def guarded(work: Awaitable[ResultT], failed: Callable[[RunwardenError], object]) -> ResultT | None:
-    """Do the work and report a `RunwardenError`."""
-    try:
-        return await work
-    except RunwardenError as error:
-        failed(error)
-        return None
-
-
-async def guarded_dispatch(screen: ModalScreen[Any], message: Message) -> None:
-    """Stand in for a sheet's `_dispatch_message`: the app reports failures."""
-    work, report = ModalScreen._dispatch_message(screen, message), screen.app._handle_exception  # noqa: SLF001 — no public ones
-    await guarded(work, report)

@@ -1,6 +1,5 @@
 """Work that is requested more often than it can be done: one run at a time, then one more for all later requests."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 
 Start = Callable[[Callable[[], Coroutine[None, None, None]]], object]
@@ -15,8 +14,6 @@ class CoalescedTask:
         self._start = start
         self._wanted = False
         self._busy = False
-        self.served = asyncio.Event()
-        """Set once a run has ended that began after all requests so far, however it ended."""
 
     def ask(self) -> None:
         """Run the work now, or once more after the current run."""
@@ -30,11 +27,7 @@ class CoalescedTask:
         try:
             while self._wanted:
                 self._wanted = False
-                served, self.served = self.served, asyncio.Event()
-                try:
-                    await self._work()
-                finally:
-                    served.set()
+                await self._work()
         except Exception:
             has_failed = True
             raise
@@ -43,6 +36,3 @@ class CoalescedTask:
             # The error is reported at once; requests from before it are served by another task.
             if has_failed and self._wanted:
                 self.ask()
-            elif self._wanted:
-                # It was cancelled: its screen is gone.
-                self.served.set()

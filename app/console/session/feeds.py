@@ -226,11 +226,6 @@ class InboxFeed:
         """Read the items again."""
         self._reader.ask()
 
-    @property
-    def served(self) -> asyncio.Event:
-        """What is set once the items were read after all requests so far."""
-        return self._reader.served
-
     def take_automations(self, automations: "Sequence[Rule]") -> None:
         """Use these rules from now on: they were just written into the configuration."""
         self._automations = tuple(automations)

@@ -1,6 +1,7 @@
 """The tour: six steps in a line above the keys; they advance by themselves and can be left at any time."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
@@ -72,7 +73,7 @@ class Tour:
 
     def _go_to(self, step: int) -> None:
         self._at = step
-        self._run_worker(lambda: keep(self._settings, lambda known: replace(known, tour=step)))
+        self._run_worker(partial(keep, self._settings, lambda known: replace(known, tour=step)))
         self.changed.publish(None)
 
 

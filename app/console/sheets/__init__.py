@@ -13,10 +13,9 @@ from textual.screen import ModalScreen
 from textual.style import Style
 from textual.widgets import OptionList, Static
 
-from app.console.session import guarded_dispatch
+from app.console.guard import guarded_event
 from app.text import safe_text
 from widgets.badges import STYLES, Tone
-from widgets.frame.styled_once import keep_first_styles
 
 AnswerT = TypeVar("AnswerT")
 ChoiceT = TypeVar("ChoiceT")
@@ -36,11 +35,7 @@ class Sheet(ModalScreen[AnswerT]):
     LEAVE: ClassVar[str] = "leave"
     """The action of escape."""
 
-    _dispatch_message = guarded_dispatch
-
-    def on_screen_resume(self, event: events.ScreenResume) -> None:
-        """Keep the styles that the sheet was mounted with."""
-        keep_first_styles(self, event)
+    on_event = guarded_event
 
     async def on_click(self, event: events.Click) -> None:
         """Leave the sheet after a click beside it."""

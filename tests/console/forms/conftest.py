@@ -9,7 +9,7 @@ from textual.screen import Screen
 from app.config import PollSettings, Profile, Settings, Template
 from app.config.token import EnvToken
 from app.console.app import RunwardenApp
-from app.console.base.app import BaseApp
+from app.console.guard import BaseApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine import Engine
 from tests.console.scenes import SceneClock

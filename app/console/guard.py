@@ -1,0 +1,99 @@
+"""The base of our apps: a failure that has a name becomes a notice, and a crash prints no values."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.segment import Segments
+from textual import events
+from textual.app import App
+from textual.await_complete import AwaitComplete
+from textual.screen import Screen
+from textual.worker import Worker, WorkerFailed
+
+from storage.base_error import RunwardenError
+
+if TYPE_CHECKING:
+    from app.console.session import Session
+
+ResultT = TypeVar("ResultT")
+
+
+class BaseApp(App[ResultT]):
+    """An app in which no key, click, timer or worker that fails with a `RunwardenError` ends the console."""
+
+    session: "Session | None" = None
+    """Reports each `RunwardenError`. None: it ends the app."""
+
+    def failed(self, error: RunwardenError) -> None:
+        """Report a failure.
+
+        Raises:
+            RunwardenError: The app has no session that could report it.
+        """
+        if self.session is None:
+            raise error
+        self.session.failed(error)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Handle an event; a `RunwardenError` becomes a notice."""
+        try:
+            await super().on_event(event)
+        except RunwardenError as error:
+            self.failed(error)
+
+    async def run_action(self, *arguments: Any, **options: Any) -> bool:
+        """Run a key's or a click's action; a `RunwardenError` becomes a notice."""
+        try:
+            return await super().run_action(*arguments, **options)
+        except RunwardenError as error:
+            self.failed(error)
+            return True
+
+    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
+        """Run this coroutine function in the background; mypy cannot match Textual's own signature with one."""
+        return super().run_worker(work, *arguments, **options)
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the top screen, and first its workers: a late result would not find the screen's widgets."""
+        self.workers.cancel_node(self.screen)
+        return super().pop_screen()
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Lend the terminal, and take it back even if the body raises; Textual's own does not."""
+        failure: Exception | None = None
+        with super().suspend():
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 — raised again below
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _handle_exception(self, error: Exception) -> None:
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if self.session is not None and isinstance(cause, RunwardenError):
+            self.session.failed(cause)
+        # At the end, a screen that is being removed may fail on missing widgets; that does not concern the user.
+        elif self.is_running and not self._exit:
+            super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        # Textual's own traceback prints locals, tokens among them.
+        from rich.traceback import Traceback
+
+        self.bell()
+        trace = Traceback(show_locals=False, width=None)
+        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
+        self._close_messages_no_wait()
+
+
+async def guarded_event(screen: Screen[Any], event: events.Event) -> None:
+    """Stand in for a screen's `on_event`: an error that reaches Textual would end the screen's message loop."""
+    try:
+        await Screen.on_event(screen, event)
+    except RunwardenError as error:
+        if not isinstance(screen.app, BaseApp):
+            raise
+        screen.app.failed(error)
