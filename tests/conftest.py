@@ -64,6 +64,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests need bubblewrap, and how to have it."""
+    wanting = [one for one in terminalreporter.stats.get("skipped", []) if "bubblewrap" in str(one.longrepr)]
+    if wanting:
+        line = f"{len(wanting)} tests of the sandbox were skipped for want of bubblewrap: install version 0.8 or later"
+        terminalreporter.write_line(f"{line} (Debian, Ubuntu: apt install bubblewrap)", yellow=True)
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are processors: a third of a test's time is spent waiting for another process."""
     return (os.cpu_count() or 1) + 2

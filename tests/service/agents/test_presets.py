@@ -20,6 +20,7 @@ from service.agents.options import AgentOptions
 from service.agents.presets import PRESETS
 from service.cli import main
 from service.execution.rehearsal import Rehearsal
+from service.execution.sandbox import Sandbox
 from service.store.agents import Agent
 from tests.service.agents.model_server import ModelServer
 from tests.service_process import command
@@ -169,7 +170,11 @@ def test_a_preset_without_a_key_is_refused_by_apply(tmp_path: Path, preset: str)
 
 @pytest.mark.parametrize("installed", ["stub"], indirect=True)
 def test_check_runs_an_agent_on_a_scratch_repository(
-    installed: Callable[[str], str], server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: Callable[[str], str],
+    sandbox: Sandbox,
+    server: ModelServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It says that it works, or what is missing, with status 1."""
     installed("claude-code")
