@@ -9,7 +9,7 @@ ServiceError
 ├── in an answer of the API: a status and a code (`api.errors`)
 │   ├── HttpError                        a request is refused; endpoints make those below into one
 │   ├── InactiveOrganizationError        an organization may not have runs or repositories
-│   ├── OnboardingError, GitLabError     GitLab has no such project, or refuses a request
+│   ├── OnboardingError                  GitLab has no such project, or refuses a request
 │   ├── PayloadError, UnknownRepositoryError           a delivery cannot be read, or is about no known repository
 │   └── UnknownOrganizationError, HistoryExistsError   the lab cannot make a history
 ├── in a turn's failure and its log (`execution.turn`)

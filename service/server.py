@@ -115,7 +115,7 @@ class RunningService:
                 self._announce(listener, extra)
             return not self._failed
 
-        server = _Server(config, announce_when_ready, context.log_watch.close)
+        server = _Server(config, announce_when_ready, context.closing.set)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)

@@ -1,9 +1,10 @@
 """Results: a run with its turns, their logs and changes, and cancelling (docs/results.md; beside the specification)."""
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final
@@ -22,7 +23,7 @@ from service.findings.document import IdentifiedFinding
 from service.store import audit, postings, runs, turn_files, turns, usage
 from service.store.results import DiffKind
 from service.store.runs import FINAL, Run
-from service.store.turn_files import FINDINGS, Key
+from service.store.turn_files import FINDINGS
 from service.store.turns import Turn
 from service.store.usage import UsageFigures
 
@@ -31,6 +32,8 @@ _LARGEST_DIFF: Final = 8 << 20
 _LARGEST_FINDINGS: Final = 2 << 20
 """The size of the findings of all turns of a run together."""
 _LONGEST_WAIT_S: Final = 30
+_PAUSE_S: Final = 0.5
+"""How often a request that waits looks whether the log has grown."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _logger = logging.getLogger(__name__)
@@ -217,16 +220,13 @@ async def read_log(
     """Return a piece of a turn's log; a request that waits for more holds no connection or thread."""
     part = _LogRange.of(request)
     ask = partial(_log_piece, context, caller, run_id, n, part.offset)
-
-    async def ask_sizes(keys: Sequence[Key]) -> Mapping[Key, tuple[int, bool]]:
-        return await run_in_threadpool(_sizes, context, keys)
-
-    answer = await run_in_threadpool(ask)
-    if part.wait_s and not answer.body and answer.headers["Runwarden-Log-Ended"] == "false":
-        size = int(answer.headers["Runwarden-Log-Size"])
-        await context.log_watch.grown(ask_sizes, (run_id, int(n)), size, part.wait_s)
+    until = time.monotonic() + part.wait_s
+    while True:
         answer = await run_in_threadpool(ask)
-    return answer
+        is_over = answer.body or answer.headers["Runwarden-Log-Ended"] == "true" or context.closing.is_set()
+        if is_over or time.monotonic() >= until:
+            return answer
+        await asyncio.sleep(min(_PAUSE_S, part.wait_s))
 
 
 def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int) -> Response:
@@ -246,13 +246,6 @@ def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offse
         "X-Content-Type-Options": "nosniff",
     }
     return Response(data, media_type="application/octet-stream", headers=headers)
-
-
-def _sizes(context: Context, keys: Sequence[Key]) -> dict[Key, tuple[int, bool]]:
-    with context.database.read() as connection:
-        ended = turns.ended_among(connection, keys)
-        sizes = context.results.log_sizes(connection, keys)
-    return {key: (sizes.get(key, 0), key in ended) for key in keys}
 
 
 @router.get(

@@ -1,8 +1,10 @@
 """Starting runs: POST /external/runs and POST /external/agents/{name}/runs (spec 2.3, 4.3, 4.4)."""
 
 import json
+import tempfile
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Final
 
 import sqlalchemy as sa
@@ -14,10 +16,13 @@ from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.clock import rfc3339
-from service.hosts.branches import default_branch
+from service.execution.git import GitCommandError, GitRunner, login
+from service.execution.mirror import default_of
+from service.hosts.http import token_for
 from service.reference import PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs
 from service.store.agents import DEFAULT_NAME
+from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import Run, TurnRequest
 from service.text import plural
@@ -100,7 +105,7 @@ async def _refuse_protected(context: Context, target: _Target, request: TurnRequ
     default = None
     if target.protected is None:
         owner, timeout_s = request.organization_id, context.settings.probing.timeout_s
-        ask = partial(default_branch, context.database, owner, request.platform, request.url, timeout_s)
+        ask = partial(_default_branch, context.database, owner, request.platform, request.url, timeout_s)
         default = await context.outgoing.run(ask, owner)
     if repositories.is_protected(request.branch, default, target.protected):
         raise bad_request(
@@ -108,6 +113,26 @@ async def _refuse_protected(context: Context, target: _Target, request: TurnRequ
             f"branch_name: {request.branch} is protected; leave it out for a new branch, or name another; "
             "the operator protects with runwarden service repository add --protect",
         )
+
+
+def _default_branch(database: Database, organization_id: str, platform: str, url: str, timeout_s: float) -> str | None:
+    """Return a repository's default branch, stored or asked of its host; None: none, or no answer."""
+    with database.read() as connection:
+        known = repositories.default_branch(connection, url)
+        token = token_for(connection, organization_id, platform, url)
+    if known is not None:
+        return known
+    with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
+        try:
+            git = GitRunner(Path(home), timeout_s, login(url, token))
+            found = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
+        except GitCommandError:
+            # The worker asks again before the run starts.
+            return None
+    if found is not None:
+        with database.write() as connection:
+            repositories.note_default_branch(connection, url, found)
+    return found
 
 
 def _check_metadata(context: Context, metadata: dict[str, object] | None) -> None:

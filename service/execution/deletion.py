@@ -2,10 +2,10 @@
 
 import fcntl
 import time
-from collections.abc import Iterable
 from typing import Final
 
-from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service import ids
+from service.clock import DAY_MICROS, Clock
 from service.execution import trees
 from service.execution.queue import QueueHistory
 from service.execution.workspace import attempts_at_work
@@ -43,7 +43,7 @@ class Deletion:
             while not is_deleted:
                 with self._database.write() as connection:
                     if not deletions.delete_runs_of(connection, one, self._clock()):
-                        is_deleted = deletions.delete_organization(connection, one, self._clock())
+                        is_deleted = deletions.delete_organization(connection, one)
         with self._database.read() as connection:
             turns = deletions.noted(connection, "turn")
         for start in range(0, len(turns), deletions.BATCH):
@@ -56,7 +56,7 @@ class Deletion:
         """Remove this folder's files of what was deleted; return how many deletions cannot be finished yet."""
         with self._database.read() as connection:
             runs = set(deletions.noted(connection, "run"))
-            mirrors, owners = deletions.noted(connection, "mirror"), deletions.noted(connection, "organization")
+            owners = deletions.noted(connection, "organization")
             pending = deletions.pending_organizations(connection)
         held = {run_id for run_id in attempts_at_work(self._folder) if run_id in runs}
         folders = (self._folder.runs, self._folder.sessions, self._folder.work)
@@ -66,7 +66,7 @@ class Deletion:
             if run_id in runs - held:
                 _remove(str(path))
         if not held:
-            self._remove_mirrors(mirrors)
+            self._remove_mirrors()
             for one in owners:
                 for mail in self._folder.outbox.glob(f"{one}.*"):
                     mail.unlink(missing_ok=True)
@@ -76,16 +76,13 @@ class Deletion:
                 deletions.forget(connection, self._clock() - remembered)
         return len(held) + len(pending)
 
-    def _remove_mirrors(self, names: Iterable[str]) -> None:
-        for name in names:
-            git_dir = self._folder.mirrors / f"{name}.git"
-            if not git_dir.exists():
-                continue
+    def _remove_mirrors(self) -> None:
+        """Remove the mirrors of repositories that no organization has configured or worked on."""
+        for git_dir in self._folder.mirrors.glob("*.git"):
             # The lock file stays, empty and named by a hash: another process may wait for it.
-            with (self._folder.mirrors / f"{name}.lock").open("a") as lock, self._database.read() as connection:
+            with git_dir.with_suffix(".lock").open("a") as lock, self._database.read() as connection:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                born = (git_dir / "HEAD").stat().st_mtime if (git_dir / "HEAD").exists() else 0
-                if born * SECOND_MICROS <= deletions.requested_at(connection, "mirror", name):
+                if git_dir.stem not in {ids.address_key(url) for url in deletions.addresses(connection)}:
                     _remove(str(git_dir))
 
 

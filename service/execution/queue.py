@@ -158,7 +158,7 @@ def _client(database: Database) -> Iterator["DBOSClient"]:
     client = DBOSClient(
         system_database_url=database.url.render_as_string(hide_password=False),
         # SQLite is used through this service's connections, which overwrite deleted content.
-        system_database_engine=database.engine if database.is_sqlite else None,
+        system_database_engine=database.writing if database.is_sqlite else None,
         system_database_pool_size=1,
         retry_connection_errors=False,
         application_name=_APPLICATION,

@@ -24,7 +24,7 @@ from service.execution.workspace import Workspace, Workspaces
 from service.findings.collect import collect
 from service.findings.document import packed
 from service.hosts.http import token_for
-from service.observability.traces import NoTracer, Tracer
+from service.observability.traces import Tracer
 from service.reference import without_login
 from service.settings import DataFolder, ExecutionSettings
 from service.store import agents, hosts, postings, repositories, runs, turn_files, turns
@@ -62,7 +62,7 @@ class TurnExecution:
         secret_names: Sequence[str | None] = (),
         tracer: Tracer | None = None,
     ) -> None:
-        self._tracer = tracer or NoTracer()
+        self._tracer = tracer or Tracer()
         self._secret_names = secret_names
         """Variables that hold secrets other than those of agents and code hosts."""
         self.stopping = threading.Event()

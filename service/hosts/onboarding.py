@@ -9,8 +9,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.clock import Clock
-from service.hosts.gitlab import GitLabApi, GitLabError, OnboardingError, Project, find_project
-from service.hosts.http import HostUnreachableError
+from service.forge.client import ForgeError, ForgeHttp
+from service.hosts.gitlab import OnboardingError, Project, api_of, find_project
+from service.hosts.http import token_of
 from service.settings import GitLabSettings, Settings
 from service.store import audit, repositories
 from service.store.database import Database
@@ -35,24 +36,22 @@ class Webhook:
     """Why there is no webhook, or why that is not known, with the cure."""
 
 
-def ensure_webhook(
-    api: GitLabApi, project_id: int, settings: GitLabSettings, environment: Mapping[str, str]
-) -> Webhook:
+def ensure_webhook(host: Host, project_id: int, settings: GitLabSettings, timeout_s: float) -> Webhook:
     """Ensure that a project has exactly one webhook of this service, as configured."""
-    secret = environment.get(settings.webhook_secret_env or "", "")
+    secret = os.environ.get(settings.webhook_secret_env or "", "")
     if settings.webhook_secret_env is not None and not secret:
         return Webhook(
             configured=False, failure=f"the webhook needs its secret: {settings.webhook_secret_env} is not set"
         )
-    if not api.has_token:
+    if token_of(host) is None:
         return Webhook(configured=False, failure="the webhook needs a token: connect the GitLab host with --token-env")
     try:
-        _put_webhook(api, project_id, _fields(settings, secret))
-    except GitLabError as error:
+        _put_webhook(api_of(host, timeout_s), f"/projects/{project_id}/hooks", _fields(settings, secret))
+    except ForgeError as error:
+        if error.status is None:
+            return Webhook(configured=None, failure=f"the webhook could not be set: {error}")
         cure = _CURES.get(error.status, "see GitLab's log")
         return Webhook(configured=False, failure=f"the webhook could not be set: {error}; {cure}")
-    except HostUnreachableError as error:
-        return Webhook(configured=None, failure=f"the webhook could not be set: GitLab cannot be reached: {error}")
     return Webhook(configured=True)
 
 
@@ -63,25 +62,25 @@ def _fields(settings: GitLabSettings, secret: str) -> dict[str, Any]:
     return fields | ({"token": secret} if secret else {})
 
 
-def _put_webhook(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> None:
-    present = _ours(api, project_id, fields)
+def _put_webhook(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> None:
+    present = _ours(api, hooks, fields)
     if not present:
-        api.add_hook(project_id, fields)
+        api.ask("POST", hooks, fields)
         # A concurrent onboarding may have created one as well: both keep the oldest.
-        present = _ours(api, project_id, fields)
+        present = _ours(api, hooks, fields)
     else:
         # GitLab does not show a webhook's secret, so the webhook is always set again.
-        api.change_hook(project_id, present[0], fields)
+        api.ask("PUT", f"{hooks}/{present[0]}", fields)
     for superfluous in present[1:]:
         try:
-            api.remove_hook(project_id, superfluous)
-        except GitLabError as error:
+            api.ask("DELETE", f"{hooks}/{superfluous}")
+        except ForgeError as error:
             if error.status != HTTPStatus.NOT_FOUND:  # A concurrent onboarding removed it.
                 raise
 
 
-def _ours(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> list[int]:
-    found = (one.get("id") for one in api.hooks(project_id) if one.get("url") == fields["url"])
+def _ours(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> list[int]:
+    found = (one.get("id") for one in api.pages(hooks) if one.get("url") == fields["url"])
     return sorted(number for number in found if isinstance(number, int))
 
 
@@ -175,11 +174,10 @@ class Onboarding:
             return Webhook(
                 configured=None, failure="the webhook could not be set: GitLab did not name the project's id"
             )
-        api = GitLabApi(self._host, self._settings.probing.timeout_s)
         settings = self._settings.gitlab
         if known is not None and known.webhook_secret_env is not None:
             settings = settings.model_copy(update={"webhook_secret_env": known.webhook_secret_env})
-        return ensure_webhook(api, project.id, settings, os.environ)
+        return ensure_webhook(self._host, project.id, settings, self._settings.probing.timeout_s)
 
     def _keep(self, connection: sa.Connection, project: Project, webhook: Webhook) -> tuple[Repository, bool]:
         """Store the project, replacing its repository if there is one; return the repository and whether it is new."""

@@ -21,6 +21,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import Attributes
 
 from service import DISTRIBUTION
+from service.observability.traces import Tracer
 from service.store.database import Database
 
 _UNTRACED: Final = "/livez$,/readyz$,/metrics$"
@@ -29,7 +30,7 @@ _FLUSH_S: Final = 5.0
 """How long the end of the process waits for the collector."""
 
 
-class OtlpTracer:
+class OtlpTracer(Tracer):
     """Sends traces to a collector."""
 
     def __init__(self, endpoint: str | None, sample: float, environment: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, Protocol
+from typing import Final
 
 from fastapi import FastAPI
 
@@ -14,8 +14,8 @@ _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_E
 """The standard variables, which count if `service.toml` names no collector."""
 
 
-class Tracer(Protocol):
-    """The service's tracer."""
+class Tracer:
+    """The service's tracer; this one traces nothing."""
 
     def instrument_app(self, app: FastAPI) -> None:
         """Trace the requests to an application."""
@@ -25,46 +25,21 @@ class Tracer(Protocol):
 
     def parent(self) -> str | None:
         """Return the present span as a W3C `traceparent`, which a worker continues later; None without a span."""
+        return None
 
-    def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> AbstractContextManager[None]:
+    def turn(self, _parent: str | None, _fields: Mapping[str, str | int]) -> AbstractContextManager[None]:
         """Trace one attempt at a turn, as a child of the span that queued it."""
+        return nullcontext()
 
-    def step(self, name: str) -> AbstractContextManager[None]:
+    def step(self, _name: str) -> AbstractContextManager[None]:
         """Trace one step of the attempt."""
+        return nullcontext()
 
     def ended(self, outcome: str) -> None:
         """Note how the attempt ended."""
 
     def close(self) -> None:
         """Send the remaining spans, unless the collector is too slow."""
-
-
-class NoTracer:
-    """Traces nothing."""
-
-    def instrument_app(self, app: FastAPI) -> None:
-        """Leave the application alone."""
-
-    def instrument_database(self, database: Database) -> None:
-        """Leave the database alone."""
-
-    def parent(self) -> str | None:
-        """There is no span."""
-        return None
-
-    def turn(self, _parent: str | None, _fields: Mapping[str, str | int]) -> AbstractContextManager[None]:
-        """Do nothing around the attempt."""
-        return nullcontext()
-
-    def step(self, _name: str) -> AbstractContextManager[None]:
-        """Do nothing around the step."""
-        return nullcontext()
-
-    def ended(self, outcome: str) -> None:
-        """Note nothing."""
-
-    def close(self) -> None:
-        """There is nothing to send."""
 
 
 def open_tracer(settings: TraceSettings, environment: Mapping[str, str]) -> Tracer:
@@ -75,7 +50,7 @@ def open_tracer(settings: TraceSettings, environment: Mapping[str, str]) -> Trac
     """
     endpoint = settings.endpoint
     if endpoint is None and not any(environment.get(name) for name in _ENDPOINTS):
-        return NoTracer()
+        return Tracer()
     try:
         from service.observability.otlp import OtlpTracer
     except ModuleNotFoundError as error:

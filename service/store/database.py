@@ -44,7 +44,8 @@ class Database:
                 self.url, pool_size=5, max_overflow=15, pool_pre_ping=True, connect_args={"connect_timeout": 10}
             )
             self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        self._writing = self.engine.execution_options(runwarden_writes=True)
+        self.writing = self.engine.execution_options(runwarden_writes=True)
+        """The engine whose transactions hold SQLite's write lock from their start."""
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -55,7 +56,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Open a transaction that commits at the end of the block and rolls back when the block raises."""
-        with self._writing.begin() as connection:
+        with self.writing.begin() as connection:
             yield connection
 
     @contextmanager

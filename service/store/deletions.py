@@ -5,7 +5,6 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
-from service import ids
 from service.store import runs
 from service.store.database import insert_new
 from service.store.runs import Run
@@ -21,8 +20,8 @@ from service.store.schema import (
 )
 from service.store.schema import runs as run_table
 
-Kind = Literal["organization", "run", "turn", "mirror"]
-"""What was deleted: a `turn` is named as in the queue, a `mirror` by the digest of its repository's address."""
+Kind = Literal["organization", "run", "turn"]
+"""What was deleted: a `turn` is named as in the queue."""
 BATCH: Final = 200
 """Runs deleted in one transaction, so that other writers do not wait long."""
 
@@ -38,7 +37,6 @@ def begin_organization(connection: sa.Connection, organization_id: str, now: int
     connection.execute(sa.update(organizations).where(one).values(active=False))
     connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
     _note(connection, "organization", [organization_id], now)
-    _forget_addresses(connection, organization_id, now)
 
 
 def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) -> int:
@@ -49,17 +47,17 @@ def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) ->
     return len(found)
 
 
-def delete_organization(connection: sa.Connection, organization_id: str, now: int) -> bool:
+def delete_organization(connection: sa.Connection, organization_id: str) -> bool:
     """Delete the rest of an organization; False: it has runs again, accepted just before it was deactivated."""
     mine = organizations.c.id == organization_id
     connection.execute(sa.select(organizations.c.id).where(mine).with_for_update())
     if connection.execute(sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id)).first():
         return False
-    _forget_addresses(connection, organization_id, now)
     # Tables with a foreign key are emptied by the database; these two have none.
     connection.execute(sa.delete(rate_limits).where(rate_limits.c.organization_id == organization_id))
     connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
     connection.execute(sa.delete(organizations).where(mine))
+    connection.execute(sa.delete(default_branches).where(default_branches.c.url.not_in(addresses(connection))))
     return True
 
 
@@ -74,10 +72,10 @@ def noted(connection: sa.Connection, kind: Kind) -> list[str]:
     return list(connection.execute(sa.select(deletions.c.id).where(deletions.c.kind == kind)).scalars())
 
 
-def requested_at(connection: sa.Connection, kind: Kind, deleted: str) -> int:
-    """Return when something was deleted, 0 if it was not."""
-    query = sa.select(deletions.c.requested_at).where(deletions.c.kind == kind, deletions.c.id == deleted)
-    return connection.execute(query).scalar() or 0
+def addresses(connection: sa.Connection) -> set[str]:
+    """Return the addresses of all repositories that are configured or have runs."""
+    every = sa.union(sa.select(repositories.c.url), sa.select(run_table.c.url))
+    return set(connection.execute(every).scalars())
 
 
 def forget_turns(connection: sa.Connection, names: Sequence[str]) -> None:
@@ -123,18 +121,3 @@ def _delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) ->
 def _note(connection: sa.Connection, kind: Kind, deleted: Sequence[str], now: int) -> None:
     for one in deleted:
         insert_new(connection, deletions, {"kind": kind, "id": one, "requested_at": now})
-
-
-def _forget_addresses(connection: sa.Connection, organization_id: str, now: int) -> None:
-    """Forget the repositories that no other organization works on."""
-    owners = [
-        sa.select(table.c.url.label("url"), table.c.organization_id.label("owner"))
-        for table in (repositories, run_table)
-    ]
-    every = sa.union_all(*owners).subquery()
-    others = sa.select(every.c.url).where(every.c.owner != organization_id)
-    mine = sa.select(every.c.url).distinct().where(every.c.owner == organization_id, every.c.url.not_in(others))
-    found = list(connection.execute(mine).scalars())
-    _note(connection, "mirror", [ids.address_key(url) for url in found], now)
-    for url in found:
-        connection.execute(sa.delete(default_branches).where(default_branches.c.url == url))

@@ -47,8 +47,6 @@ class Posting:
     failure: str | None
     """Why it waits or was refused; for a posted one, a remark."""
     url: str | None
-    memory: dict[str, object] | None
-    """What the poster needs to update it later; None: nothing yet."""
 
     def document(self) -> dict[str, object]:
         """Return the posting as the API and the command line show it."""
@@ -73,7 +71,6 @@ class Posted:
     url: str | None = None
     note: str | None = None
     """A remark, such as that a person closed the pull request."""
-    memory: dict[str, object] | None = None
 
 
 def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:
@@ -147,7 +144,7 @@ def put_off(connection: sa.Connection, run: Run, until: int) -> None:
 def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:
     """Record a success; the posting stays due if a newer request replaced it in the meantime."""
     of_it = sa.update(postings).where(*_is(posting.run_id, posting.kind, posting.subject))
-    shown = {"url": posted.url or posting.url, "memory": posted.memory or posting.memory, "posted_at": now}
+    shown = {"url": posted.url or posting.url, "posted_at": now}
     connection.execute(of_it.values(shown | {"attempts": postings.c.attempts + 1}))
     same = of_it.where(postings.c.version == posting.version)
     connection.execute(same.values(state=POSTED, failure=posted.note))

@@ -273,7 +273,6 @@ postings = _table(
     _instant("due_at"),
     _instant("posted_at", nullable=True),
     *_texts("failure", "url", nullable=True),
-    sa.Column("memory", sa.JSON(none_as_null=True)),
     sa.Index("postings_due", "state", "due_at"),
 )
 """What a code host is to show of a run, and whether it does; posted after the push, and retried until it succeeds."""

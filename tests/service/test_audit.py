@@ -15,7 +15,7 @@ from service.execution.retention import Retention
 from service.settings import DataFolder, RetentionSettings, Settings
 from service.store import audit
 from service.store.database import Database
-from tests.service_process import ROOT, command, make_repository
+from tests.service_process import command, make_repository
 
 if TYPE_CHECKING:
     from tests.service.conftest import Api
@@ -172,10 +172,3 @@ def test_entries_stay_for_good_unless_the_settings_say_for_how_long(trail: Datab
             left.append(len(audit.latest(connection, 10)))
 
     assert left == [2, 1]
-
-
-def test_no_command_writes_behind_the_trail_s_back() -> None:
-    """Each act of a command goes through `AdminContext.change`, which keeps it."""
-    writing = [file.name for file in (ROOT / "service" / "cli").glob("*.py") if ".write()" in file.read_text("utf-8")]
-
-    assert writing == ["output.py"]

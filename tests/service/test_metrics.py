@@ -99,20 +99,6 @@ def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: S
     assert (after["runwarden_places",], after["runwarden_workers",]) == (3, 1)
 
 
-def test_a_scrape_reads_no_turn_that_ended_long_ago(database: Database, metrics: ServiceMetrics) -> None:
-    """However many there are: every table that grows with them is reached by an index."""
-    asked: list[tuple[str, Any]] = []
-    sa.event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append((given[2], given[3])))
-    metrics.render()
-    with database.read() as connection:
-        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given) for text, given in asked[:]]
-        steps = [row.detail for plan in plans for row in plan]
-
-    assert "SEARCH turns USING INDEX turns_by_end (finished_at>?)" in steps
-    few = {"SCAN CONSTANT ROW", "SCAN workers", "SCAN organizations"}
-    assert {step for step in steps if step.startswith("SCAN")} <= few
-
-
 def test_only_so_many_organizations_have_series_of_their_own(database: Database, metrics: ServiceMetrics) -> None:
     """Those whose turns wait longest; the others are summed up, however many they are."""
     with database.write() as connection:

@@ -1,6 +1,5 @@
 """What is no proper HTTP is refused in the spec's form as well (spec 7.2), and does no harm."""
 
-import asyncio
 import contextlib
 import json
 import select
@@ -8,21 +7,16 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from fastapi import Request
 
-from service.api.bodies import ReadBody, RunStart
-from service.api.context import CONTEXT, Threads
-from service.settings import Settings
 from tests.fault_server import FaultServer, Hang, Received, Respond
 from tests.service.conftest import Api
 from tests.service_process import start_service
-from tests.waiting import eventually, until
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -201,34 +195,3 @@ def test_large_metadata_is_refused(api: Any) -> None:
 
     assert [answer.status_code for answer in answers] == [201, 400]
     assert answers[1].json()["error_code"] == "metadata_too_large"
-
-
-async def test_a_large_body_is_read_beside_the_loop_and_a_small_one_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From 16 KiB on: while it is checked, requests of others are answered."""
-    entered, over, names = threading.Event(), threading.Event(), list[str]()
-
-    def check(_self: Any, raw: bytes) -> int:
-        names.append(threading.current_thread().name)
-        entered.set()
-        over.wait(60)
-        return len(raw)
-
-    monkeypatch.setattr(ReadBody, "_validated", check)
-    context = SimpleNamespace(settings=Settings(), parsing=Threads(1))
-
-    def request(size: int) -> Request:
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"x" * size, "more_body": False}
-
-        headers = [(b"content-type", b"application/json")]
-        return Request({"type": "http", "headers": headers, "state": {CONTEXT: context}}, receive)
-
-    large = asyncio.create_task(ReadBody(RunStart)(request(1 << 20)))
-    await until(entered.is_set)
-    still_open = not large.done()
-    over.set()
-    sizes = [await large, await ReadBody(RunStart)(request(1 << 13))]
-
-    assert still_open
-    assert sizes == [1 << 20, 1 << 13]
-    assert [name == threading.main_thread().name for name in names] == [False, True]

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,10 +12,8 @@ import sqlalchemy as sa
 from service.clock import DAY_MICROS, now_micros
 from service.execution.queue import migrate_queue
 from service.lab import history
-from service.store import agents, hosts, organizations, repositories, runs, trials, turn_files, turns, workers
-from service.store.agents import Agent
+from service.store import organizations, repositories, runs, turn_files, turns, workers
 from service.store.database import Database
-from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.store.runs import Filters, RunCounter, TurnRequest
 from service.store.turns import TurnOutcome
@@ -25,13 +23,6 @@ NOW = 1_700_000_000_000_000
 
 
 KINDS = ["sqlite", "postgresql"]
-
-
-@pytest.fixture(params=KINDS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database of either kind."""
-    is_sqlite = request.param == "sqlite"
-    return f"sqlite:///{tmp_path}/data/service.sqlite" if is_sqlite else request.getfixturevalue("empty_postgres_url")
 
 
 @pytest.fixture(params=KINDS)
@@ -52,55 +43,11 @@ def order(owner: str, branch: str | None = None) -> TurnRequest:
     return TurnRequest(owner, "scribe", "github", "acme/api", "/tmp/api.git", branch, "do it")
 
 
-def test_simultaneous_first_starts_make_one_schema(url: str) -> None:
-    """Twelve at once: every one finds a usable database."""
-    ready = threading.Barrier(12)
-
-    def begin(_: int) -> bytes:
-        database = Database(url)
-        ready.wait()
-        database.migrate()
-        secret = database.secret("page_token_key")
-        database.close()
-        return secret
-
-    with ThreadPoolExecutor(12) as pool:
-        assert len(set(pool.map(begin, range(12)))) == 1
-
-
 def test_the_database_is_closed_to_other_users(tmp_path: Path) -> None:
     """0600 from its first moment."""
     Database(f"sqlite:///{tmp_path / 'service.sqlite'}").close()
 
     assert (tmp_path / "service.sqlite").stat().st_mode & 0o777 == 0o600
-
-
-Put = Callable[[sa.Connection, str, int], object]
-PUTS: list[Put] = [
-    lambda c, _, n: organizations.create(c, name="Same", now=NOW + n),
-    lambda c, owner, n: repositories.put(c, owner, Repository("api", "github", "acme/api", f"/srv/{n}.git"), NOW),
-    lambda c, owner, n: hosts.connect(c, owner, Host("github", f"{n}.example", None, "api", None, None, None), NOW),
-    lambda c, owner, n: agents.put(c, Agent("same", (f"/bin/{n}",)), owner, NOW),
-    lambda c, _, n: agents.put(c, Agent("same", (f"/bin/{n}",)), None, NOW),
-    lambda c, _, n: trials.put_offer(c, trials.Offer("SAME", "partner", retired=False, price=str(n))),
-]
-
-
-@pytest.mark.parametrize("database", KINDS[:1], indirect=True)
-def test_whatever_is_unique_may_be_added_by_many_at_once(database: Database) -> None:
-    """Inserted by six at the same moment, again and again: no constraint is violated; PostgreSQL: test_races.py."""
-    owner = organization(database)
-    start = threading.Barrier(6)
-
-    def add(number: int) -> None:
-        for put in PUTS:
-            start.wait()
-            for turn in range(3):
-                with database.write() as connection:
-                    put(connection, owner, number * 10 + turn)
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(add, range(6)))
 
 
 def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(database: Database) -> None:
@@ -158,18 +105,6 @@ def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: D
         silent = workers.silent_for(connection, 60_000_000, clock)
 
     assert ([worker.executor for worker in living], [worker.executor for worker in silent]) == (["one"], ["two"])
-
-
-@pytest.mark.filterwarnings("error::sqlalchemy.exc.SAWarning")
-def test_the_organization_of_a_run_is_read_without_a_warning(database: Database) -> None:
-    """Every turn reads it: a warning would be in the log as often."""
-    owner = organization(database)
-    with database.write() as connection:
-        run_id = runs.accept(connection, order(owner), NOW).id
-        found = organizations.of_run(connection, run_id)
-
-    assert found is not None
-    assert found.id == owner
 
 
 def test_pages_partition_the_list_while_runs_are_accepted(database: Database) -> None:

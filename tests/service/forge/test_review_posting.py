@@ -88,7 +88,7 @@ def test_a_turn_that_failed_or_found_nothing_to_say_posts_no_review(desk: Desk) 
 
 def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:
     wanted = {"commit": commit, "findings": [FOUND.model_dump()]}
-    posting = Posting("run_1", "review", "", 1, wanted, 1, "waiting", attempts, 0, 0, None, None, None, None)
+    posting = Posting("run_1", "review", "", 1, wanted, 1, "waiting", attempts, 0, 0, None, None, None)
     made = Run("run_1", "o", "fixer", "completed", "agent/fix-1", "github", "acme/api", "", 1, 0, 0, **run)
     return Subject(posting, made, [], "main", None, lambda text: text)
 
