@@ -1,6 +1,7 @@
 """Notification channels: bell, desktop, command. A failure is reported, and nothing waits for it."""
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -102,21 +103,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def fill(argument: str, values: Mapping[str, str]) -> str:
-    """Fill in a text's placeholders; unknown ones stay."""
-    # One pass from left to right: a value with braces in it is never filled in again.
-    parts: list[str] = []
-    rest = argument
-    while rest:
-        before, brace, rest = rest.partition("{")
-        parts.append(before)
-        name, closing, after = rest.partition("}")
-        if brace and closing and name in values:
-            parts.append(values[name])
-            rest = after
-        else:
-            parts.append(brace)
-    return "".join(parts)
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Fill in a text's placeholders, in one pass: braces in a value stay as they are, as do unknown placeholders."""
+    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
 
 
 def _argument(value: str) -> str:

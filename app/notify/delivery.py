@@ -1,22 +1,32 @@
 """Delivery: each message at least once, under one number; failures are retried, then sent over another route.
 
-A message is written in the markup of its route. Apprise runs in a child process, so that a server that does not answer
-cannot hold up the bot.
+A message is written in the markup of its route; foreign text in it cannot mention or link. Apprise runs in a child
+process, so that a server that does not answer cannot hold up the bot.
 """
 
 import asyncio
+import json
 import os
+import re
+import stat
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from html import escape
+from importlib.util import find_spec
 from itertools import groupby
 from typing import Final
 
-from app.config import NotifySettings
+from app.config import NotifyRoute, NotifySettings
 from app.config.notify import DEFAULT_ROUTE
-from app.notify.channels import Channels
-from app.notify.relay import relayed
-from app.notify.rendering import notification, rendered
+from app.config.notify_settings import Markup
+from app.notify.channels import Channels, fill
+from app.notify.notifications import Notification
+from app.text import safe_text
+from app.version import DISTRIBUTION
+from storage.base_error import RunwardenError
 from storage.records.alert import Delivery
 from storage.state import State
 
@@ -25,9 +35,24 @@ BACKOFF: Final = (timedelta(seconds=15), timedelta(minutes=1), timedelta(minutes
 CLAIMED_FOR: Final = timedelta(minutes=2)
 """How long an attempt belongs to its process: longer than the deadlines of all channels of a route."""
 OFF: Final = "The channels of [notify] are off: set notify.desktop or notify.command, or add a route."
+DEADLINE_S: Final = 30.0
+"""For all addresses of a route."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_TYPES: Final = {"information": "info", "warning": "warning", "error": "failure"}
+_LONGEST: Final = 600
+_LOOK_ALIKES: Final = str.maketrans(
+    {"@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}", ">": "\N{FULLWIDTH GREATER-THAN SIGN}"}
+)
+"""Look-alikes of the characters that chats obey in any format: `@everyone`, `<!channel>`, `<https://…|text>`."""
+_LINK: Final = re.compile(r"\](?=\s*[(\[:])")
+_MARKS: Final = re.compile(r"([\\`*_{}\[\]()#+.!|~-])")
 
 Say = Callable[..., None]
 """Writes one line of the log: an event's name, and its facts by name."""
+
+
+class RouteError(RunwardenError):
+    """A route cannot be used; the message names the cure."""
 
 
 async def send(
@@ -113,3 +138,121 @@ class Postman:
             message=error or None,
             fallback=fallback or None,
         )
+
+
+async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Mapping[str, str]) -> str | None:
+    """Deliver one text, written in the route's markup, to all of its addresses. Returns what went wrong, or None."""
+    if find_spec("apprise") is None:
+        return f"Apprise is not installed. Install it with: pip install '{DISTRIBUTION}[notify]'."
+    try:
+        urls = addresses(route, env)
+    except RouteError as error:
+        return str(error)
+    order = {"urls": urls, "title": title, "body": body, "type": _TYPES[level], "markup": route.markup}
+    # -P: a folder called `app` in the current directory is not ours.
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "app.notify.relay_child"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError as error:
+        return f"Route {route.name}: no process can be started ({error.strerror})."
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            said, _ = await process.communicate(json.dumps(order).encode())
+    except TimeoutError:
+        return f"Route {route.name}: no answer within {DEADLINE_S:.0f} s; it may have been delivered."
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return None if process.returncode == 0 else f"Route {route.name}: {said.decode('utf-8', 'replace').strip()}"
+
+
+def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
+    """The addresses of a route, which hold secrets.
+
+    Raises:
+        RouteError: There are none, or others may read their file.
+    """
+    found = env.get(route.urls_env or "", "").split()
+    if route.urls_file is not None:
+        file = route.urls_file
+        try:
+            if file.stat().st_mode & _OTHERS:
+                raise RouteError(f"Others may read {file}, which holds secrets: chmod 600 {file}")
+            lines = map(str.strip, file.read_text(encoding="utf-8").splitlines())
+        except (OSError, UnicodeDecodeError) as error:
+            raise RouteError(f"{file} cannot be read ({error}).") from error
+        found += [line for line in lines if line and not line.startswith("#")]
+    if not found:
+        source = route.urls_env or route.urls_file
+        raise RouteError(f"Route {route.name} has no address: put one into {source}, such as ntfys://ntfy.sh/topic.")
+    return found
+
+
+def disarmed(text: str) -> str:
+    """Foreign text without controls, mentions and links with a text of their own."""
+    return _LINK.sub("\N{FULLWIDTH RIGHT SQUARE BRACKET}", safe_text(text, limit=_LONGEST).translate(_LOOK_ALIKES))
+
+
+ESCAPES: Final[Mapping[Markup, Callable[[str], str]]] = {
+    "text": disarmed,
+    "markdown": lambda text: _MARKS.sub(r"\\\1", disarmed(text)),
+    "html": lambda text: escape(disarmed(text)),
+}
+"""By a route's markup; Apprise converts it for each backend."""
+
+
+def values_of(delivery: Delivery, profile: str) -> dict[str, str]:
+    """The placeholders' values, as received."""
+    message = delivery.message
+    return {
+        **dict.fromkeys(("platform", "run_id", "repository", "branch", "status"), ""),
+        **message.about,
+        "title": message.title,
+        "body": message.body,
+        "kind": message.batch.rpartition(":")[2],
+        "level": message.level,
+        "profile": profile,
+        "count": str(message.count),
+        "id": str(delivery.number),
+    }
+
+
+def rendered(
+    delivery: Delivery,
+    route: NotifyRoute,
+    profile: str,
+    markup: Markup | None = None,
+    command_line: str = "runwarden",
+) -> tuple[str, str]:
+    """Title and text of a delivery; without a markup as the terminal's own channels take them."""
+    escaped = (lambda text: safe_text(text, limit=_LONGEST)) if markup is None else ESCAPES[markup]
+    values = {name: escaped(value) for name, value in values_of(delivery, profile).items()}
+    values["command_line"] = escaped(command_line)
+    # A time-out may mean that it was delivered: the number shows that it is the same message.
+    number = "" if "{id}" in f"{route.title}{route.text}" else " [{id}]"
+    is_repeated = delivery.delivery_id and delivery.message.phase != "over" and route.repeat
+    cure = " · {command_line} notify ack {id}" if is_repeated and not route.text else ""
+    title, text = route.title or "{title}", f"{route.text or '{body}'}{cure}{number}"
+    return fill(title, values), fill(text, values)
+
+
+def notification(delivery: Delivery, route: NotifyRoute, profile: str, command_line: str = "runwarden") -> Notification:
+    """A delivery as desktop and command take it."""
+    title, body = rendered(delivery, route, profile, command_line=command_line)
+    values = values_of(delivery, profile)
+    del values["title"], values["body"]
+    return Notification(
+        key=f"delivery:{delivery.number}",
+        kind="run",
+        level=delivery.message.level,
+        title=safe_text(title, limit=_LONGEST),
+        body=safe_text(body, limit=_LONGEST),
+        at=delivery.made_at,
+        about=values,
+    )

@@ -6,7 +6,7 @@ from app.actions import ActionRefusedError
 from app.api.errors import ApiError, RateLimitedError
 from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error
 from app.cli.main import failure_of
-from app.notify.relay import RouteError
+from app.notify.delivery import RouteError
 from storage.errors import StorageError
 
 

@@ -13,8 +13,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from app.config import NotifyRoute, NotifySettings
-from app.notify.delivery import BACKOFF, send
-from app.notify.rendering import rendered
+from app.notify.delivery import BACKOFF, rendered, send
 from storage.claims import Owner
 from storage.errors import DiskFullError
 from storage.records.alert import Delivery, Message
