@@ -21,7 +21,7 @@ from storage.claims import Owner
 from storage.database import make_fleeting
 from storage.errors import StorageError
 from storage.ledger import Ledger
-from storage.records import Repository
+from storage.records import ActionError, Repository
 from storage.records.decision import Decision
 from storage.state import State
 from tests.notify.conftest import World
@@ -74,6 +74,34 @@ class Place:
             journal=self.journal.append,
             clock=self.world.clock,
         )
+
+    async def begun(self, text: str) -> Runner:
+        """A process with these automations, which has looked once: what comes now is news."""
+        runner = self.runner(text)
+        await runner.look()
+        return runner
+
+    async def fails(self, runner: Runner, run_id: str = "run_1") -> None:
+        """A minute later a run fails, and the process looks."""
+        self.world.pass_(minutes=1)
+        await self.world.run(run_id, "failed")
+        await runner.look()
+
+    async def approve(self, **later: float) -> Decision:
+        """A person approves what waits, later."""
+        (waiting,) = await self.state.open_decisions()
+        self.world.pass_(**later)
+        assert await self.state.take(waiting.decision_id, "waiting", "approved", "approved by ann")
+        return waiting
+
+    async def unknown_write(self, body: str = "{}", key: str = "k") -> str:
+        """A write whose answer was lost; its action's id."""
+        action = await self.ledger.prepare(
+            action_id=None, kind="run.start", subject="", key=key, path="/x", body_json=body, actor="cli"
+        )
+        await self.ledger.sending(action.action_id)
+        await self.ledger.unknown(action.action_id, ActionError("timed_out", "no answer"))
+        return action.action_id
 
     async def owned_by(self, owner: Owner) -> None:
         """What is being acted on, is by this process."""

@@ -9,8 +9,6 @@ from app.automations.acting import ActingResult
 from app.notify.news import rule_alerts
 from storage.claims import this_process
 from storage.errors import StorageError
-from storage.records import ActionError
-from storage.records.decision import Decision
 from tests.automations.conftest import Place, rule
 from tests.notify.desk import Desk
 
@@ -21,7 +19,7 @@ ON = {
 }
 
 
-async def waiting(place: Place, text: str, *, on: str = "run") -> Decision:
+async def waiting(place: Place, text: str, *, on: str = "run") -> None:
     """A rule has seen what sets it off, and its decision waits; approved a minute later."""
     runner = place.runner(text)
     await place.world.health(github="ok")
@@ -30,18 +28,12 @@ async def waiting(place: Place, text: str, *, on: str = "run") -> Decision:
         place.world.pass_(minutes=1)
         await place.world.run("run_1", "failed")
     if on == "action":
-        await place.ledger.prepare(
-            action_id="a", kind="run.start", subject="", key="k", path="/x", body_json="{}", actor="cli"
-        )
-        await place.ledger.sending("a")
-        await place.ledger.unknown("a", ActionError("timed_out", "no answer"))
+        await place.unknown_write()
     for _ in range(4):
         place.world.pass_(minutes=1)
         await place.world.health(github="unreachable" if on == "host" else "ok")
         await runner.look()
-    (found,) = await place.state.open_decisions()
-    assert await place.state.take(found.decision_id, "waiting", "approved", "approved by ann")
-    return found
+    await place.approve()
 
 
 async def pause(place: Place) -> None:
@@ -59,7 +51,8 @@ async def recovered(place: Place) -> None:
 
 
 async def resolved(place: Place) -> None:
-    await place.ledger.resolve_not_created("a")
+    (action,) = await place.ledger.unresolved()
+    await place.ledger.resolve_not_created(action.action_id)
 
 
 async def nothing(_: Place) -> None:
@@ -97,8 +90,7 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
     """The first run is active when the second one would be sent; and of three, two are within the limit."""
     do = '{ start = "go", repository = "acme/api" }'
     text = rule(on='{ every = "10m" }', do=do, approval="true", overlap=f'"{overlap}"', limit="{ per_hour = 2 }")
-    runner = place.runner(text)
-    await runner.look()
+    runner = await place.begun(text)
     for _ in range(3):
         place.world.pass_(minutes=10)
         await runner.look()
@@ -118,11 +110,8 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
 async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Place) -> None:
     """Counted from when it was taken: an approval may have waited for long before that."""
     text = rule(do='{ continue = "go" }', approval="true", approval_expires='"4h"')
-    runner = place.runner(text)
-    await runner.look()
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
-    await runner.look()
+    runner = await place.begun(text)
+    await place.fails(runner)
     (found,) = await place.state.open_decisions()
     place.world.pass_(hours=3)
     await place.state.take(found.decision_id, "waiting", "acting", "")
@@ -159,8 +148,7 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
         rule(name='"fails"', do='{ continue = "go" }', pause_after="1"),
         rule(name='"loops"', limit="{ per_conversation = 1 }"),
     ]
-    runner = place.runner("\n".join(rules))
-    await runner.look()
+    runner = await place.begun("\n".join(rules))
     place.acts.results = [ActingResult("failed", "no")]
     for _ in range(4):
         place.world.pass_(minutes=1)

@@ -2,16 +2,12 @@
 
 import subprocess
 import sys
-from datetime import UTC, datetime
-from pathlib import Path
-from unittest.mock import AsyncMock
 
 import pytest
 
-from app.automations.bot import hand_over, process_of
-from storage.records.decision import Occurrence
-from tests.automations.test_acting import Service, automation, configured, service
-from tests.cli.conftest import CommandLine, Inside, lone
+from app.automations.bot import hand_over
+from tests.automations.test_acting import service
+from tests.cli.conftest import CommandLine, lone
 
 __all__ = ["lone", "service"]
 
@@ -62,41 +58,6 @@ def test_a_bot_that_does_not_listen_yet_is_not_ended() -> None:
         process.communicate("")
 
     assert process.returncode == 0
-
-
-@pytest.mark.parametrize(("owner", "expected"), [("4711-abc", 4711), (None, None), ("host-1", None)])
-def test_the_lease_names_its_process(owner: str | None, expected: int | None) -> None:
-    """As the bot that took it calls itself."""
-    assert process_of(owner) == expected
-
-
-def test_what_is_set_off_twice_at_one_moment_acts_once_and_says_so(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its second command ends with a message, and without a traceback."""
-    configured(service, tmp_path, automation('{ command = ["true"] }'))
-    cli = Inside(tmp_path, "", "", {"RUNWARDEN_CONFIG": str(tmp_path / "config.toml")})
-    at_once = Occurrence("asked:now", datetime.now(UTC))
-    monkeypatch.setattr("app.automations.bot.occurrence_asked_for", AsyncMock(return_value=at_once))
-    first, second = (cli("automations", "run", "r", "--run", "run_1") for _ in range(2))
-
-    assert (first.code, second.code) == (0, 2)
-    assert "set off at this very moment" in second.err
-
-
-def test_an_approval_that_another_person_was_faster_with_is_not_claimed(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rejected between the look and the answer: the command says that it no longer waits."""
-    configured(service, tmp_path, automation('{ command = ["true"] }', "approval = true"))
-    cli = Inside(tmp_path, "", "", {"RUNWARDEN_CONFIG": str(tmp_path / "config.toml")})
-    at_once = Occurrence("asked:now", datetime.now(UTC))
-    monkeypatch.setattr("app.automations.bot.occurrence_asked_for", AsyncMock(return_value=at_once))
-    assert '"waiting"' in cli("automations", "run", "r", "--run", "run_1", "--json").out
-    monkeypatch.setattr("storage.state.State.take", AsyncMock(return_value=False))
-    late = cli("automations", "approve", "1")
-
-    assert (late.code, "no longer waits" in late.err) == (7, True)
 
 
 @pytest.mark.parametrize("command", ["automations approve", "automations log --limit", "notify ack"])

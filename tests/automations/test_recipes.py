@@ -9,7 +9,6 @@ from app.automations.occurrences import upcoming
 from app.config.load import parse
 from app.rules.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
 from app.rules.sentence import sentence, warnings
-from storage.records import ActionError
 from tests.automations.conftest import Place
 from tests.notify.conftest import NOON
 
@@ -35,11 +34,7 @@ async def happens(place: Place, rule: Rule) -> None:
                 place.world.pass_(minutes=6)
             await place.world.health(github="ok" if is_over else "unreachable")
         case OnUnknownAction():
-            action = await place.ledger.prepare(
-                action_id=None, kind="run.start", subject="", key="k", path="/x", body_json="{}", actor="cli"
-            )
-            await place.ledger.sending(action.action_id)
-            await place.ledger.unknown(action.action_id, ActionError("timed_out", "no answer"))
+            await place.unknown_write()
             place.world.pass_(hours=1)
 
 

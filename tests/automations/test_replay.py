@@ -10,7 +10,6 @@ import pytest
 
 from app.automations.replay import Replayed, replay
 from app.config.load import parse
-from storage.records import ActionError
 from tests.automations.conftest import Place, rule
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -58,7 +57,7 @@ async def test_it_finds_what_a_bot_did(place: Place) -> None:
         await place.world.run("run_2", "failed" if minute >= 62 else "working")
         await place.world.run("run_3", "completed" if minute >= 120 else "working", repository="acme/web")
         if minute == 15:
-            await unknown(place)
+            await place.unknown_write()
         await anext(minutes)
 
     found = await replayed(place, *texts)
@@ -85,14 +84,6 @@ def count(words: Any) -> dict[str, int]:
     for word in words:
         found[word] = found.get(word, 0) + 1
     return found
-
-
-async def unknown(place: Place) -> None:
-    action = await place.ledger.prepare(
-        action_id=None, kind="run.start", subject="", key="k", path="/x", body_json="{}", actor="cli"
-    )
-    await place.ledger.sending(action.action_id)
-    await place.ledger.unknown(action.action_id, ActionError("timed_out", "no answer"))
 
 
 async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> None:
@@ -140,15 +131,3 @@ async def test_it_says_which_part_of_the_time_is_held(place: Place, *, holds: bo
 
     since = [found[name].held_since for name in ("r", "h", "s")]
     assert since == ([START + timedelta(hours=4), START + timedelta(hours=10), START] if holds else [None, None, START])
-
-
-async def test_it_takes_no_more_room_for_a_long_history(place: Place) -> None:
-    """Counts, and the newest decisions alone."""
-    place.world.pass_(days=2)
-
-    (found,) = (
-        await replayed(place, rule(on='{ every = "10m" }', limit="{ per_hour = 100, per_day = 1000 }"))
-    ).values()
-
-    assert found.counts == {"done": 2 * 144}
-    assert len(found.newest) == 20

@@ -8,7 +8,6 @@ import pytest
 from app.automations.acting import ActingResult
 from app.automations.observing import MOST_QUESTIONS
 from app.rules.rule import fingerprint
-from storage.records import ActionError
 from tests.automations.conftest import Place, rule
 
 SAYS = "{ notify = 'default', text = '{run.branch}: {run.reason}' }"
@@ -26,15 +25,10 @@ async def shown(place: Place, run_id: str, status: str = "failed", **extra: obje
 
 async def started(place: Place, run_id: str, key: str = "k", **metadata: str) -> str:
     """This machine started a run; the outcome of the write is unknown at first. Its action's id."""
-    body = json.dumps({"instructions": "x", "metadata": metadata})
-    action = await place.ledger.prepare(
-        action_id=None, kind="run.start", subject="", key=key, path="/x", body_json=body, actor="cli"
-    )
-    await place.ledger.sending(action.action_id)
-    await place.ledger.unknown(action.action_id, ActionError("timed_out", "no answer"))
+    action_id = await place.unknown_write(json.dumps({"instructions": "x", "metadata": metadata}), key)
     if run_id:
-        await place.ledger.resolve_created(action.action_id, run_id)
-    return action.action_id
+        await place.ledger.resolve_created(action_id, run_id)
+    return action_id
 
 
 @pytest.mark.parametrize(
@@ -50,8 +44,7 @@ async def test_the_reason_of_a_failure_is_what_the_service_says(
     place: Place, extra: dict[str, object], reason: str
 ) -> None:
     """In whichever of the usual fields; where it says nothing, the sentence is one all the same."""
-    runner = place.runner(rule(do=SAYS))
-    await runner.look()
+    runner = await place.begun(rule(do=SAYS))
     await shown(place, "run_1", **extra)
     await runner.look()
 
@@ -62,8 +55,7 @@ async def test_the_reason_of_a_failure_is_what_the_service_says(
 async def test_a_rule_may_ask_for_labels(place: Place, *, is_shown: bool) -> None:
     """As the service shows them, else as this machine sent them; a run without them is passed over silently."""
     wanted = 'metadata = { team = "pay*", kind = ["nightly", "weekly"] }'
-    runner = place.runner(rule(on=f'{{ run = "failed", {wanted} }}'))
-    await runner.look()
+    runner = await place.begun(rule(on=f'{{ run = "failed", {wanted} }}'))
     labels = {"run_1": {"team": "payments", "kind": "weekly"}, "run_2": {"team": "payments"}, "run_3": {"team": "web"}}
     for run_id, given in labels.items():
         if not is_shown:
@@ -76,24 +68,10 @@ async def test_a_rule_may_ask_for_labels(place: Place, *, is_shown: bool) -> Non
     assert {each.occurrence.facts["run.id"] for each in place.journal} == {"run_1"}
 
 
-async def test_a_stuck_run_has_a_branch(place: Place) -> None:
-    """Which a rule may ask for, and say."""
-    scoped = '{ run = "stuck", branch = "agent/*" }'
-    runner = place.runner(rule(on=scoped, do=SAYS))
-    await runner.look()
-    await place.world.run("run_1", "working")
-    place.world.pass_(minutes=31)
-    await place.world.run("run_1", "working")
-    await runner.look()
-
-    assert [each.occurrence.facts["run.branch"] for each in place.journal] == ["agent/x", "agent/x"]
-
-
 async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) -> None:
     """The answer was lost and a person linked the run: the journal says so, and the loop ends at the same limit."""
     text = rule(do='{ start = "again", repository = "acme/api" }', limit="{ per_conversation = 1 }", overlap='"allow"')
-    runner = place.runner(text)
-    await runner.look()
+    runner = await place.begun(text)
     action_id = await started(place, "")
     place.acts.results = [ActingResult("unknown", "no answer", action_id)]
     await shown(place, "run_1")
@@ -157,8 +135,7 @@ async def test_what_is_queued_goes_with_the_rule_that_queued_it(place: Place) ->
         rule(on='{ schedule = "0 * * * *" }', overlap='"queue"', do=f'{{ start = "{word}", repository = "acme/api" }}')
         for word in ("old", "new")
     )
-    runner = place.runner(hourly)
-    await runner.look()
+    runner = await place.begun(hourly)
     place.acts.results = [ActingResult("done", result_id="run_1")]
     await place.world.run("run_1", "working")
     for _ in range(2):

@@ -9,7 +9,6 @@ from app.automations.acting import ActingResult
 from app.rules.rule import fingerprint
 from storage.claims import Owner, this_process
 from storage.errors import StorageError
-from storage.records import ActionError
 from tests.automations.conftest import Place, rule
 
 HOURLY = '{ schedule = "0 * * * *" }'
@@ -18,8 +17,7 @@ HOURLY = '{ schedule = "0 * * * *" }'
 async def test_a_run_that_fails_sets_a_rule_off_once(place: Place) -> None:
     """However often it is looked at, by this process and the next one."""
     await place.world.run("run_1", "working")
-    runner = place.runner(rule())
-    await runner.look()
+    runner = await place.begun(rule())
     place.world.pass_(minutes=3)
     await place.world.run("run_1", "failed")
 
@@ -98,47 +96,11 @@ async def test_a_time_that_is_too_long_ago_is_passed_over_with_a_reason(place: P
     assert place.outcomes == [("skipped", "4h00m late; catch_up is 1h00m")]
 
 
-async def test_limits_hold_and_say_so(place: Place) -> None:
-    """Of five failures two are acted on; an hour later there is room again."""
-    text = rule(limit="{ per_hour = 2 }")
-    runner = place.runner(text)
-    await runner.look()
-    for number in range(5):
-        place.world.pass_(seconds=30)
-        await place.world.run(f"run_{number}", "failed")
-    await runner.look()
-
-    assert len(place.acts.done) == 2
-    assert [outcome for outcome, _ in place.outcomes].count("limited") == 3
-    place.world.pass_(hours=1)
-    await place.world.run("run_9", "failed")
-    await runner.look()
-    assert len(place.acts.done) == 3
-
-
-async def test_a_loop_ends_at_the_limit_of_its_conversation(place: Place) -> None:
-    """A run that fails, is continued and fails again, for ever; what it made counts to the same conversation."""
-    text = rule(do='{ continue = "again" }')
-    runner = place.runner(text)
-    await runner.look()
-    place.acts.results = [ActingResult("done", result_id=run) for run in ("run_1", "run_2", "run_2")]
-    for turn in range(8):
-        place.world.pass_(minutes=1)
-        await place.world.run("run_1" if turn < 2 else "run_2", "working")
-        place.world.pass_(minutes=1)
-        await place.world.run("run_1" if turn < 2 else "run_2", "failed")
-        await runner.look()
-
-    assert len(place.acts.done) == 3
-    assert "limit.per_conversation" in place.outcomes[-1][1]
-
-
 async def test_a_schedule_waits_for_its_last_run(place: Place) -> None:
     """Skipped by default; with overlap = queue one waits, and a second one does not."""
     do = '{ start = "go", repository = "acme/api" }'
     skips, queues = rule(on=HOURLY, do=do), rule(on=HOURLY, do=do, name='"q"', overlap='"queue"')
-    runner = place.runner(f"{skips}\n{queues}")
-    await runner.look()
+    runner = await place.begun(f"{skips}\n{queues}")
     place.acts.results = [ActingResult("done", result_id="run_1"), ActingResult("done", result_id="run_1")]
     await place.world.run("run_1", "working")
     for _ in range(3):
@@ -156,8 +118,7 @@ async def test_a_schedule_waits_for_its_last_run(place: Place) -> None:
 
 async def test_failures_in_a_row_pause_a_rule(place: Place) -> None:
     """It then says why, until a person resumes it; what came in between stays undone."""
-    runner = place.runner(rule(pause_after="2"))
-    await runner.look()
+    runner = await place.begun(rule(pause_after="2"))
     place.acts.results = [ActingResult("failed", "no such agent")] * 2
     for number in range(3):
         place.world.pass_(minutes=1)
@@ -179,8 +140,7 @@ async def test_failures_in_a_row_pause_a_rule(place: Place) -> None:
 async def test_quiet_hours_skip_events_and_put_off_what_lasts(place: Place) -> None:
     """A run that fails is passed over; a host that is still bad afterwards is told then."""
     text = "\n".join([rule(quiet='"00:00-23:59"'), rule(name='"h"', on='{ health = "not ok" }', quiet='"00:00-23:59"')])
-    runner = place.runner(text)
-    await runner.look()
+    runner = await place.begun(text)
     place.world.pass_(minutes=1)
     await place.world.run("run_1", "failed")
     await place.world.health(github="unreachable")
@@ -197,11 +157,8 @@ async def test_quiet_hours_skip_events_and_put_off_what_lasts(place: Place) -> N
 @pytest.mark.parametrize("approves", [True, False])
 async def test_what_needs_approval_waits_for_a_person(place: Place, *, approves: bool) -> None:
     """It keeps the exact request; approved it is sent once, otherwise it expires."""
-    runner = place.runner(rule(approval="true"))
-    await runner.look()
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
-    await runner.look()
+    runner = await place.begun(rule(approval="true"))
+    await place.fails(runner)
     (waiting,) = await place.state.open_decisions()
 
     assert place.acts.done == []
@@ -219,8 +176,7 @@ async def test_what_needs_approval_waits_for_a_person(place: Place, *, approves:
 
 async def test_what_certainly_was_not_sent_is_tried_again(place: Place) -> None:
     """After half a minute, within the catch-up window."""
-    runner = place.runner(rule(do='{ continue = "again" }'))
-    await runner.look()
+    runner = await place.begun(rule(do='{ continue = "again" }'))
     place.acts.results = [ActingResult("failed", "no link", may_repeat=True)] * 2
     place.world.pass_(minutes=1)
     await place.world.run("run_1", "failed")
@@ -267,62 +223,12 @@ async def test_what_a_living_process_acts_on_is_left_to_it(place: Place) -> None
 async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
     """It is tried again; the others act."""
     text = "\n".join([rule(do='{ continue = "again" }'), rule(name='"s"')])
-    runner = place.runner(text)
-    await runner.look()
+    runner = await place.begun(text)
     place.acts.raises = {"r": StorageError("the ledger can only be read", path=Path("ledger"))}
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
-    await runner.look()
+    await place.fails(runner)
 
     assert [name for name, _ in place.acts.done] == ["r", "s"]
     place.acts.raises = {}
     place.world.pass_(seconds=31)
     await runner.look()
     assert [name for name, _ in place.acts.done] == ["r", "s", "r"]
-
-
-async def test_a_clock_that_was_wrong_for_a_moment_does_not_silence_a_schedule(place: Place) -> None:
-    """A year ahead and back: the next hour comes."""
-    runner = place.runner(rule(on=HOURLY))
-    await runner.look()
-    now = place.world.now
-    place.world.pass_(days=365)
-    await runner.look()
-    place.world.now = now
-    place.world.pass_(hours=1, minutes=1)
-    await runner.look()
-
-    assert [identity[:13] for _, identity in place.acts.done] == ["at:2027-05-01", "at:2026-05-01"]
-
-
-async def test_an_outcome_that_stays_unknown_is_told(place: Place) -> None:
-    """Once, when it is old enough."""
-    runner = place.runner(rule(on='{ action = "unknown", older = "30m" }'))
-    await runner.look()
-    action = await place.ledger.prepare(
-        action_id=None, kind="run.start", subject="", key="k", path="/x", body_json="{}", actor="cli"
-    )
-    await place.ledger.sending(action.action_id)
-    await place.ledger.unknown(action.action_id, ActionError("timed_out", "no answer"))
-    await runner.look()
-    assert place.acts.done == []
-
-    place.world.pass_(minutes=31)
-    await runner.look()
-    await runner.look()
-
-    assert [identity for _, identity in place.acts.done] == [f"action:{action.action_id}"]
-
-
-async def test_a_host_that_goes_bad_and_recovers_is_told_once_each(place: Place) -> None:
-    """Bad for as long as the rule asks; well again when it is over."""
-    bad, well = rule(on='{ health = "not ok", for = "5m" }'), rule(name='"w"', on='{ health = "recovered" }')
-    runner = place.runner(f"{bad}\n{well}")
-    await place.world.health(github="ok")
-    await runner.look()
-    for minute in range(16):
-        place.world.pass_(minutes=1)
-        await place.world.health(github="unreachable" if 2 <= minute < 9 else "ok")
-        await runner.look()
-
-    assert [name for name, _ in place.acts.done] == ["r", "w"]

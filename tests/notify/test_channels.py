@@ -145,12 +145,3 @@ def test_a_notification_ends_where_ours_ends(term: str) -> None:
 
         assert sent is not None
         assert ours.fullmatch(sent)
-
-
-async def test_a_terminal_that_can_is_preferred() -> None:
-    """Over ssh it is the only one that reaches the person's desk."""
-    terminal = Terminal()
-
-    assert await channels(terminal, {"TERM": "foot"}, desktop=True).deliver([news()]) == ()
-
-    assert terminal.written == ["\x1b]777;notify;Run failed: acme/api;agent/x\x1b\\"]

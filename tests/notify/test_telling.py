@@ -96,29 +96,6 @@ async def test_history_is_not_told(desk: Desk) -> None:
     assert await desk.pass_(desk.dispatcher(), looks=2, hours=25) == []
 
 
-async def test_without_a_route_it_is_said_once_and_told_when_there_is_one(desk: Desk) -> None:
-    """In the log; what is still so by then is told."""
-    nowhere = TO_ALL + 'repository = "other/*"'
-    dispatcher = await desk.began(nowhere)
-    await desk.world.run("run_1", "failed")
-    assert await desk.pass_(dispatcher, looks=3, minutes=1) == []
-    assert [line["title"] for line in desk.said if line["event"] == "unrouted"] == ["Run failed: acme/api"]
-
-    assert await desk.pass_(desk.dispatcher(), minutes=1) == ["Run failed: acme/api"]
-
-
-async def test_rules_that_are_added_tell_nothing_of_before(desk: Desk) -> None:
-    """A reload looks forward only, as with any rule."""
-    dispatcher = await desk.began("")
-    await desk.world.run("run_1", "failed")
-    assert await desk.pass_(dispatcher, minutes=1) == []
-
-    dispatcher = desk.dispatcher()
-    assert await desk.pass_(dispatcher, looks=2, minutes=1) == []
-    await desk.world.run("run_2", "failed")
-    assert await desk.pass_(dispatcher, looks=2, minutes=1) == ["Run failed: acme/api"]
-
-
 SHARED = '[notify]\ncommand = ["true"]\n'
 
 

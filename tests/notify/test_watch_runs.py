@@ -18,16 +18,6 @@ async def test_a_run_that_fails_is_told_once(world: World) -> None:
     assert await watch.look() == NewNotifications()
 
 
-async def test_only_what_is_asked_for_is_told(world: World) -> None:
-    """A run that completes is no news by default; with its status among `on` it is."""
-    await world.run("run_1", "working")
-    silent, talking = await world.watch(), await world.watch(on=("completed",))
-    await world.run("run_1", "completed")
-
-    assert titles(await silent.look()) == []
-    assert titles(await talking.look()) == ["Run completed: acme/api"]
-
-
 async def test_every_move_of_a_followed_run_is_told(world: World) -> None:
     """Queued to working to its end, and also its next turn."""
     await world.run("run_1", "queued")
@@ -43,15 +33,6 @@ async def test_every_move_of_a_followed_run_is_told(world: World) -> None:
         await world.run("run_1", status)
 
         assert titles(await watch.look()) == [f"{words}: acme/api"]
-
-
-async def test_a_run_first_seen_failed_is_news(world: World) -> None:
-    """It came and went between two polls."""
-    watch = await world.watch()
-    world.pass_(minutes=1)
-    await world.run("run_1", "failed", seconds=20)
-
-    assert titles(await watch.look()) == ["Run failed after 20s: acme/api"]
 
 
 async def test_the_first_sync_tells_nothing_of_the_past(world: World) -> None:

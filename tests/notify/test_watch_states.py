@@ -68,26 +68,6 @@ async def test_a_trouble_that_gets_worse_is_told_again(world: World) -> None:
     assert await watch.look() == NewNotifications()
 
 
-async def test_a_host_that_is_no_longer_connected_ends_its_trouble(world: World) -> None:
-    """It is neither well nor bad any more."""
-    watch = await world.watch(hold_s=60)
-    await polled(world, 2, github="unreachable", gitlab="ok")
-    await watch.look()
-    await polled(world, 0.5, gitlab="ok")
-
-    assert titles(await watch.look()) == ["Code host github is no longer connected"]
-
-
-async def test_silence_makes_no_host_bad(world: World) -> None:
-    """Time without an answer is no evidence: a single bad answer before it has not held."""
-    await world.health(github="ok")
-    watch = await world.watch(hold_s=60)
-    await polled(world, 0.5, github="unreachable")
-    world.pass_(hours=3)
-
-    assert await watch.look() == NewNotifications()
-
-
 async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
     """After it held, once; and when it is back."""
     await world.link()
@@ -132,15 +112,3 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None
     assert titles(late) == []
     assert outward(late) == ["Code host github is unreachable"]
     assert await watch.look() == NewNotifications()
-
-
-async def test_what_ended_within_the_quiet_hours_is_not_told_after_them(world: World) -> None:
-    """It is not worth telling by then."""
-    watch = await world.watch(hold_s=60, quiet=NOON_HOURS)
-    await polled(world, 2, github="unreachable")
-    await watch.look()
-    await polled(world, 3, github="ok")
-    await watch.look()
-    world.pass_(hours=1)
-
-    assert outward(await watch.look()) == []

@@ -98,8 +98,6 @@ class RulesBase(BaseScreen):
         """The rules as read last."""
         self._trouble: Notice | None = None
         """Trouble with the state or the configuration, which concerns this tab only."""
-        self._journal_trouble: Notice | None = None
-        """The journal of the rule in focus cannot be read."""
         self._read_at = session.clock()
         self._reader = CoalescedTask(self._read, self.run_worker)
 
@@ -155,7 +153,7 @@ class RulesBase(BaseScreen):
 
     def trouble(self) -> Notice | None:
         """The banner's notice, or None."""
-        return self._trouble or self._journal_trouble or super().trouble()
+        return self._trouble or super().trouble()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the keys that have no effect now; without rules, hide them."""
@@ -200,15 +198,7 @@ class RulesBase(BaseScreen):
     async def _read_more(self, view: RuleView) -> None:
         if self.session.engine is None:
             return
-        try:
-            journal = await self.state.journal(view.key, limit=JOURNAL)
-        except StorageError as error:
-            self._journal_trouble = storage_notice(str(error))
-            self.show_trouble()
-            return
-        if self._journal_trouble is not None:
-            self._journal_trouble = None
-            self.show_trouble()
+        journal = await self.state.journal(view.key, limit=JOURNAL)
         written = await asyncio.to_thread(self.file.written, view.key)
         if self.view is not None and self.view.key == view.key:
             self.query_one(RulePane).show_more(self.view, journal, written, self.session.clock())

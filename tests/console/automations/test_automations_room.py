@@ -287,21 +287,6 @@ async def test_a_replay_counts_and_lists(
         assert await asyncio.to_thread(ended.wait, DEADLINE_S)
 
 
-async def test_a_journal_that_cannot_be_read_is_reported_at_once(
-    staged: Staged, configured: Configured, disk: Disk
-) -> None:
-    """The cursor moves to a rule whose journal fails; the next journal that is read takes the notice away."""
-    async with staged(WIDE, changed=configured(RECIPES)) as scene:
-        await scene.press("5")
-        disk.fails = True
-        await scene.press("j")
-        assert "disk I/O error" in scene.text
-
-        disk.fails = False
-        await scene.press("k")
-        assert "disk I/O error" not in scene.text
-
-
 async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:
     """Its message is the banner's; once it works again, the rules are back; no key of it ends the console."""
     async with staged(changed=configured(ONE)) as scene:

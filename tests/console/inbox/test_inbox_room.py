@@ -193,15 +193,6 @@ async def test_a_notification_that_is_acknowledged_is_done(staged: Staged, board
         assert "failed:acme/web:no-such-branch" in keys(scene)
 
 
-async def test_a_read_only_profile_has_an_inbox(staged: Staged) -> None:
-    """It writes to nothing but our own state."""
-    async with inbox(staged, read_only=True) as scene:
-        before = keys(scene)
-        await scene.press("e")
-
-        assert keys(scene) == before[1:]
-
-
 def test_snoozes_are_by_the_local_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tomorrow and Monday are mornings here; on a Monday the next one is meant."""
     for now, tomorrow, monday in (
