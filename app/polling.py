@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,11 +12,10 @@ from typing import Final
 
 from app.api.budget import Budget, Priority, Wait
 from app.api.errors import ApiError, RateLimitedError
-from app.api.pace import POLL
 from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StateChangedElsewhere, StorageFailed
 from app.schedule import Job, JobWork, Schedule
 from app.sync.health import HealthSync
-from app.sync.polls import CANNOT_POLL, Cadence
+from app.sync.polls import CANNOT_POLL
 from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.errors import StorageError
@@ -43,11 +43,66 @@ STAND_ASIDE_S: Final = 2.5 * STANDBY_S
 LOOK_AGAIN_S: Final = 15.0
 """How soon a poll that waits for the budget checks it again."""
 PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}
+CEILING: Final = 16
+"""The longest interval after failures, as a multiple of the configured one."""
+RECOVERY: Final = 2.0
+"""The part of the configured interval that a success takes off one that failures made long."""
+SLOWEST_S: Final = 900.0
+"""The longest interval after refusals."""
+CLOSER: Final = 0.9
+"""What a success multiplies an interval by that refusals made long."""
 DEADLINE_S: Final = 300.0
 """Seconds for a whole refresh of many requests; each request has its own, much shorter deadline."""
 
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Cadence:
+    """When the next poll of one subject is due. Times are seconds of a monotonic clock.
+
+    A failure doubles the interval, and a success takes it back in large steps. A refusal multiplies it by four, and a
+    success shortens it by a tenth: so many consoles of one organization find their share of its limit.
+    """
+
+    base_s: float
+    draw: Callable[[], float] = random.random
+    """Between 0 and 1: spreads the polls of many consoles over the interval."""
+    interval_s: float = field(init=False)
+    rationed_s: float = field(init=False, default=0.0)
+    """The interval after refusals. 0: the service refuses nothing."""
+    due_at_s: float = field(init=False, default=0.0)
+    """0: the poll is due at once."""
+
+    def __post_init__(self) -> None:
+        self.interval_s = self.base_s
+
+    def succeeded(self, now_s: float) -> None:
+        """Move the interval towards its base."""
+        self.interval_s = max(self.base_s, self.interval_s - RECOVERY * self.base_s)
+        self.rationed_s = CLOSER * self.rationed_s if CLOSER * self.rationed_s > self.base_s else 0.0
+        self.due_at_s = now_s + max(self.interval_s, self.rationed_s * (0.8 + 0.4 * self.draw()))
+
+    def failed(self, now_s: float) -> None:
+        """Double the interval, up to the ceiling; the wait is random, from the base to the interval."""
+        self.interval_s = min(self.base_s * CEILING, self.interval_s * 2)
+        longest_s = max(self.interval_s, self.rationed_s)
+        self.due_at_s = now_s + self.base_s + self.draw() * (longest_s - self.base_s)
+
+    def refused(self, now_s: float, wait_s: float, *, is_ours: bool = True) -> None:
+        """Multiply the interval by four, unless history spent the limit; the next poll comes after the wait."""
+        if is_ours:
+            self.rationed_s = min(max(SLOWEST_S, self.base_s), 4 * max(self.rationed_s, self.base_s))
+        self.due_at_s = now_s + wait_s + (self.rationed_s or self.base_s) * (0.5 + self.draw())
+
+    def hasten(self) -> None:
+        """Make the next poll due at once."""
+        self.due_at_s = 0.0
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until it is due; 0 when it is."""
+        return max(0.0, self.due_at_s - now_s)
 
 
 @dataclass(slots=True)
@@ -72,8 +127,6 @@ class Polling:
     """Whether this process holds the lease."""
     _schedule: Schedule = field(default_factory=Schedule)
     _cadences: dict[Subject, Cadence] = field(default_factory=dict)
-    _costs: dict[Subject, float] = field(default_factory=lambda: {"runs": POLL, "health": 1.0})
-    """Requests of the last complete poll."""
     _asked_for: set[Subject] = field(default_factory=set)
     """Polls requested by a user: carried out with or without the lease."""
     _next_claim_s: float = 0.0
@@ -125,24 +178,23 @@ class Polling:
             return wait_s
         if not await self._may_poll(subject):
             return STANDBY_S
-        if wait_s := await self._budget_wait_s(subject):
+        priority = Priority.ASKED if subject in self._asked_for else PRIORITIES[subject]
+        if (wait := await self.budget.wait(priority)) is not None:
             await self._tell_wait(subject)
-            return min(wait_s, LOOK_AGAIN_S)
+            return min(max(0.1, wait.until.timestamp() - self.budget.now_s()), LOOK_AGAIN_S)
         self._asked_for.discard(subject)
-        sent = self.budget.sent[PRIORITIES[subject]]
         try:
             await refresh()
-        except RateLimitedError:
-            # A rate limit is no failure of the service: the interval is stretched to the rate.
-            cadence.succeeded(time.monotonic(), await self._stretch())
+        except RateLimitedError as error:
+            # A rate limit is no failure of the service.
+            cadence.refused(time.monotonic(), error.retry_after_s or 0.0, is_ours=not self.budget.is_crowded)
         except ApiError as error:
             # The refresh recorded it and rang the doorbell; only the pace changes here.
             cadence.failed(time.monotonic())
             if subject == "runs" and isinstance(error, CANNOT_POLL):
                 await self._release(stand_aside_s=STAND_ASIDE_S)
         else:
-            self._costs[subject] = max(1.0, self.budget.sent[PRIORITIES[subject]] - sent)
-            cadence.succeeded(time.monotonic(), await self._stretch())
+            cadence.succeeded(time.monotonic())
         await self._tell_wait(subject)
         return cadence.wait_s(time.monotonic())
 
@@ -157,9 +209,9 @@ class Polling:
 
     async def next_poll(self) -> Wait | None:
         """Why the next poll of runs is late, and when it comes; None: it is not late."""
-        wait = await self.budget.wait(Priority.ACTIVE, self._costs["runs"])
+        wait = await self.budget.wait(Priority.ACTIVE)
         cadence = self._cadences.get("runs")
-        if cadence is None or not self.is_poller or (wait is None and await self.budget.poll_rate() is None):
+        if cadence is None or not self.is_poller or not (wait or cadence.rationed_s):
             return wait
         due_at = datetime.fromtimestamp(self.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
         return Wait("own_pace", due_at) if wait is None else replace(wait, until=max(wait.until, due_at))
@@ -177,22 +229,10 @@ class Polling:
                 cadence.hasten()
                 self._schedule.run_now(subject)
 
-    async def _stretch(self) -> float:
-        """The factor by which the intervals must grow to keep to the rate."""
-        demand = sum(cost / self._cadences[subject].base_s for subject, cost in self._costs.items())
-        return demand / rate if (rate := await self.budget.poll_rate()) else 1.0
-
     async def _alone(self, work: JobWork) -> float:
         """The work, if this process holds the lease."""
         await self._hold_lease()
         return await work() if self.is_poller else STANDBY_S
-
-    async def _budget_wait_s(self, subject: Subject) -> float:
-        """Seconds until the budget has room for a whole poll; one that a user asked for may run ahead of it."""
-        asked = subject in self._asked_for
-        priority, requests = (Priority.ASKED, 1.0) if asked else (PRIORITIES[subject], self._costs[subject])
-        wait = await self.budget.wait(priority, requests)
-        return 0.0 if wait is None else max(0.1, wait.until.timestamp() - self.budget.now_s())
 
     async def _may_poll(self, subject: Subject) -> bool:
         await self._hold_lease()

@@ -1,7 +1,8 @@
-"""The request budget: one for all processes of a data folder.
+"""The request budget: what all processes of a data folder know of the service's limits, health and clock.
 
-No request is sent before a wait is over, requests are spaced if the service limits them, and while it seems down,
-one request at a time probes it.
+No request is sent before a wait that the service stated is over. After a 429, polls and history wait a random while
+longer, and history is fetched no faster than anything else.
+After several failures in a row they also wait, longer each time.
 """
 
 import asyncio
@@ -13,11 +14,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from enum import IntEnum
 from functools import partial
-from itertools import islice
 from typing import Final, Protocol
 
-from app.api import pace
 from app.api.errors import (
     ApiError,
     NoTokenError,
@@ -28,12 +28,24 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.api.headers import clock_ahead_s, spent_for_s
-from app.api.pace import Priority
-from storage.records.service_traits import BudgetState, Wait
+from storage.records.service_traits import BudgetState, Wait, WaitReason
 
 __all__ = ["Budget", "BudgetStore", "Priority", "Wait"]
 
 BudgetChange = Callable[[BudgetState], BudgetState]
+
+
+class Priority(IntEnum):
+    """The purpose of a request; the lower, the more urgent."""
+
+    WRITE = 0
+    ASKED = 1
+    """A user waits for it."""
+    ACTIVE = 2
+    """The newest and the active runs."""
+    HEALTH = 3
+    BACKFILL = 4
+
 
 PATIENCE_S: Final = {
     Priority.WRITE: 5.0,
@@ -45,10 +57,17 @@ PATIENCE_S: Final = {
 """Waits up to this long are waited out; after a longer one a request fails at once, and a write is sent."""
 CLOCK_STEP_S: Final = 5.0
 """Smaller differences between the clocks are noise, and not worth a write."""
-HISTORY_GRACE_S: Final = 60.0
-"""Refused history is requested again within this time after the wait."""
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
+FAILURES_TO_REST: Final = 5
+"""Failures in a row after which the service counts as down."""
+LONGEST_REST_S: Final = 60.0
+"""The most that polls and history wait on their own account."""
+CLOCK_SLACK_S: Final = 5.0
+HISTORY_HELD_S: Final = 600.0
+"""How long after a 429 history is fetched no faster than anything else."""
+MOST_CREDIT: Final = 8
+CROWDED_S: Final = 60.0
 
 
 class BudgetStore(Protocol):
@@ -79,7 +98,7 @@ class MemoryStore:
 
 @dataclass(slots=True)
 class Budget:
-    """Every request takes its turn here and reports its outcome."""
+    """Every request waits here for its turn and reports its outcome."""
 
     store: BudgetStore = field(default_factory=MemoryStore)
     now_s: Callable[[], float] = time.time
@@ -88,28 +107,33 @@ class Budget:
     """Between 0 and 1: spreads simultaneous requests."""
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
     """The number of requests so far."""
-    _history_waits_until_s: float = 0.0
-    """Until then polls leave history its share."""
     _state: BudgetState = field(default_factory=BudgetState)
     """The state as it was read last."""
-    _succeeded: deque[float] = field(default_factory=lambda: deque(maxlen=1_000))
-    """Times of the last successes."""
+    _held_until_s: float = 0.0
+    """Until then each other request that is answered lets one for history follow."""
+    _credit: int = 0
+    """How many requests for history may follow now."""
+    _rushed_at_s: float = -math.inf
+    """When history was last fetched as fast as it could be."""
     _ahead_s: deque[float] = field(default_factory=lambda: deque(maxlen=5))
     """How far the service's clock was ahead in the last answers."""
     _changes: set[asyncio.Task[None]] = field(default_factory=set)
     """Changes that are being stored; the next request waits for them."""
 
-    async def wait(self, priority: Priority = Priority.ACTIVE, requests: float = pace.POLL) -> Wait | None:
-        """Why this many requests would have to wait, and until when; None: they may be sent now."""
+    async def wait(self, priority: Priority = Priority.ACTIVE) -> Wait | None:
+        """Why a request would have to wait, and until when; None: it may be sent now."""
         await self.load()
-        found = pace.wait_until(self._state, priority, self.now_s(), requests)
-        return None if found is None else Wait(found[0], datetime.fromtimestamp(found[1], UTC))
-
-    async def poll_rate(self) -> float | None:
-        """Requests per second for polls, so that history gets its share; None: no limit is known."""
-        await self.load()
-        share = 1 - pace.HISTORY_SHARE if self.now_s() < self._history_waits_until_s else 1.0
-        return share * self._state.rate or None
+        state, now_s = self._state, self.now_s()
+        # A wait that began in the future, or ends too late: the clock was set back, and it might never end.
+        if state.paused_at_s - CLOCK_SLACK_S <= now_s < state.paused_until_s:
+            return Wait("rate_limit", datetime.fromtimestamp(state.paused_until_s, UTC))
+        latest_s = max(now_s, state.paused_until_s) + LONGEST_REST_S + CLOCK_SLACK_S
+        if priority >= Priority.ACTIVE and now_s < state.resting_until_s <= latest_s:
+            reason: WaitReason = "service_down" if state.failures >= FAILURES_TO_REST else "own_pace"
+            return Wait(reason, datetime.fromtimestamp(state.resting_until_s, UTC))
+        if priority is Priority.BACKFILL and self._is_held and not self._credit:
+            return Wait("own_pace", datetime.fromtimestamp(now_s + 1, UTC))
+        return None
 
     async def load(self) -> None:
         """Read the state of other processes."""
@@ -124,36 +148,20 @@ class Budget:
             RateLimitedError: A wait is not over then; nothing was sent. Never for a write.
             UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
         """
-        probes = await self._admit(priority, until_s or self.now_s() + PATIENCE_S[priority])
+        await self._admit(priority, until_s or self.now_s() + PATIENCE_S[priority])
         self.sent[priority] += 1
-        sent_s = self.now_s()
         try:
             yield
         except ApiError as error:
-            self._note(priority, error, sent_s)
+            self._note(priority, error)
             raise
-        except BaseException:
-            # Cancelled before its answer: another request may probe the service.
-            self._later(pace.released, needed=probes)
-            raise
-        else:
-            self._note(priority, None, sent_s)
-
-    async def retry_s(self, priority: Priority, error: RateLimitedError) -> float:
-        """When a refused read may be sent again, in seconds since 1970."""
-        wait = await self.wait(priority, 1)
-        free_s = self.now_s() if wait is None else wait.until.timestamp()
-        if priority is Priority.ASKED:
-            return free_s if error.retry_after_s is not None else math.inf
-        # Others of the organization wait for the same moment.
-        longest_s = min(1 / max(self._state.rate, pace.SLOWEST), pace.LONGEST_PAUSE_S)
-        return free_s + (pace.ASIDE + self.draw()) * longest_s
+        self._note(priority, None)
 
     def hear(self, headers: Mapping[str, str], sent_s: float) -> None:
         """Learn from an answer's headers: a limit that is spent, and the service's clock."""
         now_s = self.now_s()
         if wait_s := spent_for_s(headers):
-            self._later(partial(pace.paused, now_s=now_s, wait_s=wait_s))
+            self._later(partial(_paused, now_s=now_s, wait_s=wait_s))
         if (ahead_s := clock_ahead_s(headers, sent_s, now_s)) is None:
             return
         self._ahead_s.append(ahead_s)
@@ -177,71 +185,80 @@ class Budget:
         while self._changes:
             await asyncio.gather(*self._changes)
 
-    async def _admit(self, priority: Priority, until_s: float) -> bool:
-        """Wait for the turn; return whether this request is the probe."""
-        while True:
-            await self.load()
-            now_s, state, after = self.now_s(), self._state, self._state
-            found = pace.wait_until(state, priority, now_s, 1)
-            if found is None and not pace.is_free(state, now_s):
-                state, after = await self._take(priority, now_s)
-                found = pace.wait_until(state, priority, now_s, 1)
-            left_s = until_s - now_s
-            if found is None or (priority is Priority.WRITE and found[1] > until_s):
-                return after.probing_until_s > state.probing_until_s
-            reason, free_s = found
-            if priority is Priority.BACKFILL:
-                self._history_waits_until_s = max(now_s, free_s) + HISTORY_GRACE_S
-            if free_s > until_s or left_s <= 0:
-                raise _refusal(Wait(reason, datetime.fromtimestamp(free_s, UTC)), free_s - now_s)
-            await asyncio.sleep(max(0.001, min(free_s - now_s, left_s, LOOK_AGAIN_S)))
+    async def _admit(self, priority: Priority, until_s: float) -> None:
+        while (wait := await self.wait(priority)) is not None:
+            free_s, now_s = wait.until.timestamp(), self.now_s()
+            if free_s > until_s and priority is Priority.WRITE:
+                return
+            if free_s > until_s:
+                raise _refusal(wait, free_s - now_s)
+            await asyncio.sleep(max(0.001, min(free_s - now_s, LOOK_AGAIN_S)))
+        if priority is Priority.BACKFILL and self._is_held:
+            self._credit -= 1
+        elif priority is Priority.BACKFILL:
+            self._rushed_at_s = self.now_s()
 
-    async def _take(self, priority: Priority, now_s: float) -> tuple[BudgetState, BudgetState]:
-        taken = partial(pace.admitted, priority=priority, now_s=now_s)
-        if priority is Priority.WRITE:
-            # A write waits for no database: its cost is noted later.
-            self._later(taken, needed=False)
-            return self._state, self._state
-        before, self._state = await self.store.change(taken)
-        return before, self._state
+    @property
+    def is_crowded(self) -> bool:
+        """Whether history, not polls, may have spent the limit: it was fetched without a pause just before."""
+        return 0 <= self.now_s() - self._rushed_at_s < CROWDED_S
 
-    def _note(self, priority: Priority, error: ApiError | None, sent_s: float) -> None:
+    @property
+    def _is_held(self) -> bool:
+        return self.now_s() < self._held_until_s <= self.now_s() + HISTORY_HELD_S
+
+    def _note(self, priority: Priority, error: ApiError | None) -> None:
         now_s = self.now_s()
         if isinstance(error, RateLimitedError):
-            wait_s, throughput = error.retry_after_s, self._throughput(now_s + (error.retry_after_s or 0.0))
-            self._later(
-                partial(
-                    pace.limited, now_s=now_s, sent_s=sent_s, wait_s=wait_s, throughput=throughput, draw=self.draw()
-                )
-            )
+            self._held_until_s, self._credit = now_s + HISTORY_HELD_S, 0
+            self._later(partial(_limited, now_s=now_s, wait_s=error.retry_after_s, draw=self.draw()))
         elif error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
             # A service that refuses is not down.
-            self._succeeded.append(now_s)
-            state = self._state
-            needed = state.rate or state.failures or state.refusals or state.probing_until_s
-            self._later(partial(pace.answered, priority=priority, now_s=now_s), needed=bool(needed))
-        elif isinstance(error, (NoTokenError, NotSendableError)):
-            self._later(pace.released, needed=self._state.probing_until_s > 0)
-        else:
-            self._later(partial(pace.failed, now_s=now_s, draw=self.draw()))
+            if priority is not Priority.BACKFILL:
+                self._credit = min(MOST_CREDIT, self._credit + 1)
+            if self._state.failures or self._state.refusals:
+                self._later(_answered)
+        elif not isinstance(error, (NoTokenError, NotSendableError)):
+            self._later(partial(_failed, now_s=now_s, draw=self.draw()))
 
-    def _throughput(self, opens_s: float) -> pace.Throughput:
-        """What was let through in the last minute; the limit opens again at `opens_s`."""
-        times = [at_s for at_s in self._succeeded if self.now_s() - pace.MEASURED_S <= at_s <= self.now_s()]
-        # The best of all sequences of the last ones: before them, less may have been requested than was allowed.
-        speeds = (count / max(1.0, opens_s - at_s) for count, at_s in enumerate(reversed(times), 1))
-        return pace.Throughput(len(times), max(islice(speeds, pace.CHANCE, None), default=0.0))
-
-    def _later(self, change: BudgetChange, *, needed: bool = True) -> None:
+    def _later(self, change: BudgetChange) -> None:
         # Not awaited: between an answer and its reader nothing may fail or wait.
-        if needed:
-            self._state = change(self._state)
-            task = asyncio.get_running_loop().create_task(self._share(change))
-            self._changes.add(task)
-            task.add_done_callback(self._changes.discard)
+        self._state = change(self._state)
+        task = asyncio.get_running_loop().create_task(self._share(change))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
 
     async def _share(self, change: BudgetChange) -> None:
         _, self._state = await self.store.change(change)
+
+
+def _paused(state: BudgetState, now_s: float, wait_s: float) -> BudgetState:
+    is_paused = state.paused_at_s - CLOCK_SLACK_S <= now_s < state.paused_until_s
+    until_s = max(state.paused_until_s if is_paused else 0.0, now_s + wait_s)
+    return replace(state, paused_at_s=now_s, paused_until_s=until_s)
+
+
+def _limited(state: BudgetState, now_s: float, *, wait_s: float | None, draw: float) -> BudgetState:
+    if wait_s is not None:
+        state = _paused(state, now_s, wait_s)
+    refusals = state.refusals + 1
+    # Others of the organization wait for the same moment.
+    rest_s = draw * min(LONGEST_REST_S, 2.0 ** min(16.0, refusals))
+    resting_until_s = now_s + (wait_s or 0.0) + rest_s
+    return replace(state, refusals=refusals, failures=0.0, resting_until_s=resting_until_s)
+
+
+def _failed(state: BudgetState, now_s: float, draw: float) -> BudgetState:
+    failures = state.failures + 1
+    rest_s = draw * min(LONGEST_REST_S, 2.0 ** min(16.0, failures - FAILURES_TO_REST + 1))
+    is_down = failures >= FAILURES_TO_REST
+    return replace(state, failures=failures, resting_until_s=now_s + rest_s if is_down else state.resting_until_s)
+
+
+def _answered(state: BudgetState) -> BudgetState:
+    # An answer to a user says nothing about the polls' share of the limit.
+    resting_until_s = 0.0 if state.failures else state.resting_until_s
+    return replace(state, failures=0.0, refusals=0.0, resting_until_s=resting_until_s)
 
 
 def _refusal(wait: Wait, wait_s: float) -> ApiError:
@@ -251,7 +268,7 @@ def _refusal(wait: Wait, wait_s: float) -> ApiError:
             f"The service failed again and again; it is asked again at {at}, in {wait_s:.0f} s.", surely_not_sent=True
         )
     if wait.reason == "own_pace":
-        message = f"The service limits requests, so they are spaced; the next one is due at {at}, in {wait_s:.0f} s."
+        message = f"The service limits requests, so the next one is sent at {at}, in {wait_s:.0f} s."
     else:
         message = f"The service asked to wait until {at}; {wait_s:.0f} s are left."
     return RateLimitedError(message, retry_after_s=wait_s)

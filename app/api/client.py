@@ -1,6 +1,5 @@
 """The service's API: records in, records out, every failure an `ApiError`."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from copy import copy
@@ -29,7 +28,9 @@ _DONE: Final = frozenset({200, 201, 202})
 
 
 async def in_turn(budget: Budget, priority: Priority, read: Callable[[], Awaitable[Answered]]) -> Answered:
-    """Send a read in its turn. After a 429 it is sent once more, if the wait is short for its priority.
+    """Send a read in its turn. After a 429 it is sent once more, if the wait is stated and short for its priority.
+
+    A poll is not sent again: the next one comes soon enough.
 
     Raises:
         RateLimitedError: The wait is longer; nothing more is sent.
@@ -41,9 +42,11 @@ async def in_turn(budget: Budget, priority: Priority, read: Callable[[], Awaitab
         async with budget.turn(priority, until_s):
             return await read()
     except RateLimitedError as error:
-        if (retry_s := await budget.retry_s(priority, error)) > until_s:
+        if error.retry_after_s is None or priority in {Priority.ACTIVE, Priority.HEALTH}:
             raise
-        await asyncio.sleep(retry_s - budget.now_s())
+        wait = await budget.wait(priority)
+        if wait is not None and wait.until.timestamp() > until_s:
+            raise
     async with budget.turn(priority, until_s):
         return await read()
 

@@ -91,7 +91,7 @@ async def snapshot(
         StorageError: A file cannot be read.
     """
     cache, ledger, budget, now = engine.cache, engine.ledger, engine.client.budget, engine.clock()
-    links, wait, rate = await cache.links(), await budget.wait(), await budget.poll_rate()
+    links, wait = await cache.links(), await budget.wait()
     states = {name: each for name, each in (await state.rule_states()).items() if name not in {OWN, AT_WORK}}
     values: dict[str, Values] = {
         "runs": {(status,): count for status, count in (await cache.status_counts(RunFilter())).items()},
@@ -110,7 +110,6 @@ async def snapshot(
         "deliveries_total": await state.delivery_counts(),
         "problems_told": {(): len({told.group for told in await state.told()})},
         "budget_wait_seconds": ({} if wait is None else {(wait.reason,): max(0.0, (wait.until - now).total_seconds())}),
-        "budget_requests_per_second": {} if rate is None else {(): rate},
         "heartbeats_total": {(outcome,): count for outcome, count in heartbeats.items()},
         "bot_working": {(): float(is_working)},
     }

@@ -15,8 +15,8 @@ Habit = Literal["ignores_status", "endless", "no_results"]
 """
 CLOCKS_DISAGREE_S: Final = 60.0
 WaitReason = Literal["rate_limit", "own_pace", "service_down"]
-"""`rate_limit`: the service asked us to wait. `own_pace`: we space our requests after a 429. `service_down`: it failed
-several times in a row."""
+"""`rate_limit`: the service asked us to wait. `own_pace`: we wait longer than asked after a 429. `service_down`: it
+failed several times in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +54,10 @@ class BudgetState:
     paused_until_s: float = 0.0
     refusals: float = 0.0
     """How many 429s came in a row."""
-    rate: float = 0.0
-    """Requests per second that we allow ourselves. 0: no limit was met."""
-    successes: float = 0.0
-    """How many requests succeeded since the last 429 or failure."""
-    refused_rate: float = 0.0
-    """Requests per second at which the last 429 came. 0: not known."""
-    slowed_at_s: float = 0.0
-    """When the rate was last lowered."""
-    opened_at_s: float = 0.0
-    """From when on the service takes requests again after the last 429, as it stated."""
-    tokens: float = 0.0
-    """How many requests may be sent at once. Below 0: so many were sent ahead of the rate."""
-    tokens_at_s: float = 0.0
-    """When the tokens were counted."""
+    resting_until_s: float = 0.0
+    """Until then polls and history wait on their own account, after a 429 or several failures."""
     failures: float = 0.0
     """How many requests failed in a row."""
-    probe_from_s: float = 0.0
-    """While the service counts as down: when the next request may try whether it is back."""
-    probing_until_s: float = 0.0
-    """Until when the trying request has time; after that its process counts as dead."""
     clock_ahead_s: float = 0.0
     """How far the service's clock is ahead of ours, as its answers were dated."""
     clock_heard: float = 0.0

@@ -1,7 +1,5 @@
 """Failures that the service states: their kinds, their waits, and what the client does about them."""
 
-import asyncio
-
 import pytest
 
 from app.api.client import Client
@@ -13,10 +11,9 @@ from app.api.errors import (
     RateLimitedError,
     RejectedError,
     ServerFailedError,
-    UnreachableError,
 )
 from tests.contract.attempts import create, read
-from tests.fault_server import FaultServer, Hang, Raw, Respond, Step
+from tests.fault_server import FaultServer, Raw, Respond, Step
 
 
 @pytest.mark.parametrize(
@@ -115,24 +112,3 @@ async def test_a_wait_holds_for_every_read_of_the_client(server: FaultServer, cl
     assert 0 < (caught.value.retry_after_s or 0) <= 60
     assert isinstance(refused, RejectedError)
     assert [request.method for request in server.requests] == ["GET", "POST"]
-
-
-async def test_after_five_failures_one_request_at_a_time_finds_out(server: FaultServer, client: Client) -> None:
-    """While the probe is under way all others fail at once; its success ends that."""
-    for _ in range(5):
-        server.script(Respond(503, {"message": "down"}))
-        await read(client)
-    server.script(Hang())
-    probe = asyncio.create_task(client.list_runs())
-    await asyncio.to_thread(server.wait_for, 6)
-
-    other = await read(client)
-    probe.cancel()
-    await asyncio.gather(probe, return_exceptions=True)
-    server.script(Respond(200, {"runs": []}), Respond(200, {"runs": []}))
-    pages = [await client.list_runs() for _ in range(2)]
-
-    assert isinstance(other, UnreachableError)
-    assert other.surely_not_sent
-    assert [page.runs for page in pages] == [(), ()]
-    assert len(server.requests) == 8

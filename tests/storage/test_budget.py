@@ -35,11 +35,11 @@ async def test_a_process_that_runs_on_hears_of_it_within_a_moment(
     """What was read counts for half a second, and no longer."""
     monkeypatch.setattr(budget, "FRESH_S", 0.05)
     shared = SharedBudget(cache)
-    assert (await shared.current()).rate == 0
+    assert (await shared.current()).refusals == 0
     async with await Cache.open(cache_path) as other:
-        await SharedBudget(other).change(lambda state: replace(state, rate=2.0))
+        await SharedBudget(other).change(lambda state: replace(state, refusals=2.0))
     async with asyncio.timeout(300):
-        while not (await shared.current()).rate:
+        while not (await shared.current()).refusals:
             await asyncio.sleep(0.01)
 
 
@@ -71,5 +71,5 @@ async def test_a_cache_that_cannot_be_used_leaves_each_process_its_own(cache_pat
     await cache.close()
 
     assert await shared.current() == BudgetState()
-    assert (await shared.change(lambda state: replace(state, rate=1.0)))[1].rate == 1.0
-    assert (await shared.current()).rate == 1.0
+    assert (await shared.change(lambda state: replace(state, refusals=1.0)))[1].refusals == 1.0
+    assert (await shared.current()).refusals == 1.0

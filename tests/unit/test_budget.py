@@ -1,11 +1,11 @@
 """How hard the service may be asked."""
 
 import asyncio
-from itertools import pairwise
+from contextlib import suppress
 
 import pytest
 
-from app.api.budget import Budget, MemoryStore, Priority
+from app.api.budget import FAILURES_TO_REST, Budget, MemoryStore, Priority
 from app.api.client import in_turn
 from app.api.errors import (
     ApiError,
@@ -16,7 +16,8 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.api.pace import FAILURES_TO_OPEN, POLL, PROBE_TERM_S
+from app.polling import Cadence
+from tests.limiters import Limiter
 from tests.virtual_time import in_virtual_time
 
 RESTING = (Priority.ACTIVE, Priority.HEALTH, Priority.BACKFILL)
@@ -88,7 +89,7 @@ async def test_a_longer_wait_is_not_shortened_by_a_later_one() -> None:
     await asyncio.gather(*(service.ask(budget) for _ in range(2)), return_exceptions=True)
     await asyncio.sleep(25)
 
-    assert await budget.wait(Priority.ASKED, 1) is not None
+    assert await budget.wait(Priority.ASKED) is not None
 
 
 @in_virtual_time
@@ -128,136 +129,101 @@ async def test_a_write_waits_seconds_at_the_most_and_is_never_sent_twice() -> No
 
 
 @in_virtual_time
-async def test_requests_are_spaced_after_a_429_and_the_more_urgent_ones_go_first() -> None:
-    """History waits until there is room for a poll beside it; a person's request is sent at once."""
-    service = Service(*[None] * 40, limited(20))
+async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
+    """Others of the organization wait for the same moment; a user's request is sent as soon as the wait is over."""
+    service = Service(limited(20), limited(20))
     budget = service.process()
-    for _ in range(40):
-        await service.ask(budget)
     await service.fails(budget, 1)
     await asyncio.sleep(20)
-    waits = [
-        await budget.wait(priority, requests)
-        for priority, requests in ((Priority.ASKED, 1), (Priority.ACTIVE, POLL), (Priority.BACKFILL, 1))
-    ]
+    waits = [await budget.wait(priority) for priority in (Priority.ASKED, *RESTING)]
 
     assert waits[0] is None
-    assert waits[1] is not None
-    assert waits[2] is not None
-    assert waits[1].until < waits[2].until
-    assert waits[1].reason == "own_pace"
+    assert {wait and wait.reason for wait in waits[1:]} == {"own_pace"}
+    await asyncio.sleep(1)
+    assert await budget.wait() is None
 
 
 @in_virtual_time
-async def test_the_limit_is_found_and_nearly_used_up() -> None:
-    """12 requests in 10 seconds are allowed: history and polls come close to it, few are refused, no poll is late."""
-    times: list[float] = []
-    polled: list[float] = [0.0]
-    refused = 0
-    store = MemoryStore()
+async def test_a_poll_that_was_refused_is_not_sent_again() -> None:
+    """The next one comes soon enough, and is as good."""
+    service = Service(limited(1))
+    with pytest.raises(RateLimitedError):
+        await service.ask(service.process(), Priority.ACTIVE)
+
+    assert service.asked == 1
+
+
+@in_virtual_time
+async def test_history_leaves_the_limit_to_polls() -> None:
+    """12 requests in 10 seconds are allowed: history goes on beside polls, few are refused, and few polls are late."""
     loop = asyncio.get_running_loop()
-    budget = Budget(store, now_s=loop.time, draw=lambda: 0.5)
+    budget = Budget(MemoryStore(), now_s=loop.time, draw=lambda: 0.5)
+    limiter, outcomes, cadence = Limiter("sliding window", 12, 10.0), list[str](), Cadence(10.0, lambda: 0.5)
 
     async def answer() -> None:
-        nonlocal refused
         await asyncio.sleep(0.05)
-        recent = [at for at in times if at > loop.time() - 10]
-        if len(recent) >= 12:
-            refused += 1
-            raise limited(recent[0] + 10 - loop.time())
-        times.append(loop.time())
+        if (wait_s := limiter.wait_s(loop.time())) is not None:
+            outcomes.append("refused")
+            raise limited(wait_s)
 
-    async def always(priority: Priority, requests: int, pause_s: float) -> None:
+    async def poll() -> None:
         while True:
             try:
-                for _ in range(requests):
-                    await in_turn(budget, priority, answer)
+                for _ in range(4):
+                    await in_turn(budget, Priority.ACTIVE, answer)
             except RateLimitedError as error:
-                await asyncio.sleep(error.retry_after_s or 1)
+                cadence.refused(loop.time(), error.retry_after_s or 0.0)
             else:
-                polled.extend([loop.time()] * (priority is Priority.ACTIVE))
-            await asyncio.sleep(pause_s)
+                outcomes.append("polled")
+                cadence.succeeded(loop.time())
+            await asyncio.sleep(cadence.wait_s(loop.time()))
 
-    work = [(Priority.ACTIVE, 4, 10.0), *[(Priority.BACKFILL, 1, 0.0)] * 8]
-    tasks = [asyncio.create_task(always(*each)) for each in work]
+    async def fetch() -> None:
+        while True:
+            with suppress(RateLimitedError):
+                await in_turn(budget, Priority.BACKFILL, answer)
+                outcomes.append("history")
+
+    tasks = [asyncio.create_task(poll()), *[asyncio.create_task(fetch()) for _ in range(8)]]
     await asyncio.sleep(600)
     for task in tasks:
         task.cancel()
 
-    assert max(after - before for before, after in pairwise(polled)) < 45
-    assert len(times) > 0.6 * 720
-    assert refused < 0.1 * len(times)
-
-
-@in_virtual_time
-async def test_polls_leave_history_its_share_while_it_waits() -> None:
-    """Where the rate is too low for all of it, history still gets on."""
-    service = Service(limited(20))
-    budget = service.process()
-    assert await budget.poll_rate() is None
-    await service.fails(budget, 1)
-    alone = await budget.poll_rate()
-    await asyncio.sleep(21)
-    with pytest.raises(RateLimitedError):
-        await service.ask(budget, Priority.BACKFILL)
-    beside = await budget.poll_rate()
-
-    assert alone is not None
-    assert beside == pytest.approx(0.75 * alone, rel=0.01)
+    assert outcomes.count("polled") > 20
+    assert outcomes.count("history") > 150
+    assert outcomes.count("refused") < 0.15 * len(outcomes)
 
 
 @in_virtual_time
 async def test_only_failures_in_a_row_count_and_a_refusal_is_none() -> None:
     """A 404 shows that the service is alive, and a missing token says nothing about it."""
-    failures: list[ApiError | None] = [RequestTimeoutError("")] * (FAILURES_TO_OPEN - 1)
+    failures: list[ApiError | None] = [RequestTimeoutError("")] * (FAILURES_TO_REST - 1)
     service = Service(*failures, NotFoundError("", status=404), *failures, NoTokenError(""), NoTokenError(""))
     budget = service.process()
-    await service.fails(budget, 2 * FAILURES_TO_OPEN + 1)
+    await service.fails(budget, 2 * FAILURES_TO_REST + 1)
 
     assert await budget.wait() is None
 
 
 @in_virtual_time
-async def test_while_the_service_is_down_one_request_of_all_processes_finds_out() -> None:
-    """Polls wait for their time, history for the others; a person may ask, but not while another request finds out."""
-    service = Service(*[ServerFailedError("", status=503)] * (FAILURES_TO_OPEN + 1))
+async def test_while_the_service_is_down_polls_and_history_rest() -> None:
+    """In every process of the folder, longer after each failure; a user's request is sent, and ends the rest."""
+    service = Service(*[ServerFailedError("", status=503)] * (FAILURES_TO_REST + 1))
     one, other = service.process(), service.process()
-    await service.fails(one, FAILURES_TO_OPEN)
-    for priority in RESTING:
-        wait = await other.wait(priority, 1)
-        assert wait is not None
-        assert wait.reason == "service_down"
-    probe = asyncio.create_task(service.ask(one))
-    await asyncio.sleep(0.05)
-    service.script[0] = RequestTimeoutError("still down")
+    await service.fails(one, FAILURES_TO_REST)
+    first = await other.wait()
+    assert first is not None
+    assert {wait and wait.reason for wait in [await other.wait(each) for each in RESTING]} == {"service_down"}
     with pytest.raises(UnreachableError, match="again at"):
-        async with other.turn(Priority.ASKED, until_s=1.0):
-            pytest.fail("one probe at a time")
-    with pytest.raises(RequestTimeoutError):
-        await probe
+        async with other.turn(Priority.HEALTH, until_s=1.0):
+            pytest.fail("it is too soon")
+    await service.fails(other, 1)
+    second = await one.wait()
 
+    assert second is not None
+    assert second.until > first.until
     assert await service.ask(other) == "page"
     assert [await budget.wait() for budget in service.budgets] == [None, None]
-
-
-@in_virtual_time
-async def test_a_probe_whose_process_died_keeps_the_others_for_half_a_minute_only() -> None:
-    """What is not told by then is taken as dead; a probe that is cancelled tells it at once."""
-    service = Service(*[ServerFailedError("", status=503)] * FAILURES_TO_OPEN)
-    one, other = service.process(), service.process()
-    await service.fails(one, FAILURES_TO_OPEN)
-    died = one.turn(Priority.ASKED)
-    await died.__aenter__()  # and nothing ever after
-
-    assert await other.wait(Priority.ASKED, 1) is not None
-    await asyncio.sleep(PROBE_TERM_S)
-    assert await other.wait(Priority.ASKED, 1) is None
-    turn = other.turn(Priority.ASKED)
-    await turn.__aenter__()
-    assert await one.wait(Priority.ASKED, 1) is not None
-    await turn.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
-    await other.settle()
-    assert await one.wait(Priority.ASKED, 1) is None
 
 
 @in_virtual_time
@@ -268,5 +234,5 @@ async def test_a_clock_set_back_makes_no_wait_longer() -> None:
     await service.fails(budget, 1)
     budget.now_s = lambda: 1e9 - 86_400 + asyncio.get_running_loop().time()
 
-    assert await budget.wait(Priority.ASKED, 1) is None
+    assert await budget.wait(Priority.ASKED) is None
     assert await service.ask(budget) == "page"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from app.sync.polls import CEILING, Cadence
+from app.polling import CEILING, SLOWEST_S, Cadence
 
 
 def steady() -> Cadence:
-    return Cadence(10.0, jitter=lambda: 1.0)
+    return Cadence(10.0, draw=lambda: 1.0)
 
 
 def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
@@ -38,20 +38,25 @@ def test_a_person_skips_a_slowed_pace() -> None:
     assert cadence.wait_s(0.0) == 0.0
 
 
-@pytest.mark.parametrize(("draw", "wait_s"), [(0.0, 32.0), (0.5, 40.0), (1.0, 48.0)])
-def test_rationed_requests_stretch_the_interval(draw: float, wait_s: float) -> None:
-    """Four times as long, and not all consoles at once; without rationing it is the base."""
-    cadence = Cadence(10.0, jitter=lambda: draw)
-    cadence.succeeded(0.0, 4.0)
-    assert cadence.wait_s(0.0) == wait_s
+def test_refusals_stretch_the_interval_and_each_success_shortens_it_by_a_tenth() -> None:
+    """Beyond the stated wait; up to a quarter of an hour, and back to the base in the end."""
+    cadence = Cadence(10.0, draw=lambda: 0.5)
+    cadence.refused(0.0, 7.0)
+    assert cadence.wait_s(0.0) == 47.0
     cadence.succeeded(0.0)
+    assert cadence.wait_s(0.0) == pytest.approx(36.0)
+    for _ in range(20):
+        cadence.refused(0.0, 0.0)
+    assert cadence.wait_s(0.0) == SLOWEST_S
+    for _ in range(50):
+        cadence.succeeded(0.0)
     assert cadence.wait_s(0.0) == 10.0
 
 
 @pytest.mark.parametrize(("draw", "wait_s"), [(0.0, 10.0), (0.5, 15.0), (1.0, 20.0)])
 def test_jitter_spreads_retries_over_the_interval(draw: float, wait_s: float) -> None:
     """Many consoles that failed together do not come back together."""
-    cadence = Cadence(10.0, jitter=lambda: draw)
+    cadence = Cadence(10.0, draw=lambda: draw)
     cadence.failed(0.0)
 
     assert cadence.wait_s(0.0) == wait_s
