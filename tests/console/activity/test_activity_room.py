@@ -21,7 +21,7 @@ from app.console.run.screen import RunScreen
 from storage.records import ActionError, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.run_board import START, Board
-from widgets.activity.table import ActivityTable
+from widgets.activity import ActivityTable
 
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
 API = Repository.parse("acme/api")
@@ -151,12 +151,12 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
 
         assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]
-        assert not scene.app.screen.check_action("entry", ("resolve",))
+        assert not scene.app.screen.check_action("resolve", ())
 
         await scene.press("u")
         assert "? unknown" in lines(scene)[0]
         assert "Its outcome is unknown again" in str(scene.toasts)
-        assert scene.app.screen.check_action("entry", ("undo",)) is False
+        assert scene.app.screen.check_action("undo", ()) is False
 
 
 FILTERS = (
@@ -201,7 +201,7 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
 
 async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page at a time; the line of the cursor stays."""
-    monkeypatch.setattr("app.console.activity.loaders.PAGE", 5)
+    monkeypatch.setattr("app.console.activity.screen.PAGE", 5)
     async with staged(synced=False) as scene:
         scene.clock.move(minutes=1)
         for number in range(12):

@@ -1,1 +1,0 @@
-"""The activity log: writes and polls."""
