@@ -25,7 +25,7 @@ from storage.records import Action
 from widgets.clickable import Chip, ChipBar
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
-from widgets.organizations.attempts import SORTS, CreationAttempt, OrganizationPane, OrganizationTable, attempt_badge
+from widgets.organizations import SORTS, CreationAttempt, OrganizationPane, OrganizationTable, attempt_badge
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -166,7 +166,7 @@ class OrganizationsScreen(BaseScreen):
 
     def action_import(self) -> None:
         """Open the import of a file."""
-        from app.console.organizations.import_screen import OrganizationImportScreen
+        from app.console.organizations.imports import OrganizationImportScreen
 
         self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
 

@@ -7,7 +7,7 @@ from app.api.requests import CreateOrganization
 from app.engine import Engine
 from tests.console.forms.steps import opened, painted, press, settle
 from tests.fault_server import Drop, Respond, Step
-from widgets.organizations.attempts import OrganizationTable
+from widgets.organizations import OrganizationTable
 
 
 def created(number: int, name: str) -> Step:

@@ -13,10 +13,10 @@ from textual import events
 from textual.widgets import Input
 
 from app.actions.imports import Import
-from app.console.organizations.import_screen import OrganizationImportScreen
+from app.console.organizations.imports import OrganizationImportScreen
 from tests.console.conftest import SMALL, WIDE, Hasty, Scene, Staged
 from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
-from widgets.organizations.imports import ImportTable
+from widgets.organizations import ImportTable
 
 LIST = """Email,offer_code
 ada@globex.example,

@@ -1,1 +1,0 @@
-"""Organizations, and imports of them."""
