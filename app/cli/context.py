@@ -250,10 +250,16 @@ class Invocation:
         """
         import asyncio
 
+        async def stoppable() -> T:
+            self._listen()
+            return await work()
+
         self.begin_log()
-        _collect_garbage_again()
+        # Imported modules live until the process ends: the collector need not look at them.
+        gc.freeze()
+        gc.enable()
         try:
-            return asyncio.run(self._stoppable(work))
+            return asyncio.run(stoppable())
         except asyncio.CancelledError as error:
             raise StoppedError from error
 
@@ -279,10 +285,6 @@ class Invocation:
         yield
         self._listen()
 
-    async def _stoppable(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
-        self._listen()
-        return await work()
-
     def _listen(self) -> None:
         import asyncio
 
@@ -299,9 +301,3 @@ class Invocation:
 
         for number in STOPPING:
             loop.add_signal_handler(number, stop, number)
-
-
-def _collect_garbage_again() -> None:
-    # Imported modules live until the process ends: the collector need not look at them.
-    gc.freeze()
-    gc.enable()

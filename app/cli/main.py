@@ -30,50 +30,35 @@ def failure_of(error: BaseException) -> Failure | None:
         case click.Abort() | KeyboardInterrupt() | StoppedError():
             return Failure("interrupted", "Interrupted.", Exit.INTERRUPTED)
         case click.ClickException():
-            return _of_usage(error)
+            detail: dict[str, ErrorDetail] = {}
+            hint = ""
+            if isinstance(error, click.UsageError) and error.ctx is not None:
+                detail["command"] = error.ctx.command_path
+                hint = f" See: {error.ctx.command_path} --help"
+            said = error.format_message().rstrip(".")
+            return Failure("usage", said + ("" if said.endswith("?") else ".") + hint, Exit.USAGE, detail)
         case ApiError():
             return of_api_error(error)
-    return _of_config(error) or _of_write_or_file(error) or _of_any(error)
+        case RunwardenError():
+            return _of_ours(error)
+    return None
 
 
-def _of_any(error: BaseException) -> Failure | None:
-    return Failure("failed", str(error), Exit.USAGE) if isinstance(error, RunwardenError) else None
-
-
-def _of_usage(error: click.ClickException) -> Failure:
-    detail: dict[str, ErrorDetail] = {}
-    hint = ""
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        detail["command"] = error.ctx.command_path
-        hint = f" See: {error.ctx.command_path} --help"
-    said = error.format_message().rstrip(".")
-    return Failure("usage", said + ("" if said.endswith("?") else ".") + hint, Exit.USAGE, detail)
-
-
-def _of_config(error: BaseException) -> Failure | None:
-    # Here and below, imported late: `--help` does not need these modules, and the code that raised the error has
-    # imported them.
+def _of_ours(error: RunwardenError) -> Failure:
+    # Imported late: `--help` does not need these modules, and a mistake in the configuration not those below.
     from app.config import ConfigError
     from app.config.token import TokenError
 
+    detail: dict[str, ErrorDetail] = {}
     if isinstance(error, TokenError):
         return Failure("token", str(error), Exit.USAGE)
-    if not isinstance(error, ConfigError):
-        return None
-    detail: dict[str, ErrorDetail] = {
-        "file": None if error.file is None else str(error.file),
-        "line": error.line,
-        "key": error.key,
-    }
-    return Failure(error.kind, str(error), Exit.USAGE, detail)
-
-
-def _of_write_or_file(error: BaseException) -> Failure | None:
+    if isinstance(error, ConfigError):
+        detail = {"file": None if error.file is None else str(error.file), "line": error.line, "key": error.key}
+        return Failure(error.kind, str(error), Exit.USAGE, detail)
     from app.actions import ActionRefusedError, BlockedError, DuplicateError, InvalidRequestError
     from storage.errors import StorageError
     from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
 
-    detail: dict[str, ErrorDetail] = {}
     match error:
         case ActionRefusedError():
             if isinstance(error, BlockedError | DuplicateError):
@@ -90,7 +75,7 @@ def _of_write_or_file(error: BaseException) -> Failure | None:
             return Failure("wrong_state", str(error), Exit.USAGE)
         case StorageError():
             return Failure(error.kind, str(error), Exit.USAGE, {"file": str(error.path)})
-    return None
+    return Failure("failed", str(error), Exit.USAGE)
 
 
 def run_command_line(argv: Sequence[str]) -> int:

@@ -54,51 +54,39 @@ def console(invocation: Invocation, /) -> int:
 def open_console(invocation: Invocation) -> int:
     """Show the chosen profile; return the exit code."""
     settings = invocation.settings()
-    if _is_newcomer(invocation, settings):
-        code = _onboard(invocation)
+    is_asked_for = invocation.profile_name or settings.default_profile or invocation.token_stream
+    if not settings.profiles and not is_asked_for and sys.stdin.isatty() and sys.stdout.isatty():
+        # A newcomer: nothing is configured, and a terminal is there to answer questions on.
+        from app.config import config_path
+        from app.console.onboarding.screen import run_onboarding
+
+        code = run_onboarding(config_path(invocation.config_file, os.environ))
         if code != Exit.DONE:
             return code
         settings = invocation.settings()
     return show(invocation, settings, invocation.profile(settings))
 
 
-def _is_newcomer(invocation: Invocation, settings: "Settings") -> bool:
-    """Whether nothing is configured or asked for, and a terminal is there to answer questions on."""
-    asked = invocation.profile_name or settings.default_profile or invocation.token_stream
-    return not settings.profiles and not asked and sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _onboard(invocation: Invocation) -> int:
-    from app.config import config_path
-    from app.console.onboarding.screen import run_onboarding
-
-    return run_onboarding(config_path(invocation.config_file, os.environ))
-
-
 def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
     """Open the console on a terminal, else print a snapshot; return the exit code."""
-    if _has_screen():
+    in_browser = is_in_browser(os.environ)
+    if in_browser:
+        end_with_server()
+    if in_browser or (sys.stdin.isatty() and sys.stdout.isatty()):
         from app.console import run_console
 
         if invocation.verbose and invocation.log_file is None:
             raise failed("usage", "--verbose needs --log-file FILE here: the screen is taken.")
         invocation.begin_log()
         return run_console(settings, profile)
-    return invocation.run(partial(_print_snapshot, invocation, settings, profile))
 
+    async def snapshot() -> int:
+        # The console opens without it, and a signal during the import is heard.
+        from app.cli.programs.snapshot import print_snapshot
 
-async def _print_snapshot(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
-    # The console opens without it, and a signal during the import is heard.
-    from app.cli.programs.snapshot import print_snapshot
+        return await print_snapshot(invocation.output, settings, profile)
 
-    return await print_snapshot(invocation.output, settings, profile)
-
-
-def _has_screen() -> bool:
-    if is_in_browser(os.environ):
-        end_with_server()
-        return True
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return invocation.run(snapshot)
 
 
 @click.command(cls=ScreenCommand)

@@ -34,28 +34,26 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
     """
     if words and file is not None:
         raise failed("usage", "Give the instructions as words or with --file, not both.")
-    text = _read(words, file)
+    if words == ("-",) or str(file) == "-":
+        text = _decoded(sys.stdin.buffer.read(LONGEST + 1), "stdin")
+    elif words:
+        text = " ".join(words)
+    elif file is not None:
+        try:
+            with file.open("rb") as stream:
+                text = _decoded(stream.read(LONGEST + 1), str(file))
+        except OSError as error:
+            raise failed("usage", f"{file} cannot be read: {error.strerror}.") from error
+    else:
+        has_editor = bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
+        if not (has_editor or (sys.stdin.isatty() and sys.stdout.isatty())):
+            raise failed("usage", "Give the instructions as words, with --file, with - for stdin, or set EDITOR.")
+        text = (click.edit("", extension=".md", require_save=True) or "").strip()
+        if not text:
+            raise failed("usage", "The editor returned no instructions; nothing was sent.")
     if not text.strip():
         raise failed("usage", "The instructions are empty: say what the agent should do.")
     return text
-
-
-def _read(words: tuple[str, ...], file: Path | None) -> str:
-    if words == ("-",) or str(file) == "-":
-        return _decoded(sys.stdin.buffer.read(LONGEST + 1), "stdin")
-    if words:
-        return " ".join(words)
-    if file is not None:
-        return _from_file(file)
-    return _from_editor()
-
-
-def _from_file(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            return _decoded(stream.read(LONGEST + 1), str(file))
-    except OSError as error:
-        raise failed("usage", f"{file} cannot be read: {error.strerror}.") from error
 
 
 def _decoded(content: bytes, origin: str) -> str:
@@ -65,16 +63,6 @@ def _decoded(content: bytes, origin: str) -> str:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise failed("usage", f"{origin} is not UTF-8 text.") from error
-
-
-def _from_editor() -> str:
-    has_editor = bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
-    if not (has_editor or (sys.stdin.isatty() and sys.stdout.isatty())):
-        raise failed("usage", "Give the instructions as words, with --file, with - for stdin, or set EDITOR.")
-    written = click.edit("", extension=".md", require_save=True)
-    if not (written or "").strip():
-        raise failed("usage", "The editor returned no instructions; nothing was sent.")
-    return (written or "").strip()
 
 
 _OPTIONS: Final = (
