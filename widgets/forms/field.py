@@ -288,9 +288,6 @@ class ParagraphField(FormField):
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
         super().__init__(key, label, hint)
         self._control = ParagraphInput(printable(value), placeholder=Content(placeholder), highlight_cursor_line=False)
-        self._control.on_long_paste = self._inserting
-        self._resting: tuple[SafeText, Tone] | None = None
-        """The hint to return to after a long paste, or None."""
         self._known = self._control.text
 
     def compose_control(self) -> ComposeResult:
@@ -311,17 +308,9 @@ class ParagraphField(FormField):
         """Insert text at the cursor."""
         self._control.insert(text)
 
-    def _inserting(self, count: int) -> None:
-        self._resting = self._hint
-        self.complain(None)
-        self.say(safe_text(f"Inserting {count:,} characters…"))
-
     @on(TextArea.Changed)
     def _typed(self, event: TextArea.Changed) -> None:
         event.stop()
-        if self._resting is not None:
-            self.say(*self._resting)
-            self._resting = None
         self._edited()
 
 

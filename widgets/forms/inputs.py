@@ -1,23 +1,17 @@
 """Inputs that hold only printable text: nothing pasted into them reaches the terminal as a command."""
 
-import asyncio
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.suggester import Suggester
+from textual.suggester import SuggestFromList
 from textual.widgets import Input, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 from app.text import safe_text
 
-_PAINTED_WITHIN_S: Final = 0.5
-LONG_PASTE: Final = 50_000
-"""Pastes of this size take a moment."""
 LONGEST_LINE: Final = 4_000
 """The most characters of a one-line input; longer pastes are cut."""
 
@@ -107,7 +101,7 @@ class ChoiceInput(LineInput):
     ]
 
     def __init__(self, value: str, placeholder: str) -> None:
-        super().__init__(value, placeholder, suggester=Completion(()))
+        super().__init__(value, placeholder)
         self._choices: tuple[str, ...] = ()
         self._stem: str = value
         """What the user typed, while a suggestion is shown in its place."""
@@ -116,7 +110,7 @@ class ChoiceInput(LineInput):
     def offer(self, choices: tuple[str, ...]) -> None:
         """Set the suggestions, best first, without those that cannot be shown faithfully."""
         self._choices = tuple(choice for choice in choices if printable(choice) == choice)
-        self.suggester = Completion(self._choices)
+        self.suggester = SuggestFromList(self._choices, case_sensitive=False)
 
     def matches(self) -> tuple[str, ...]:
         """The suggestions that contain what was typed, those beginning with it first."""
@@ -137,35 +131,8 @@ class ChoiceInput(LineInput):
         return self._stem if self.value == self._chosen else self.value
 
 
-class Completion(Suggester):
-    """Completes what was typed."""
-
-    def __init__(self, choices: tuple[str, ...]) -> None:
-        super().__init__(use_cache=False, case_sensitive=True)
-        self._choices = choices
-
-    async def get_suggestion(self, value: str) -> str | None:
-        """The first suggestion that begins with the value."""
-        start = value.casefold()
-        if not start:
-            return None
-        return next((choice for choice in self._choices if choice.casefold().startswith(start)), None)
-
-
 class ParagraphInput(TextArea):
-    """A multi-line input; `on_long_paste` is called with the size of a long paste before it is inserted."""
-
-    on_long_paste: Callable[[int], None] = staticmethod(lambda _: None)
-
-    async def _on_paste(self, event: events.Paste) -> None:
-        # Textual's own handler comes after this one and inserts the text; keys wait for both.
-        if len(event.text) < LONG_PASTE or self.read_only:
-            return
-        self.on_long_paste(len(event.text))
-        painted = asyncio.Event()
-        self.screen.call_after_refresh(painted.set)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(painted.wait(), _PAINTED_WITHIN_S)
+    """A multi-line input."""
 
     def edit(self, edit: Edit) -> EditResult:
         """Apply the edit with the printable part of its text."""

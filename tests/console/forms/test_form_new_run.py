@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual import events
 from textual.widgets import Input, TextArea
 
 from app.console.forms import NewRunForm
@@ -221,27 +220,3 @@ async def test_a_read_only_profile_previews_and_never_sends(
     assert "POST" in preview
     assert "Send" not in preview
     assert post.requests == []
-
-
-async def test_a_long_paste_is_announced_and_keys_wait_for_it(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The field's line says how much is inserted, then its hint again; a key in between comes after the text."""
-    app, plain, seen, text = (
-        stage(lambda engine: NewRunForm(engine, "acme/api")),
-        TextArea.edit,
-        [],
-        "fix it \n" * 7_000,
-    )
-
-    def edit(area: TextArea, change: Any) -> Any:
-        seen.append(painted(app))
-        return plain(area, change)
-
-    async with opened(app) as pilot:
-        monkeypatch.setattr(TextArea, "edit", edit)
-        app.post_message(events.Paste(text))
-        app.post_message(events.Key("x", "x"))
-        await settle(pilot)
-        monkeypatch.undo()
-
-        assert app.screen.values["instructions"] == f"{text}x"
-        assert ["Inserting 56,000 characters…" in each for each in (seen[0], painted(app))] == [True, False]
