@@ -1,15 +1,16 @@
 """Acting once: every write is prepared in the ledger, sent at most once, and settled or left to the user."""
 
 from app.actions.actions import Actions
-from app.actions.fields import FieldProblem, problems
 from app.actions.refusals import (
     ActionRefusedError,
     AlreadyAskedError,
     BlockedError,
     DoubtfulIdError,
     DuplicateError,
+    FieldProblem,
     InvalidRequestError,
     ReadOnlyError,
+    problems,
 )
 from app.actions.settlement import SendCancelledError
 

@@ -9,12 +9,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from app.actions.fields import problems
-from app.actions.in_flight import InFlight
-from app.actions.refusals import AlreadyAskedError, BlockedError, DuplicateError, InvalidRequestError, ReadOnlyError
+from app.actions.refusals import (
+    AlreadyAskedError,
+    BlockedError,
+    DuplicateError,
+    InvalidRequestError,
+    ReadOnlyError,
+    problems,
+)
 from app.actions.settlement import (
     CommitPoint,
     Done,
+    InFlight,
     NotDone,
     SendCancelledError,
     Settlement,

@@ -1,10 +1,142 @@
-"""Refusals: why a request is not sent, before it is prepared."""
+"""Refusals: why a request is not sent, and the problems of its fields, found before anything is prepared or sent."""
 
-from typing import ClassVar
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
-from app.actions.fields import FieldProblem
+from app.api.requests import (
+    CancelRun,
+    ContinueRun,
+    CreateOrganization,
+    Json,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    agent_segment,
+)
 from storage.base_error import RunwardenError
 from storage.records import Action
+
+MAX_EMAIL: Final = 254
+"""Characters an address may have (RFC 5321's path of 256 less its brackets)."""
+MAX_INTEGER: Final = 2**63
+_EMAIL: Final = re.compile(r"[^\s@,;<>()\[\]\\\"]+@[^\s@.,;<>()\[\]\\\"]+(\.[^\s@.,;<>()\[\]\\\"]+)+")
+_REF_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """A field that cannot be sent as it is."""
+
+    field: str
+    message: str
+    """What is wrong, and how to correct it."""
+
+
+def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
+    """All problems of the request; empty: it may be sent."""
+    return tuple(_problems(request))
+
+
+def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
+    match request:
+        case StartRun() | ContinueRun():
+            yield from _instructions(request.instructions)
+            yield from _branch(request.branch_name)
+            yield from _json("metadata", request.metadata)
+            if isinstance(request, ContinueRun) and not request.run_id.strip():
+                yield FieldProblem("run_id", "Say which run to continue.")
+        case StartAgent():
+            yield from _agent(request)
+            yield from _branch(request.branch_name)
+            yield from _json("inputs", request.inputs)
+        case CreateOrganization():
+            yield from _email(request.email)
+            yield from _line("offer_code", request.offer_code or "")
+        case CancelRun():
+            if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
+                yield FieldProblem("run_id", "Say which run to cancel.")
+        case OnboardProject():
+            if request.project_id is None and not (request.project_path or "").strip():
+                yield FieldProblem("project_path", "Name the project: group/project, or its numeric id.")
+            yield from _line("project_path", request.project_path or "")
+            yield from _json("project_path", request.project_id)
+
+
+def _instructions(text: str) -> Iterator[FieldProblem]:
+    if not text.strip():
+        yield FieldProblem("instructions", "Say what the agent should do.")
+    yield from _text("instructions", text)
+
+
+def _branch(name: str | None) -> Iterator[FieldProblem]:
+    if not name:
+        return
+    if reason := branch_problem(name):
+        yield FieldProblem("branch_name", f"{reason} Leave the branch empty to let the service choose one.")
+
+
+def branch_problem(name: str) -> str | None:
+    """Why git would refuse this branch name, or None."""
+    if found := _REF_FORBIDDEN.search(name):
+        return f"A branch cannot contain {found.group()!r}."
+    if name.startswith(("/", "-", ".")) or name.endswith(("/", ".")):
+        return "A branch cannot begin with '/', '-' or '.', nor end with '/' or '.'."
+    if name == "@" or name.startswith("refs/"):
+        return f"{name!r} cannot be a branch."
+    return None
+
+
+def _agent(request: StartAgent) -> Iterator[FieldProblem]:
+    try:
+        agent_segment(request.name)
+    except ValueError:
+        yield FieldProblem(
+            "name", "Name the agent as the service knows it; '.', '..' and control characters cannot be."
+        )
+    if not request.repository.strip():
+        yield FieldProblem("repository", "Name the repository: owner/repo, group/project, a URL, or a configured name.")
+    yield from _line("repository", request.repository)
+
+
+def _email(email: str) -> Iterator[FieldProblem]:
+    if len(email) > MAX_EMAIL or not _EMAIL.fullmatch(email):
+        yield FieldProblem("email", "Give one email address, such as admin@example.com.")
+    yield from _text("email", email)
+
+
+def _text(field: str, text: str) -> Iterator[FieldProblem]:
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        yield FieldProblem(field, "Contains half a character (a lone surrogate): delete it and type it again.")
+
+
+def _line(field: str, text: str) -> Iterator[FieldProblem]:
+    found = tuple(_text(field, text))
+    yield from found
+    if not found and not text.isprintable():
+        yield FieldProblem(field, "Contains a line break or an invisible character: delete it.")
+
+
+def _json(field: str, value: Json) -> Iterator[FieldProblem]:
+    match value:
+        case bool() | None:
+            return
+        case int() if not -MAX_INTEGER <= value < MAX_INTEGER:
+            yield FieldProblem(field, f"{value} is larger than 64 bits hold; write it as text.")
+        case float() if not math.isfinite(value):
+            yield FieldProblem(field, f"{value} is not a JSON number.")
+        case str():
+            yield from _text(field, value)
+        case list():
+            for item in value:
+                yield from _json(field, item)
+        case dict():
+            for key, item in value.items():
+                yield from _text(field, key)
+                yield from _json(field, item)
 
 
 class ActionRefusedError(RunwardenError):

@@ -27,7 +27,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.api.headers import clock_ahead_s, spent_for_s
+from app.api.timestamps import clock_ahead_s, spent_for_s
 from storage.records.service_traits import BudgetState, Wait, WaitReason
 
 __all__ = ["Budget", "BudgetStore", "Priority", "Wait"]

@@ -1,6 +1,7 @@
 """One request and its answer, with the token masked, within one deadline."""
 
 import asyncio
+import json
 import logging
 import re
 import ssl
@@ -9,25 +10,83 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
 from importlib.util import find_spec
 from typing import Final
 from urllib.parse import quote, urlencode
 
 import httpx
+from pydantic import BaseModel, ValidationError
 
 from app.api.errors import (
     ApiError,
+    ForbiddenError,
+    NotAuthorizedError,
+    NotFoundError,
     NoTokenError,
     NotSendableError,
+    RateLimitedError,
+    RefusedError,
+    RejectedError,
     RequestTimeoutError,
+    ServerFailedError,
+    UncertainError,
     UnreachableError,
     UnusableAnswerError,
 )
-from app.api.failures import failure
-from app.api.mask import Mask
+from app.api.timestamps import retry_after_s
 from app.config.address import base_address
 from app.config.token import Token, TokenError
 from app.version import __version__
+
+MASK: Final = "[token]"
+SHORTEST: Final = 6
+"""A shorter token protects nothing, and would occur in ordinary words."""
+
+
+class Mask:
+    """Hides one token in text and bytes: as it is, JSON-escaped, percent-encoded or written in hexadecimal escapes."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __repr__(self) -> str:
+        return "Mask(hidden)"
+
+    def text(self, text: str) -> str:
+        """The text without the token."""
+        for form in self._forms:
+            text = text.replace(form, MASK)
+        return text
+
+    def body(self, body: bytes) -> bytes:
+        """A body without the token: the mask is valid inside JSON."""
+        for form in self._encoded:
+            body = body.replace(form, MASK.encode())
+        return body
+
+    @cached_property
+    def _forms(self) -> tuple[str, ...]:
+        token = self._token
+        if len(token) < SHORTEST:
+            return ()
+        escaped = json.dumps(token)[1:-1]
+        codes = "".join(f"\\u{ord(letter):04x}" for letter in token)
+        percent = "".join(f"%{byte:02X}" for byte in token.encode())
+        quoted = quote(token, safe="")
+        forms = (token, escaped, escaped.replace("/", "\\/"), codes, _upper(codes), percent, percent.lower(), quoted)
+        # Longer forms first: they may hold a shorter one.
+        return tuple(sorted({*forms, quoted.lower() if quoted != token else quoted}, key=len, reverse=True))
+
+    @cached_property
+    def _encoded(self) -> tuple[bytes, ...]:
+        return tuple(form.encode() for form in self._forms)
+
+
+def _upper(codes: str) -> str:
+    return codes.upper().replace("\\U", "\\u")
+
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +101,16 @@ _KEEP_S: Final = 2.0
 _CONNECTIONS: Final = 16
 _LAB: Final = "X-Runwarden-Lab"
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
+
+_LONGEST_MESSAGE: Final = 2_000
+_LONGEST_CODE: Final = 200
+_BY_STATUS: Final[Mapping[int, type[RefusedError]]] = {401: NotAuthorizedError, 403: ForbiddenError, 404: NotFoundError}
+CERTAIN: Final = frozenset(
+    {400, 401, 402, 403, 404, 405, 407, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 426, 428, 429, 431, 451}
+)
+"""The 4xx that mean, by the spec or by RFC 9110 and 6585, that the request was not carried out. Any other one may come
+after it was: 406 judges the answer only, 408 and 499 a connection, 424 a part, 425 an early copy of the request.
+"""
 
 if find_spec("sniffio") is None:
     # httpcore tries to import it several times a request, and Python would search the whole path each time.
@@ -282,3 +351,32 @@ def _tls() -> ssl.SSLContext:
 def _no_tls() -> ssl.SSLContext:
     # Not used on http; loading httpx's certificates would take a tenth of a second.
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+class _FailureBody(BaseModel):
+    """The body of a failed answer (spec 2.8)."""
+
+    message: str | None = None
+    error_code: str | None = None
+
+
+def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None) -> RefusedError:
+    """Return the error of a 4xx or 5xx answer (spec 2.8, 7 and 8).
+
+    An unreadable body does not matter: the status alone decides. The service's message is kept. A date in
+    `retry_after` is relative to the header Date in `sent_at`.
+    """
+    try:
+        said = _FailureBody.model_validate_json(body)
+    except ValidationError:
+        said = _FailureBody()
+    phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
+    message = (said.message or f"The service answered {status}{phrase}.")[:_LONGEST_MESSAGE]
+    code = None if said.error_code is None else said.error_code[:_LONGEST_CODE]
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)
+        return RateLimitedError(message, error_code=code, retry_after_s=wait_s)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ServerFailedError(message, status=status, error_code=code)
+    kind = _BY_STATUS.get(status, RejectedError if status in CERTAIN else UncertainError)
+    return kind(message, status=status, error_code=code)

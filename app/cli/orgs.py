@@ -39,8 +39,7 @@ from storage.values import utc_now
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.actions.import_file import ImportRow
-    from app.actions.imports import Import, Imported
+    from app.actions.imports import Import, Imported, ImportRow
     from app.engine import Engine
 
 MOST_PROBLEMS: Final = 20
@@ -95,7 +94,7 @@ def _rows(path: Path) -> "tuple[ImportRow, ...]":
     Raises:
         CommandFailedError: The file cannot be read, a row cannot be used, or an email is there twice.
     """
-    from app.actions.import_file import LARGEST, ImportFileError, parse_rows, read_rows
+    from app.actions.imports import LARGEST, ImportFileError, parse_rows, read_rows
 
     is_stdin, origin = str(path) == "-", "stdin" if str(path) == "-" else str(path)
     try:

@@ -1,9 +1,7 @@
 """Checks whether a typed id can be an action's result: a doubtful one is asked about again."""
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError
@@ -11,7 +9,7 @@ from app.api.requests import CancelRun, OnboardProject
 from app.reconcile.candidates import FINDABLE, Send, request_sent
 from app.reconcile.reconciliation import Reconciliation
 from app.times import span
-from storage.records import Action, ActionKind, RunDetail, RunFilter
+from storage.records import Action, ActionKind, RunDetail
 
 THINGS: Final[dict[ActionKind, str]] = {
     "run.start": "a run's id",
@@ -33,49 +31,8 @@ WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
     "run.cancel": "It is the id of the run that was to be cancelled.",
 }
 """How the user finds out the result (spec 4)."""
-_KNOWN: Final = 200
-"""Ids that the form is learnt from."""
-_RANDOM: Final = 16
-"""In characters: longer ids are random, and all of one length."""
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_PREFIX: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,19}[_:-](?=[^_:-])")
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
-"""The form of an id while none is known: it has a digit, or a prefix."""
-
-
-@dataclass(frozen=True, slots=True)
-class IdForm:
-    """The common form of one kind's ids."""
-
-    example: str
-    prefixes: frozenset[str]
-    """The text before the first separator; empty if the ids have no separator."""
-    lengths: frozenset[int]
-    """Empty: the lengths vary."""
-    are_uuids: bool
-
-    @classmethod
-    def learnt(cls, known: Collection[str]) -> Self | None:
-        """The form of the known ids; None: none is known."""
-        ids = [each for each in known if each]
-        if not ids:
-            return None
-        bodies = [each.removeprefix(_prefix(each)) for each in ids]
-        is_fixed = min(map(len, bodies)) >= _RANDOM and len(set(map(len, bodies))) == 1
-        lengths = frozenset(map(len, ids)) if is_fixed else frozenset[int]()
-        return cls(ids[0], frozenset(map(_prefix, ids)), lengths, all(map(_UUID.fullmatch, bodies)))
-
-    def fits(self, text: str) -> bool:
-        """Whether this may be such an id."""
-        prefix = _prefix(text)
-        has_form = prefix in self.prefixes and (not self.lengths or len(text) in self.lengths)
-        is_uuid = _UUID.fullmatch(text.removeprefix(prefix)) is not None
-        return has_form and (is_uuid or not self.are_uuids) and _PLAUSIBLE.fullmatch(text) is not None
-
-
-def _prefix(text: str) -> str:
-    found = None if _UUID.fullmatch(text) else _PREFIX.match(text)
-    return found.group() if found else ""
+"""An id has a digit, or a prefix."""
 
 
 async def check_result_id(action: Action, result_id: str, reconciliation: Reconciliation) -> None:
@@ -90,27 +47,16 @@ async def check_result_id(action: Action, result_id: str, reconciliation: Reconc
     if action.kind == "run.cancel":
         _check_cancelled(action, result_id)
         return
-    known = await _known_ids(action, reconciliation)
-    form = IdForm.learnt(known)
-    if form is None and action.kind == "organization.create":
-        await _check_is_no_run(action, result_id, reconciliation)
-    fits = form.fits(result_id) if form else _PLAUSIBLE.fullmatch(result_id)
-    if not fits and result_id not in known:
-        like = f": those of this service look like {form.example}" if form else ""
-        raise DoubtfulIdError(
-            f"{result_id!r} does not look like {THINGS[action.kind]}{like}. {WHERE_TO_LOOK[action.kind]}"
-        )
+    is_run = await reconciliation.runs.cache.detail(result_id) is not None
+    if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
+        raise DoubtfulIdError(f"{result_id!r} does not look like {THINGS[action.kind]}. {WHERE_TO_LOOK[action.kind]}")
+    if is_run and action.kind == "organization.create":
+        raise DoubtfulIdError(f"{result_id!r} is a run's id. {WHERE_TO_LOOK[action.kind]}")
     for other in await reconciliation.ledger.actions(kinds=[action.kind], states=["confirmed"], limit=1_000):
         if other.result_id == result_id and other.action_id != action.action_id and action.kind != "run.continue":
             raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {WHERE_TO_LOOK[action.kind]}")
     if action.kind in FINDABLE:
         await _check_run(action, result_id, reconciliation)
-
-
-async def _check_is_no_run(action: Action, result_id: str, reconciliation: Reconciliation) -> None:
-    runs = IdForm.learnt([run.run_id for run in await reconciliation.runs.cache.runs(RunFilter(), _KNOWN)])
-    if runs is not None and _prefix(result_id) and runs.fits(result_id):
-        raise DoubtfulIdError(f"{result_id!r} looks like a run's id. {WHERE_TO_LOOK[action.kind]}")
 
 
 def _check_project(action: Action, path: str) -> None:
@@ -125,14 +71,6 @@ def _check_cancelled(action: Action, run_id: str) -> None:
     request = request_sent(action)
     if isinstance(request, CancelRun) and request.run_id != run_id:
         raise DoubtfulIdError(f"{run_id!r} is not the run that was to be cancelled, {request.run_id}.")
-
-
-async def _known_ids(action: Action, reconciliation: Reconciliation) -> tuple[str, ...]:
-    if action.kind in FINDABLE:
-        return tuple(run.run_id for run in await reconciliation.runs.cache.runs(RunFilter(), _KNOWN))
-    made = await reconciliation.ledger.actions(kinds=[action.kind], states=["confirmed"], limit=_KNOWN)
-    # A typed id proves nothing.
-    return tuple(other.result_id for other in made if other.result_id and other.resolution is None)
 
 
 async def _check_run(action: Action, run_id: str, reconciliation: Reconciliation) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.headers import clock_ahead_s, spent_for_s
+from app.api.timestamps import clock_ahead_s, spent_for_s
 
 NOON = "Wed, 21 Oct 2026 12:00:00 GMT"
 NOON_S = 1_792_584_000

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.actions import problems
-from app.actions.fields import branch_problem
+from app.actions.refusals import branch_problem
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
 from storage.records import Repository
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.actions.fields import FieldProblem
+from app.actions.refusals import FieldProblem
 from app.api.requests import Json
 from storage.records import Repository
 from widgets.forms.field import ChoiceField, FormField, LineField, ParagraphField

@@ -9,7 +9,7 @@ from textual import work
 from textual.widget import Widget
 
 from app.actions import FieldProblem
-from app.actions.fields import branch_problem
+from app.actions.refusals import branch_problem
 from app.api.requests import (
     ContinueRun,
     CreateOrganization,

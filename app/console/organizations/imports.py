@@ -14,8 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError, AlreadyAskedError
-from app.actions.import_file import ImportFileError, ImportRow, read_rows
-from app.actions.imports import Import, Imported, standing
+from app.actions.imports import Import, Imported, ImportFileError, ImportRow, read_rows, standing
 from app.api.requests import CreateOrganization
 from app.console.base.screen import BaseScreen
 from app.console.forms.drafts import Drafts, FormDraft

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, Self
 
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError, FieldProblem
-from app.actions.fields import branch_problem
+from app.actions.refusals import branch_problem
 from app.actions.retry import retry_key, retry_request
 from app.api.requests import StartAgent, StartRun, WriteRequest, asked_of
 from app.console.forms.instructions import PLACEHOLDERS, filled_in

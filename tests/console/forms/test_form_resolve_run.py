@@ -140,7 +140,7 @@ async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine:
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app, "", "1", "tab") as pilot:
         for typed, doubt in (
-            ("hello", "'hello' does not look like a run's id: those of this service look like run_"),
+            ("hello", "'hello' does not look like a run's id."),
             ("run_elsewhere9", "The service lists no run run_elsewhere9 from around the time it was sent."),
             ("run_other", "run_other does not fit: it is on the branch main."),
         ):
