@@ -2,14 +2,15 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from app.text import safe_text
+from storage.records import STATUS_BY_NAME, Tone
+
+__all__ = ["STYLES", "Badge", "StyledText", "Tone", "action_badge", "health_badge", "run_badge"]
 
 if TYPE_CHECKING:
     from storage.records import ActionState
-
-Tone = Literal["good", "bad", "busy", "wait", "warn", "plain", "quiet"]
 
 STYLES: Final[dict[Tone, str]] = {
     "good": "$success",
@@ -47,13 +48,6 @@ class Badge:
         return STYLES[self.tone]
 
 
-_RUNS: Final = {
-    "queued": Badge("○", "queued", "wait"),
-    "working": Badge("●", "working", "busy"),
-    "completed": Badge("✓", "completed", "good"),
-    "failed": Badge("✗", "failed", "bad"),
-}
-
 _OTHER_RUNS: Final[dict[bool, tuple[str, Tone]]] = {False: ("◆", "warn"), True: ("◇", "plain")}
 """Glyph and tone of a status that the spec does not name, by whether it is final."""
 
@@ -80,8 +74,10 @@ _ACTIONS: Final[dict["ActionState", Badge]] = {
 
 def run_badge(status: str, *, is_final: bool = False) -> Badge:
     """A run's status; one that the spec does not name is shown as received, more quietly if it is final."""
+    if (known := STATUS_BY_NAME.get(status)) is not None:
+        return Badge(known.glyph, known.name, known.tone)
     glyph, tone = _OTHER_RUNS[is_final]
-    return _RUNS.get(status) or Badge(glyph, safe_text(status, limit=40) or "no status", tone)
+    return Badge(glyph, safe_text(status, limit=40) or "no status", tone)
 
 
 def health_badge(status: str, healthy_words: Collection[str]) -> Badge:

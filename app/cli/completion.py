@@ -127,7 +127,9 @@ async def _runs(_: "Settings", cache: "Cache | None") -> Iterable[tuple[str, str
 
 
 async def _statuses(_: "Settings", cache: "Cache | None") -> Iterable[tuple[str, str]]:
-    known = await cache.known_statuses() if cache else ("queued", "working", "completed", "failed")
+    from storage.records import STATUS_ORDER
+
+    known = await cache.known_statuses() if cache else STATUS_ORDER
     return [(status, "") for status in known]
 
 

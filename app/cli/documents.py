@@ -10,7 +10,7 @@ from app.cli.exits import ErrorDetail
 from app.cli.output import Column
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
-from storage.records import INVITATION_LIFETIME, Action, ActionKind, Run, RunDetail
+from storage.records import INVITATION_LIFETIME, STATUS_BY_NAME, Action, ActionKind, Run, RunDetail
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -142,8 +142,6 @@ def organization_document(action: Action) -> dict[str, object]:
 
 CHUNK: Final = 500
 """Runs per cache query."""
-BADGES: Final = {"queued": ("○", "warn"), "working": ("●", "busy"), "completed": ("✓", "good"), "failed": ("✗", "bad")}
-"""Glyph and tone of the statuses that the spec names; others get neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +203,13 @@ async def continued_from(engine: "Engine | ProfileFiles") -> dict[str, str]:
 
 def badge(status: str) -> str:
     """The status with its glyph."""
-    glyph, _ = BADGES.get(status, ("·", ""))
+    glyph = STATUS_BY_NAME[status].glyph if status in STATUS_BY_NAME else "·"
     return f"{glyph} {status or '(no status)'}"
+
+
+def status_tone(status: str) -> str:
+    """The tone of a status that the spec names; others have none."""
+    return STATUS_BY_NAME[status].tone if status in STATUS_BY_NAME else ""
 
 
 def _status(view: RunDocument) -> str:
@@ -217,7 +220,7 @@ def _status(view: RunDocument) -> str:
 
 
 COLUMNS: Final[tuple[Column[RunDocument], ...]] = (
-    Column("status", _status, "status", lambda v: v.run.status, tone=lambda v: BADGES.get(v.run.status, ("", ""))[1]),
+    Column("status", _status, "status", lambda v: v.run.status, tone=lambda v: status_tone(v.run.status)),
     Column("repository", lambda v: v.run.repository.label, "repository", flexible=True),
     Column("branch", lambda v: v.run.branch_name, "branch_name", flexible=True),
     Column("started", lambda v: exact_ago(v.run.created_at, v.now), "created_at", lambda v: rfc3339(v.run.created_at)),

@@ -25,7 +25,7 @@ MIN_FLEXIBLE: Final = 8
 """Minimum width of a flexible column, in cells."""
 CELL_LIMIT: Final = 200
 """Characters of one cell; the rest is cut."""
-TONES: Final = {"good": "32", "bad": "31", "busy": "36", "warn": "33", "dim": "2"}
+TONES: Final = {"good": "32", "bad": "31", "busy": "36", "wait": "33", "warn": "33", "dim": "2"}
 """SGR codes; colour is never the only sign."""
 
 

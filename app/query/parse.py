@@ -3,16 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, get_args
+from typing import Final
 
 from app.query.result import Query, QueryProblem, SpanKind, TextSpan
 from app.query.terms import STATES, KeyName, QueryToken, Term, closest_name, key_name, key_of, terms
 from app.times import INSTANT, parse_period
-from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, RunFilter, RunSort
-from storage.records.query import SortColumn
+from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
 
-KNOWN_STATUSES: Final = frozenset({*ACTIVE_STATUSES, *FINAL_STATUSES})
-"""Statuses that the spec names (2.4), case-insensitive; any other is taken literally."""
 LONGEST: Final = 4_000
 """Characters of a line."""
 
@@ -246,7 +243,7 @@ def read_order(text: str) -> RunSort:
         ValueError: There is no such column; the message lists the columns.
     """
     name = text.strip().removeprefix("-")
-    columns: tuple[SortColumn, ...] = get_args(SortColumn)
+    columns = [field.name for field in SORTABLE]
     if name not in columns:
         raise ValueError(f"there is no column {name!r} to sort by: {', '.join(columns)}; -started is newest first")
     return RunSort(name, descending=text.strip().startswith("-"))

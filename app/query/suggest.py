@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.query.parse import KNOWN_STATUSES
 from app.query.terms import KEYS, STATES, KeyName, QueryToken, Term, key_name, terms
 from app.query.write import value_text
+from storage.records import KNOWN_STATUSES
 
 MOST: Final = 12
 """Maximum number of suggestions."""

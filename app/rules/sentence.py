@@ -30,7 +30,7 @@ from app.rules.rule import (
     Scope,
 )
 from app.times import span
-from storage.records import FINAL_STATUSES
+from storage.records import FINAL_STATUSES, STATUS_BY_NAME, STATUS_ORDER
 
 _OVERLAPS: Final[Mapping[Overlap, str]] = {
     "skip": "not while its last run is active",
@@ -39,11 +39,8 @@ _OVERLAPS: Final[Mapping[Overlap, str]] = {
 }
 _LOOKED_AT: Final = 1_500
 """How many fire times within a year are examined for warnings: more than the minutes of a day."""
-STATUSES: Final = ("queued", "working", "completed", "failed")
-"""The statuses of a run that the API specifies."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
 HEALTH_KEPT: Final = timedelta(days=35)
-_BECOMES: Final = {"failed": "fails", "completed": "completes", "working": "starts working"}
 _YEAR, _DAY, _HOUR = timedelta(days=400), timedelta(days=1), timedelta(hours=1)
 _SHOWN: Final = 60
 """Characters of a text that a sentence quotes."""
@@ -119,8 +116,8 @@ def _of_trigger(rule: Rule) -> Iterator[str]:
     match rule.on:
         case OnRun(to, was):
             for status in filter(None, (to, was)):
-                if status not in STATUSES:
-                    yield f"{status!r} is not a status that the API specifies: {', '.join(STATUSES)}."
+                if status not in STATUS_ORDER:
+                    yield f"{status!r} is not a status that the API specifies: {', '.join(STATUS_ORDER)}."
             if to == was:
                 yield "It never acts: no run changes to the status that it has."
         case OnHealth(lasting=lasting) if lasting >= HEALTH_KEPT:
@@ -159,7 +156,9 @@ def _schedule(on: OnSchedule, now: datetime) -> str:
 
 def _run(on: OnRun, _: datetime) -> str:
     was = f" after {on.was}" if on.was else ""
-    return f"When a run{_scope(on.scope)} {_BECOMES.get(on.to, f'is {on.to}')}{was}"
+    known = STATUS_BY_NAME.get(on.to)
+    becomes = known.becomes if known and known.becomes else f"is {on.to}"
+    return f"When a run{_scope(on.scope)} {becomes}{was}"
 
 
 def _health(on: OnHealth, _: datetime) -> str:

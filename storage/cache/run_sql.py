@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from storage.records import FINAL_STATUSES, RunFilter, RunSort
-from storage.records.query import SortColumn
+from storage.records import FINAL_STATUSES, RUN_STATUSES, SORTABLE, RunFilter, RunSort
+from storage.records.run_fields import ENDED_URGENCY, STUCK_URGENCY
 from storage.values import NO_TIME_US, sqlite_text, to_us
 
 MAX_WORDS: Final = 32
@@ -19,30 +19,23 @@ ACTIVE_SQL: Final = "is_final = 0"
 """Spelt as in the index `runs_active`: only then does SQLite see that the index answers it."""
 
 STUCK_SQL: Final = "id IN (SELECT run FROM stuck)"
-_ASCENDING: Final[dict[SortColumn, tuple[tuple[str, bool], ...]]] = {
-    "started": (("created_us", True), ("run_id", True)),
-    "updated": (("updated_us", True), ("id", True)),
-    "took": (("took_us", True), ("id", True)),
-    "status": (("severity", True), ("created_us", False), ("run_id", False)),
-    "repository": (("repository", True), ("created_us", False), ("run_id", False)),
-    "branch": (("branch", True), ("created_us", False), ("run_id", False)),
-    "run": (("run_id", True),),
+_ASCENDING: Final = {
+    field.name: tuple((term.removesuffix(" DESC"), not term.endswith(" DESC")) for term in field.order.split(", "))
+    for field in SORTABLE
 }
-"""The ascending order: columns, and whether each rises. By status is by severity. Runs that are equal are newest first.
-
-Equal durations and times of an update are told apart by `id`: `run_id` would make half of the index.
-
-Descending is its exact reverse, so that one index serves both."""
+"""The ascending order by each field: columns, and whether each rises."""
 
 
 def severity_sql(is_final: str = "is_final", is_stuck: str = STUCK_SQL) -> str:
-    """A run's urgency, the lowest first: failed; stuck or of an unknown status; working; queued; ended; completed.
+    """A run's urgency, the lowest first. It has a column of its own: only stored values can be an order's index."""
 
-    It has a column of its own, since only stored values can be an order's index.
-    """
+    def whens(*, final: bool) -> str:
+        found = (status for status in RUN_STATUSES if status.is_final == final)
+        return " ".join(f"WHEN status = '{status.name}' THEN {status.urgency}" for status in found)
+
     return f"""CASE
-        WHEN status = 'failed' THEN 0 WHEN status = 'completed' THEN 5 WHEN {is_final} THEN 4 WHEN {is_stuck} THEN 1
-        WHEN status = 'working' THEN 2 WHEN status = 'queued' THEN 3 ELSE 1 END"""
+        {whens(final=True)} WHEN {is_final} THEN {ENDED_URGENCY} WHEN {is_stuck} THEN {STUCK_URGENCY}
+        {whens(final=False)} ELSE {STUCK_URGENCY} END"""
 
 
 RANK: Final = f"UPDATE runs SET severity = {severity_sql()} WHERE id = ?"

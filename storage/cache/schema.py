@@ -5,6 +5,7 @@ import zlib
 from typing import Final
 
 from storage.cache.run_sql import ACTIVE_SQL
+from storage.records import SORTABLE
 
 # The columns for tables and filters are apart from the bodies, so that a scan reads a fifth of the pages.
 _RUNS: Final = f"""
@@ -56,16 +57,10 @@ CREATE INDEX runs_active ON runs (created_us, run_id, status, is_final) WHERE {A
 CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since_us <> created_us;
 """
 
-_ORDERS: Final = {
-    "updated": "updated_us DESC, id DESC, status",
-    "status": "severity, created_us DESC, run_id DESC, status",
-    # These indexes also hold the columns of figures, which are then read without the table.
-    "repository": "repository, created_us DESC, run_id DESC, status, took_us",
-    "branch": "branch, created_us DESC, run_id DESC, status",
-    "took": "took_us, id, status",
-}
 ORDER_INDEXES: Final = {
-    order: f"CREATE INDEX IF NOT EXISTS runs_{order} ON runs ({columns})" for order, columns in _ORDERS.items()
+    field.name: f"CREATE INDEX IF NOT EXISTS runs_{field.name} ON runs ({field.index})"
+    for field in SORTABLE
+    if field.index
 }
 """By order: made when it is first asked for, in a second or two for a million runs. Kept from the start, they would
 double the cost of storing."""

@@ -8,11 +8,11 @@ from typing import Final
 from storage.cache.run_sql import ACTIVE_SQL, severity_sql
 from storage.cache.work_time import took_sql
 from storage.database import immediate
-from storage.records import ACTIVE_STATUSES, FINAL_STATUSES
+from storage.records import FINAL_STATUSES, STATUS_ORDER
 from storage.values import NO_TIME_US, sqlite_text, to_us
 
 UNSETTLED: Final = 10
-_SPEC: Final = ", ".join(f"'{status}'" for status in (*ACTIVE_STATUSES, *sorted(FINAL_STATUSES)))
+_SPEC: Final = ", ".join(f"'{status}'" for status in STATUS_ORDER)
 _SETTLE: Final = f"""
 UPDATE runs SET is_final = :is_final, took_us = {took_sql(":is_final")}, severity = {severity_sql(":is_final")}
 WHERE status = :status AND is_final <> :is_final

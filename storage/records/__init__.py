@@ -11,16 +11,20 @@ from storage.records.coverage import Coverage, CoverageGap, CoverageRange, Rerea
 from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
-from storage.records.run import (
+from storage.records.run import Presence, Run, RunChanges, RunDetail, RunFigures, RunRow, StatusTransition, WorkTime
+from storage.records.run_fields import (
     ACTIVE_STATUSES,
+    FIELD_BY_NAME,
     FINAL_STATUSES,
-    Presence,
-    Run,
-    RunChanges,
-    RunDetail,
-    RunRow,
-    StatusTransition,
-    WorkTime,
+    KNOWN_STATUSES,
+    RUN_FIELDS,
+    RUN_STATUSES,
+    SORTABLE,
+    STATUS_BY_NAME,
+    STATUS_ORDER,
+    RunField,
+    RunStatus,
+    Tone,
 )
 
 if TYPE_CHECKING:
@@ -45,9 +49,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVE_STATUSES",
+    "FIELD_BY_NAME",
     "FINAL_STATUSES",
     "INVITATION_LIFETIME",
+    "KNOWN_STATUSES",
     "OPEN_STATES",
+    "RUN_FIELDS",
+    "RUN_STATUSES",
+    "SORTABLE",
+    "STATUS_BY_NAME",
+    "STATUS_ORDER",
     "UNUSED_STATES",
     "Action",
     "ActionError",
@@ -79,14 +90,18 @@ __all__ = [
     "RunChanges",
     "RunClock",
     "RunDetail",
+    "RunField",
+    "RunFigures",
     "RunFilter",
     "RunPage",
     "RunRow",
     "RunSort",
+    "RunStatus",
     "RunWindow",
     "ServiceTraits",
     "StatusTransition",
     "Surface",
+    "Tone",
     "WindowRequest",
     "WorkTime",
 ]

@@ -5,13 +5,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
-from typing import Literal
 
 from storage.records.coverage import Coverage, CoverageGap
 from storage.records.grouping import Grouping, RunGroup
-from storage.records.run import ACTIVE_STATUSES, Run, RunRow
-
-SortColumn = Literal["started", "updated", "took", "status", "repository", "branch", "run"]
+from storage.records.run import Run, RunRow
+from storage.records.run_fields import ACTIVE_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,8 @@ class RunFilter:
 class RunSort:
     """An order of runs; the run id breaks ties, so that it is total."""
 
-    column: SortColumn = "started"
+    column: str = "started"
+    """The name of a field that has an order."""
     descending: bool = True
 
 

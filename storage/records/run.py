@@ -5,11 +5,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from storage.records.repository import Repository
-
-ACTIVE_STATUSES: Final = ("queued", "working")
-"""The statuses of the spec that are not final."""
-FINAL_STATUSES: Final = frozenset({"completed", "failed"})
-"""The statuses of the spec that are final. Others are learnt as final; any other, known or not, counts as active."""
+from storage.records.run_fields import FINAL_STATUSES
 
 Presence = Literal["current", "unconfirmed", "lost"]
 """Whether the service still shows a held run: `unconfirmed` until a look-up, then `current` or `lost`."""

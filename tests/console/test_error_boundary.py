@@ -45,7 +45,7 @@ async def there(scene: Scene, way: str) -> Screen[Any]:
         scene.app.pop_screen()
     await scene.press("1")
     assert isinstance(scene.app.screen, RunsScreen)
-    scene.app.screen.query_controller.show(TableQuery())
+    scene.app.screen.table_query = TableQuery()
     scene.table.unmark()
     scene.table.focus()
     await scene.press("home")

@@ -27,7 +27,7 @@ async def test_back_leads_through_all_that_was_left_each_as_it_was(staged: Stage
     """The query and the cursor of the list; the row of another tab; a run that was open over it."""
     async with staged() as scene:
         await scene.press("right_square_bracket", "down", "down")
-        view, run = scene.app.screen.query_controller.now, scene.app.screen.focused_run_id  # type: ignore[attr-defined]
+        view, run = scene.app.screen.table_query, scene.app.screen.focused_run_id  # type: ignore[attr-defined]
         await scene.press("2", "down", "enter")
         assert "repo:gitlab:*" in scene.text
         await scene.press("enter")
@@ -39,7 +39,7 @@ async def test_back_leads_through_all_that_was_left_each_as_it_was(staged: Stage
         assert "▌ gitlab" in scene.text
 
         await scene.press("backspace")
-        assert (scene.app.screen.query_controller.now, scene.app.screen.focused_run_id) == (view, run)  # type: ignore[attr-defined]
+        assert (scene.app.screen.table_query, scene.app.screen.focused_run_id) == (view, run)  # type: ignore[attr-defined]
         await scene.press("backspace")
         assert "There is nothing to go back to." in scene.toasts
 

@@ -33,10 +33,10 @@ class ViewTab:
 
 
 @dataclass
-class SheetRequested(Message):
-    """A sheet that changes the query was requested: of a facet, `views` or `save_view`."""
+class ActionClicked(Message):
+    """A part was clicked that stands for an action of the screen."""
 
-    name: str
+    action: str
 
 
 class ViewBar(ClickableLine):
@@ -81,8 +81,8 @@ class ViewBar(ClickableLine):
             yield Content.styled(BETWEEN * bool(number), QUIET), None
             yield tab, self.Picked(index)
         if hidden:
-            yield Content.styled(f" …+{hidden}", QUIET), SheetRequested("views")
-        yield Content.styled(NEW, QUIET), SheetRequested("save_view")
+            yield Content.styled(f" …+{hidden}", QUIET), ActionClicked("views")
+        yield Content.styled(NEW, QUIET), ActionClicked("save_view")
 
     def _contents(self, *, counts: bool) -> list[tuple[int, Content]]:
         return [(index, self._content(index, tab, counts=counts)) for index, tab in enumerate(self._tabs)]
@@ -107,6 +107,8 @@ class Facet:
     value: SafeText
     """`any` where the filter does not restrict it."""
     is_set: bool
+    action: str
+    """The screen's action that changes it."""
 
 
 class FacetBar(ClickableLine):
@@ -128,4 +130,4 @@ class FacetBar(ClickableLine):
             style = STYLES["warn"] if facet.is_set else QUIET
             name = " " * FACET_GAP * bool(index) + facet.name
             value = shorten(facet.value, WIDEST_VALUE)
-            yield Content.assemble((f"{name} ", QUIET), (value, style), (" ▾", QUIET)), SheetRequested(facet.name)
+            yield Content.assemble((f"{name} ", QUIET), (value, style), (" ▾", QUIET)), ActionClicked(facet.action)

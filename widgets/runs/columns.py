@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from storage.records.query import SortColumn
 from widgets.cells import Cut
 
 ColumnKey = Literal["status", "repository", "branch", "started", "updated", "took", "run", "turns", "lines", "pull"]
@@ -28,7 +27,7 @@ class RunColumn:
     key: ColumnKey
     width: int
     """The column's minimum width in cells."""
-    sort: SortColumn | None = None
+    sort: str | None = None
     """The order that a click on its title chooses; None: the cache has no such order."""
     grows: int = 0
     """The column's share of the spare cells."""

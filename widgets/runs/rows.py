@@ -17,6 +17,9 @@ from widgets.frame.notice import Notice
 HOLD_S: Final = 0.05
 """The longest time that an old frame stays on the screen; a longer wait must be visible."""
 
+DIMMED: Final = 0.5
+"""The opacity of rows that are about to be replaced."""
+
 FreezeFrame = Callable[[], AbstractContextManager[object]]
 """Returns a context in which the screen paints nothing."""
 
@@ -47,6 +50,10 @@ class RunRows(CursorView, can_focus=True):
             """Only the latest run counts."""
             return isinstance(message, RunRows.Highlighted)
 
+    @dataclass
+    class Replaced(Message):
+        """The rows of another query are on show."""
+
     def __init__(
         self,
         clock: Callable[[], datetime],
@@ -73,8 +80,8 @@ class RunRows(CursorView, can_focus=True):
         self._asked: tuple[int, int] | None = None
         self._unseen = 0
         """Runs that arrived above the view."""
-        self._is_other = False
-        """Whether the next rows are those of another query."""
+        self.is_replacing = False
+        """Whether the rows of another query are on their way; until they come, keys about rows do nothing."""
         self._notice: Notice | None = None
         self._tail: tuple[SafeText, ...] = ()
         """The text of the line below the last run; the cursor can stand on it."""
@@ -130,8 +137,11 @@ class RunRows(CursorView, can_focus=True):
         self.total = window.total + bool(self._tail)
         self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before, group=group_before)
         self._resize_to(self.total)
-        if self._is_other:
-            self._show_cursor()
+        if self.is_replacing:
+            self.is_replacing, self._unseen, self.styles.text_opacity = False, 0, 1.0
+            # The cursor stays in view: on its run if that is still there, else on the first one.
+            self.scroll_rows_to(0 if self._cursor < self.page else max(0, self._cursor - self.page // 2))
+            self.post_message(self.Replaced())
         else:
             self._hold_still(window, request, follows=follows)
             if is_found and not self.shows_cursor:
@@ -154,7 +164,7 @@ class RunRows(CursorView, can_focus=True):
         self._count_rows()
         self._request_rows()
 
-    def say(self, notice: Notice | None) -> None:
+    def explain(self, notice: Notice | None) -> None:
         """Show a notice in place of the rows while there are none."""
         if notice != self._notice:
             self._notice = notice
@@ -178,14 +188,11 @@ class RunRows(CursorView, can_focus=True):
         self.refresh()
 
     def start_over(self, *, follow: bool) -> None:
-        """Prepare for different rows: the view goes to the top, the cursor to the first row or else follows its run."""
+        """Prepare for other rows: the cursor goes to the first one or else follows its run. The old ones are dimmed."""
         self.hold()
-        self._is_other = True
-        if self.scroll_offset.y:
-            self._window = replace(self._window, offset=0, rows=())
+        self.is_replacing = True
         if not follow:
-            self._cursor, self._cursor_id = 0, None
-        self.scroll_rows_to(0)
+            self._cursor_id = None
 
     def seek(self, run_id: str) -> None:
         """Move the cursor to this run with the next rows, if it is among them."""
@@ -221,6 +228,8 @@ class RunRows(CursorView, can_focus=True):
         self, condition: RunFilter, sort: RunSort, grouping: Grouping | None = None, *, is_fresh: bool = True
     ) -> WindowRequest:
         """Request the visible rows, and a page before and after them."""
+        if self.is_replacing:
+            return WindowRequest(condition, sort, 0, 3 * self.page, cursor_id=self._cursor_id, grouping=grouping)
         index, run_id = self._anchor() or (0, None)
         key = (*self._around, run_id, index, self._cursor_id, self._cursor)
         return WindowRequest(condition, sort, *key, is_fresh, grouping)
@@ -253,6 +262,7 @@ class RunRows(CursorView, can_focus=True):
         """Paint again, if the frame was held."""
         frozen, self._frozen = self._frozen, None
         if frozen is not None:
+            self.styles.text_opacity = DIMMED if self.is_replacing else 1.0
             frozen.close()
             self.refresh()
 
@@ -289,27 +299,21 @@ class RunRows(CursorView, can_focus=True):
             self._cursor += window.shift  # The user moved on while the rows were read.
         elif window.cursor_index is not None:
             self._cursor = window.cursor_index
-        elif group is not None and not self._is_other:
+        elif group is not None and not self.is_replacing:
             at = window.row_of_head(group.name)  # The head of its group.
             self._cursor = self._cursor if at is None else at
+        elif self.is_replacing:
+            self._cursor = 0
         elif gap_before is not None:
             # The gap is filled: put the cursor on the first run that replaced its line.
             same = (number for number, gap in window.gaps if gap.before == gap_before.before)
             self._cursor = next(same, self._cursor + window.shift)
-        elif self._is_other:
-            self._cursor = 0
         elif was_at_tail:
             self._cursor += window.shift  # Further runs replaced the line below the last one.
         self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
         is_known = window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group
         if is_known and not is_sought_since:
             self.cursor_moved()
-
-    def _show_cursor(self) -> None:
-        """Keep the cursor in view after another query: on its run if it is still there, else on the first one."""
-        self._is_other, self._unseen = False, 0
-        if not self.shows_cursor:
-            self.scroll_rows_to(max(0, self._cursor - self.page // 2))
 
     def _hold_still(self, window: RunWindow, request: WindowRequest, *, follows: bool) -> None:
         """Scroll so that the visible rows stay where they are, and the cursor stays in view if it was."""

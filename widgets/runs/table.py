@@ -14,7 +14,6 @@ from textual.strip import Strip
 
 from app.text import SafeText
 from storage.records import CoverageGap, RunRow, RunSort
-from storage.records.query import SortColumn
 from storage.records.run import NO_FIGURES, RunFigures
 from widgets.cursor_view import HEADER
 from widgets.runs.columns import ColumnArrangement, ColumnChoice, ColumnKey, TitleDrag, TitlePointer, title_at
@@ -61,7 +60,7 @@ class RunTable(RunRows):
     class SortRequested(Message):
         """A column's title was clicked."""
 
-        column: SortColumn
+        column: str
 
     @dataclass
     class Arranged(Message):
@@ -128,7 +127,7 @@ class RunTable(RunRows):
             self._sort = sort
             self.repaint_header()
 
-    def take_columns(self, choice: ColumnChoice) -> None:
+    def set_columns(self, choice: ColumnChoice) -> None:
         """Change the columns, their order and widths."""
         if choice != self._columns.choice:
             self._columns.choice = choice
@@ -199,6 +198,12 @@ class RunTable(RunRows):
         """Whether a row in view was not confirmed for long, as of the last reading."""
         return any(not times.is_live for times in self._painted.values())
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Act on no row while all are about to be replaced."""
+        if self.is_replacing and action != "sideways":
+            return False
+        return super().check_action(action, parameters)
+
     def action_sideways(self, columns: int) -> None:
         """Scroll sideways to the next stop."""
         if (stop := self._columns.stop_beyond(self.scroll_offset.x, columns)) is not None:
@@ -238,7 +243,7 @@ class RunTable(RunRows):
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Move or resize the dragged column."""
         if (choice := self._pointer.drag(self._columns.line_x(event.x, self.scroll_offset.x))) is not None:
-            self.take_columns(choice)
+            self.set_columns(choice)
 
     def on_mouse_up(self) -> None:
         """End the drag."""
@@ -254,7 +259,7 @@ class RunTable(RunRows):
             return
         index = self.scroll_offset.y + event.y - HEADER
         row = self._window.row(index)
-        if index >= self.total:
+        if index >= self.total or self.is_replacing:
             return
         begin = self._marks.anchor or (self._row.run_id if self._row else None)
         self.put_cursor(index)
@@ -280,7 +285,7 @@ class RunTable(RunRows):
         if not found.is_edge and column.sort is not None:
             self.post_message(self.SortRequested(column.sort))
         elif found.is_edge and event.chain > 1 and self._columns.choice.width(column.key) is not None:
-            self.take_columns(self._columns.choice.sized(column.key, None))
+            self.set_columns(self._columns.choice.sized(column.key, None))
             self.post_message(self.Arranged(self._columns.choice))
 
     def _title(self, event: events.MouseEvent) -> TitleDrag | None:

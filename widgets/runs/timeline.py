@@ -9,7 +9,7 @@ from typing import Final
 from textual.content import Content
 
 from app.times import clock_time, span
-from storage.records import RunDetail
+from storage.records import STATUS_BY_NAME, RunDetail
 from widgets.badges import STYLES, Badge, run_badge
 from widgets.cells import shorten
 from widgets.runs.facts import RunView
@@ -21,9 +21,9 @@ SPAN: Final = 8
 BAR_LEAST: Final = 8
 """The fewest cells of a bar."""
 BAR_MOST: Final = 64
-FILLS: Final = {"queued": "░", "working": "━", "": "·"}
-"""The fill of each status, so that colour only repeats it; the empty one is unobserved time."""
+UNOBSERVED: Final = "·"
 OTHER: Final = "▒"
+"""The fill of a status that the spec does not name."""
 RESTING: Final = "┈"
 """The fill of the time between a final status and the next turn."""
 QUIET: Final = STYLES["quiet"]
@@ -121,7 +121,8 @@ def _line(period: Period, now: datetime, times: int, bar_cells: tuple[int, int])
 def _bar(period: Period, cells: int) -> str:
     if period.seconds is None:
         return "◆"
-    fill = RESTING if period.is_final else FILLS.get(period.status or "", OTHER)
+    known = STATUS_BY_NAME.get(period.status or "")
+    fill = RESTING if period.is_final else known.fill if known else OTHER if period.status else UNOBSERVED
     return fill * cells + ("▸" if period.goes_on else "")
 
 

@@ -34,7 +34,7 @@ from app.console.health.rows import (
 from app.console.leads import of_platform, runs_lead
 from app.console.messages import GoToTab
 from app.console.runs.bulk_actions import ids_of, show_many
-from app.console.runs.screen_context import ScreenContext
+from app.console.runs.run_actions import with_engine
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
@@ -171,11 +171,11 @@ class HealthScreen(BaseScreen):
         lead = self._lead(self._key)
         if lead is not None:
             runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
-            ScreenContext.of(self).with_engine(partial(self._retry, runs), "form")
+            with_engine(self, partial(self._retry, runs), "form")
 
     async def _retry(self, runs: RunFilter, engine: "Engine") -> None:
         if ids := await ids_of(self.session, engine, runs, RunSort()):
-            await show_many(ScreenContext.of(self), engine, "retry", ids, lambda _: self.session.poll_soon())
+            await show_many(self, engine, "retry", ids, lambda _: self.session.poll_soon())
         elif not await engine.cache.count(runs):
             self.session.notify("No run of this row failed.")
 

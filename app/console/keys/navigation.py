@@ -107,7 +107,7 @@ class Navigation:
             await self._uncover()
         base = self._screens.screen_stack[0]
         if isinstance(base, BaseScreen):
-            _return_to(base, visited.bookmark)
+            base.return_to(visited.bookmark)
         for run_id in visited.run_ids[len(self._covering()) :]:
             self.open_run(run_id)
 
@@ -125,7 +125,7 @@ class Navigation:
         base, tab = self._screens.screen_stack[0], self._screens.current_mode
         if tab not in _RETURNS or not isinstance(base, BaseScreen):
             return None
-        return VisitedScreen(tab, _bookmark_of(base), self._covering())
+        return VisitedScreen(tab, base.bookmark, self._covering())
 
     def _covering(self) -> tuple[str, ...]:
         """The runs open over the current tab."""
@@ -136,24 +136,3 @@ class Navigation:
         """Close the runs open over the current tab; forms and sheets stay."""
         while len(self._screens.screen_stack) > 1 and isinstance(self._screens.screen, BaseScreen):
             await self._screens.pop_screen()
-
-
-def _bookmark_of(screen: BaseScreen) -> Any:
-    from app.console.runs.screen import RunsScreen
-
-    if isinstance(screen, RunsScreen):
-        return screen.query_controller.now, screen.focused_run_id
-    return screen.bookmark
-
-
-def _return_to(screen: BaseScreen, bookmark: Any) -> None:
-    from app.console.runs.screen import RunsScreen
-
-    if not isinstance(screen, RunsScreen):
-        screen.return_to(bookmark)
-        return
-    query, run_id = bookmark
-    if query != screen.query_controller.now:
-        screen.query_controller.show(query)
-    if run_id is not None and run_id != screen.focused_run_id:
-        screen.table_loader.seek(run_id)

@@ -8,15 +8,13 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from app.console.base.screen import BaseScreen
 from app.console.run.changes import ChangesPart
 from app.console.run.conversation import ConversationPart, ReplyBox
 from app.console.run.log import LogPart
 from app.console.run.review import ReviewPart
 from app.console.run.subject import RunPart, RunSubject, hidden
-from app.console.runs.loaders import read_run
+from app.console.runs.pane_loader import read_run
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
-from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
@@ -39,7 +37,7 @@ PARTS: Final = (
     Tab("raw", "F6", "Raw", "Raw", "Raw"),
 )
 FIGURES_OF: Final = timedelta(days=30)
-ACTIVE_ONLY: Final = frozenset({"cancel", "follow"})
+ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
 """Actions for active runs only."""
 
 
@@ -60,7 +58,7 @@ class RawPart(RunPart):
         self.body.paint()
 
 
-class RunScreen(BaseScreen):
+class RunScreen(RunActions):
     """One run: its conversation, review, changes, log and JSON."""
 
     TAB = "runs"
@@ -98,7 +96,6 @@ class RunScreen(BaseScreen):
         self._turns_reader = CoalescedTask(self._read_turns, self.run_worker)
         self._turns_of: object = None
         """The run as of the last reading of its turns."""
-        self._run_actions = RunActions(ScreenContext.of(self), lambda: subject.run_id)
         self._conversation, self._changes = ConversationPart(subject), ChangesPart(subject)
         self._parts: dict[str, RunPart] = {
             "conversation": self._conversation,
@@ -151,21 +148,18 @@ class RunScreen(BaseScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect."""
         name = str(parameters[0]) if parameters else ""
-        if action == "run":
-            return self._run_actions.is_possible(name) if name not in ACTIVE_ONLY or self._is_active else False
+        if action in ACTIVE_ONLY and not self._is_active:
+            return False
         if action == "turn":
             return self._subject.last_turn > 1
         if action == "beside":
             return self._branch.beside(self._subject.run_id, int(name)) is not None
         return super().check_action(action, parameters)
 
-    async def action_run(self, name: str) -> None:
-        """Run an action on the run; a reply is typed in the box below the conversation."""
-        if name == "continue":
-            self._show("conversation")
-            self._conversation.reply.focus()
-        else:
-            await self._run_actions.do(name)
+    def action_continue_run(self) -> None:
+        """Go to the box below the conversation, in which a reply is typed."""
+        self._show("conversation")
+        self._conversation.reply.focus()
 
     def action_show(self, name: str) -> None:
         """Show a part."""
@@ -230,10 +224,10 @@ class RunScreen(BaseScreen):
 
     @on(ReplyBox.Sent)
     def _reply(self, message: ReplyBox.Sent) -> None:
-        self._run_actions.reply(message.text, self._replied)
+        self.reply(message.text, self._replied)
 
     def _replied(self, action: "Action | None") -> None:
-        self._run_actions.form_closed(action)
+        self.form_closed(action)
         if action is not None and action.state == "confirmed":
             self._conversation.reply.clear()
             self._conversation.body.focus()

@@ -5,10 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from textual.binding import Binding
-
 from app.api.errors import RateLimitedError
-from app.console.runs.screen_context import ScreenContext
+from app.console.runs.run_actions import with_engine
 from app.console.runs.views import TableQuery
 from app.console.session.troubles import nothing_to_show
 from app.text import SafeText, safe_text
@@ -21,13 +19,9 @@ from widgets.frame.notice import Notice
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from app.console.runs.screen import RunsScreen
     from app.engine import Engine
 
-OLDER_BINDINGS: Final = (
-    Binding("M", "older('fetch')", "fetch older runs", show=False, tooltip="Those that are not here", id="runs.older"),
-    Binding("P", "older('pause')", "pause fetching", tooltip="Of older runs in the background", id="runs.pause"),
-    Binding("P", "older('resume')", "resume fetching", tooltip="Of older runs in the background", id="runs.resume"),
-)
 WAIT_S: Final = 5.0
 """After a 429 that states no wait."""
 
@@ -35,21 +29,10 @@ WAIT_S: Final = 5.0
 class OlderRuns:
     """Fetches runs that the query may find beyond the cached ones, while the user waits."""
 
-    def __init__(
-        self,
-        context: ScreenContext,
-        query: Callable[[], TableQuery],
-        between: Callable[[], Sequence[CoverageGap]],
-        changed: Callable[[], None],
-    ) -> None:
-        """Prepare; `between` are the gaps that have a line between two runs.
-
-        `changed` is called after new rows and after each change of the texts.
-        """
-        self._context = context
-        self._session = context.session
-        self._query = query
-        self._between = between
+    def __init__(self, screen: "RunsScreen", changed: Callable[[], None]) -> None:
+        """Prepare; `changed` is called after new rows and after each change of the texts."""
+        self._screen = screen
+        self._session = screen.session
         self._changed = changed
         self.extent: Extent | None = None
         """What the cache holds; None: not known yet."""
@@ -67,11 +50,6 @@ class OlderRuns:
         """Runs fetched with that query since the user asked."""
         self._exhausted: TableQuery | None = None
         """The query for which the service has no more runs."""
-        self._actions: dict[str, Callable[[], object]] = {
-            "fetch": self.fetch,
-            "pause": lambda: context.with_engine(self._pause, "pause"),
-            "resume": lambda: context.with_engine(self._resume, "pause"),
-        }
 
     @property
     def progress(self) -> BackfillProgress:
@@ -95,42 +73,43 @@ class OlderRuns:
     @property
     def below(self) -> CoverageGap | None:
         """The newest gap without a line between two runs; the line below the last run stands for it."""
-        between = self._between()
+        between = self._screen.table.gaps
         return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
 
     @property
+    def _query(self) -> TableQuery:
+        return self._screen.table_query
+
+    @property
     def _gaps(self) -> Sequence[CoverageGap]:
-        query = self._query()
+        query = self._query
         if self.extent is None or query == self._exhausted:
             return ()
         return self.extent.gaps(query.condition(self._session.run_now()))
 
     # Actions
 
-    def do(self, name: str) -> None:
-        """Run an action of `OLDER_BINDINGS`."""
-        self._actions[name]()
+    @property
+    def may_fetch(self) -> bool:
+        """Whether there is a gap to fetch."""
+        return not self.is_fetching and self.gap is not None
 
     @property
-    def possible(self) -> frozenset[str]:
-        """The names of the possible actions."""
-        return frozenset(filter(self.is_possible, self._actions))
+    def may_pause(self) -> bool:
+        """Whether something is fetched in the background."""
+        return not self.is_paused and self.progress.phase in {"running", "waiting"} and not self.is_fetching
 
-    def is_possible(self, name: str) -> bool:
-        """Whether the action has something to act on."""
-        is_paused = self.extent is not None and self.extent.is_paused
-        if name == "fetch":
-            return not self.is_fetching and self.gap is not None
-        if name == "resume":
-            return is_paused
-        return not is_paused and self.progress.phase in {"running", "waiting"} and not self.is_fetching
+    @property
+    def is_paused(self) -> bool:
+        """Whether the fetching in the background is paused."""
+        return self.extent is not None and self.extent.is_paused
 
     def fetch(self, gap: CoverageGap | None = None) -> None:
         """Fetch runs of this gap, or else of the newest one, until the query finds some."""
         wanted = gap or self.gap
         if not self.is_fetching and self._gaps and wanted is not None:
             self._wanted = wanted
-            self._context.with_engine(self._fetch, "older")
+            with_engine(self._screen, self._fetch, "older")
 
     def stop(self) -> bool:
         """Stop fetching; runs fetched so far are kept."""
@@ -172,7 +151,7 @@ class OlderRuns:
             FilterIgnoredError: The service ignores the filter.
             ApiError: A request failed; runs before it are kept.
         """
-        query, gap = self._query(), self._wanted
+        query, gap = self._query, self._wanted
         if self._filtered is None or self._filtered[:2] != (query, gap):
             condition = query.condition(self._session.run_now())
             self._filtered = query, gap, engine.listing.older(condition, gap.before if gap else None)
@@ -188,7 +167,7 @@ class OlderRuns:
             self._exhausted = query
 
     async def _walk_until_found(self, engine: "Engine") -> None:
-        cache, condition = engine.cache, self._query().condition(self._session.run_now())
+        cache, condition = engine.cache, self._query.condition(self._session.run_now())
         found, before = await cache.count(condition), None
         # The service has no more once a round brings no run and makes no gap smaller.
         while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
@@ -208,13 +187,14 @@ class OlderRuns:
         await asyncio.sleep(wait_s)
         self._waits_until = None
 
-    async def _pause(self, engine: "Engine") -> None:
-        await engine.backfill.pause()
-        self._changed()
+    def pause(self, *, is_paused: bool) -> None:
+        """Pause the fetching in the background, or resume it."""
 
-    async def _resume(self, engine: "Engine") -> None:
-        await engine.backfill.resume()
-        self._changed()
+        async def change(engine: "Engine") -> None:
+            await (engine.backfill.pause() if is_paused else engine.backfill.resume())
+            self._changed()
+
+        with_engine(self._screen, change, "pause")
 
     # Texts
 
@@ -226,7 +206,7 @@ class OlderRuns:
     def texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
         """The line of a gap, in full and shorter."""
         runs = missing_text(gap, self._session.run_now())
-        if self._query() == self._exhausted:
+        if self._query == self._exhausted:
             return (safe_text(f"no other {runs} match"), safe_text("no others match"))
         if self.is_fetching and (self._wanted is None or gap.overlaps(self._wanted)):
             texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stops", f"{self._how_far} · esc stops")
@@ -251,9 +231,9 @@ class OlderRuns:
 
     def nothing_here(self) -> Notice:
         """The reason for an empty table."""
-        session, query = self._session, self._query()
+        session, query = self._session, self._query
         empty, link = None if query.is_changed else query.view.empty, session.vitals.now.runs_link
-        looked, read_only = self._looked(), session.profile.read_only
+        looked, read_only = self._where_it_searched(), session.profile.read_only
         return nothing_to_show(empty, self.extent, link, session.clock(), looked=looked, read_only=read_only)
 
     def explanation(self) -> str:
@@ -270,7 +250,7 @@ class OlderRuns:
             " ([history] in the configuration). Older runs are fetched when you ask for them."
         )
 
-    def _looked(self) -> tuple[str, ...]:
+    def _where_it_searched(self) -> tuple[str, ...]:
         """The remark for an empty result that may be due to missing runs."""
         gap, extent = self.gap, self.extent
         if gap is None or extent is None:
@@ -284,10 +264,10 @@ class OlderRuns:
         )
 
     def _why(self, now: "datetime") -> str:
-        progress, is_paused = self.progress, self.extent is not None and self.extent.is_paused
+        progress = self.progress
         if self.is_fetching:
             return f"They are being fetched: {self._how_far}; esc stops it."
-        if is_paused:
+        if self.is_paused:
             return "Fetching in the background is paused; P resumes it."
         if progress.phase == "waiting" and progress.until is not None:
             why = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=160)

@@ -12,13 +12,12 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from app.console.fuzzy import fuzzy
-from app.console.runs.views import DESCENDING, chosen_order
+from app.console.runs.views import chosen_order
 from app.console.sheets import Options, PickerScreen, SheetNote
 from app.console.sheets.mark_picker import Picked
 from app.query import parse
 from app.times import stamp
-from storage.records import RunSort
-from storage.records.query import SortColumn
+from storage.records import SORTABLE, RunField, RunSort
 from widgets.choice_lists import NEXT_MARK, ChoiceMark, PickItem, PickList
 from widgets.forms.inputs import LineInput
 
@@ -33,17 +32,6 @@ PRESETS: Final = (
     ("the last 30 days", "30d"),
     ("the last 90 days", "90d"),
 )
-ORDERS: Final[tuple[tuple[SortColumn, str, str], ...]] = (
-    ("started", "oldest first", "newest first"),
-    ("updated", "longest unchanged first", "latest change first"),
-    ("took", "shortest first", "longest first, active above"),
-    ("status", "a to z", "z to a"),
-    ("repository", "a to z", "z to a"),
-    ("branch", "a to z", "z to a"),
-    ("run", "a to z", "z to a"),
-)
-"""The meaning of each column's two orders, ascending and descending."""
-
 DAYS_BACK: Final = 7
 """Days before today that a digit chooses, up to the same weekday of last week."""
 
@@ -246,22 +234,22 @@ class OrderPicker(PickerScreen[RunSort]):
 
     def compose_choice(self) -> ComposeResult:
         """Compose the columns."""
-        yield Options(*(Option(self._entry(*order)) for order in ORDERS))
+        yield Options(*(Option(self._entry(field)) for field in SORTABLE))
 
     def on_mount(self) -> None:
         """Put the cursor on the current column."""
-        self.query_one(Options).highlighted = [column for column, _, _ in ORDERS].index(self._sort.column)
+        self.query_one(Options).highlighted = [field.name for field in SORTABLE].index(self._sort.column)
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:
-        self.dismiss(chosen_order(ORDERS[message.option_index][0], self._sort))
+        self.dismiss(chosen_order(SORTABLE[message.option_index].name, self._sort))
 
-    def _entry(self, column: SortColumn, ascending: str, descending: str) -> Content:
-        is_current = column == self._sort.column
-        is_down = self._sort.descending if is_current else column in DESCENDING
+    def _entry(self, field: RunField) -> Content:
+        is_current = field.name == self._sort.column
+        is_down = self._sort.descending if is_current else field.begins_descending
         arrow = ("↓" if is_down else "↑") if is_current else " "
         return Content.assemble(
-            (f"{column:<12}", "bold" if is_current else ""),
+            (f"{field.name:<12}", "bold" if is_current else ""),
             (f"{arrow} ", "$accent"),
-            (descending if is_down else ascending, "$foreground 70%"),
+            (field.descending if is_down else field.ascending, "$foreground 70%"),
         )

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from app.query import QueryProblem, parse
-from app.query.parse import KNOWN_STATUSES, given
+from app.query.parse import given
 from app.query.terms import KeyName, key_name, terms
 from app.query.write import value_text
 from app.text import SafeText, safe_text
+from storage.records import KNOWN_STATUSES
 
 _SENTENCES: Final = r"(?<=[.?]) "
 _TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})

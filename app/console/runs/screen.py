@@ -1,121 +1,140 @@
 """The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events, on
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.reactive import var
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.base.screen import BaseScreen
-from app.console.messages import OpenRun
-from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
-from app.console.runs.filter_display import ExtentDisplay, FilterDisplay, LineChange
-from app.console.runs.loaders import PaneLoader
-from app.console.runs.older_runs import OLDER_BINDINGS, OlderRuns
+from app.config import ViewSettings
+from app.console.messages import FollowRun, OpenRun
+from app.console.runs.bulk_actions import FormName, ids_between, ids_of, show_export, show_many
+from app.console.runs.older_runs import OlderRuns
+from app.console.runs.pane_loader import PaneLoader
 from app.console.runs.preferences import PreferencesWriter
-from app.console.runs.query_controller import QUERY_BINDINGS, QueryController, QueryRequest
-from app.console.runs.run_actions import NEEDS_NO_RUN, RUN_BINDINGS, RunActions
-from app.console.runs.screen_context import ScreenContext
-from app.console.runs.split import SPLIT_BINDINGS, SplitView
-from app.console.runs.table_loader import TableLoader
-from app.console.runs.views import TableQuery
-from app.console.session import Session
+from app.console.runs.query_line import limit_in, listed, problem_texts, replaced, settled
+from app.console.runs.run_actions import ON_A_RUN, RUN_BINDINGS, RunActions, hidden, with_engine
+from app.console.runs.split import WIDE, SplitView
+from app.console.runs.table_loader import TableLoader, ViewCounts
+from app.console.runs.views import TableQuery, View, chosen_order, first_query, named, views_of
+from app.console.session import LONGEST_COPY, Session, user_preferences
+from app.console.session.troubles import UNREADABLE
+from app.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
+from app.query.terms import KeyName, closest_name
+from app.text import SafeText, safe_text
+from storage.records import STATUS_ORDER, RunFilter, RunSort
+from storage.records.grouping import GROUPINGS, Grouping
 from widgets.after_refresh import after_refresh
-from widgets.cursor_view import CURSOR_ACTIONS
 from widgets.filter.bar import FilterBar
-from widgets.filter.chips import SheetRequested, ViewBar
-from widgets.filter.search import SearchInput
+from widgets.filter.chips import ActionClicked, Facet, ViewBar, ViewTab
+from widgets.filter.extent import Extent
+from widgets.filter.search import SearchInput, SearchSuggestion, StyledSpan
 from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import RunPane
+from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.table import RunTable
 
-_hidden = partial(Binding, show=False)
-ROW_ACTIONS: Final = CURSOR_ACTIONS | {
-    *("choose", "mark", "stretch(1)", "stretch(-1)"),
-    *("query('same_branch')", "query('fold')", "query('fold_all')"),
-}
-"""The actions about rows; so are those on runs, except the ones that need no run."""
-NO_ROW_ACTIONS: Final = frozenset(f"run('{name}')" for name in (*NEEDS_NO_RUN, "mark_all", "export"))
+if TYPE_CHECKING:
+    from app.console.runs.pickers import Limits
+    from app.console.runs.preferences import PreferenceChange
+    from app.console.sheets.mark_picker import Picked
+    from app.engine import Engine
+
+ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
+"""Actions about the rows on show, which do nothing while other rows are on their way."""
+GROUPED: Final = "By repository, by branch, not at all; the worst first"
 
 
-class RunsScreen(BaseScreen):
+class RunsScreen(RunActions):
     """Every run that matches the query, however many."""
 
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
-        *QUERY_BINDINGS,
-        *BULK_BINDINGS,
-        *OLDER_BINDINGS,
-        *SPLIT_BINDINGS,
-        _hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
-        _hidden("i", "split('raw')", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
-        _hidden("d", "split('pane')", "detail on/off", id="runs.pane"),
-        _hidden("escape", "clear", "clear", tooltip="The whole, fetching, marks, the line, the view", id="runs.clear"),
+        Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
+        Binding("s", "pick_statuses", "status", tooltip="Show only some statuses", id="runs.statuses"),
+        hidden("R", "pick_repositories", "repository", tooltip="Show only some repositories", id="runs.repositories"),
+        hidden("B", "pick_branches", "branch", tooltip="Show only some branches", id="runs.branches"),
+        hidden("t", "pick_dates", "when", tooltip="Show only a stretch of time", id="runs.dates"),
+        hidden("b", "same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
+        hidden("o", "pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
+        hidden("O", "reverse_order", "turn round", tooltip="Reverse the order", id="runs.turn_order"),
+        hidden("number_sign", "group", "group", key_display="#", tooltip=GROUPED, id="runs.group"),
+        hidden("z", "fold", "fold group", tooltip="Or unfold it, like enter on its head", id="runs.fold"),
+        hidden("Z", "fold_all", "fold all groups", tooltip="Or unfold all", id="runs.fold_all"),
+        hidden("right_square_bracket", "step_view(1)", "next view", key_display="]", id="runs.next_view"),
+        hidden("left_square_bracket", "step_view(-1)", "previous view", key_display="[", id="runs.prev_view"),
+        hidden("V", "views", "views", tooltip="All views; those saved here can be forgotten", id="runs.views"),
+        hidden("u", "undo", "undo", tooltip="Bring back the view that was just forgotten", id="runs.undo"),
+        hidden("ctrl+s", "save_view", "save view", tooltip="Keep what is shown as a tab", id="runs.save_view"),
+        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="All that match", id="runs.mark_all"),
+        hidden("T", "retry", "retry failed", tooltip="The same instructions again", id="runs.retry"),
+        hidden("x", "export", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
+        hidden("M", "fetch_older", "fetch older runs", tooltip="Those that are not here", id="runs.older"),
+        Binding("P", "pause(True)", "pause fetching", tooltip="Of older runs in the background", id="runs.pause"),
+        Binding("P", "pause(False)", "resume fetching", tooltip="Of older runs in the background", id="runs.resume"),
+        hidden("plus", "resize_pane(1)", "more detail", key_display="+", tooltip="Up to all", id="runs.split_more"),
+        hidden("underscore", "resize_pane(-1)", "less detail", key_display="_", id="runs.split_less"),
+        hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
+        hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
+        hidden("d", "pane", "detail on/off", id="runs.pane"),
+        hidden("escape", "clear", "clear", tooltip="The whole, fetching, marks, the line, the view", id="runs.clear"),
     ]
+
+    table_query: var[TableQuery] = var(TableQuery(), init=False)
+    """What the table shows."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        context = ScreenContext.of(self)
         self.preferences = PreferencesWriter.of(session, self.run_worker)
-        self.query_controller = QueryController(
-            context,
-            self.preferences,
-            row=lambda: self.table.row,
-            group=lambda: self.table.group_at,
-            changed=self._query_changed,
-        )
-        self.bar = FilterBar(self.query_controller.spans)
-        self.older_runs = OlderRuns(
-            context, lambda: self.query_controller.now, lambda: self.table.gaps, self._older_runs_changed
-        )
+        known = self.preferences.now
+        query = first_query(session.settings, known)
+        self.set_reactive(RunsScreen.table_query, query)
+        self.bar = FilterBar(self._spans)
+        self.older_runs = OlderRuns(self, self._older_runs_changed)
         self.table = RunTable(
             session.run_now,
-            self.preferences.now.columns,
+            known.columns,
             self.app.batch_update,
             confirmed_for=session.settings.history.confirmed_for,
             gap_texts=self.older_runs.texts,
         )
         self.pane = RunPane(session.run_now)
-        self.body = Container(self.table, self.pane, id="runs")
-        self.split = SplitView(context, self.preferences, self.body, self.table, self.pane)
-        self.bulk_actions = BulkActions(context, self.query_controller, self.table)
-        self.filter_display = FilterDisplay(context, self.bar, self.table, self.query_controller, self.bulk_actions)
-        self.extent_display = ExtentDisplay(
-            session, self.bar, self.body, self.table, self.older_runs, self.filter_display, self._extent_shown
-        )
-        self.table_loader = TableLoader(
-            context, self.table, lambda: self.query_controller.now, show_extent=self.extent_display.take
-        )
-        self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
-        explanation = partial(self.filter_display.explanation, self.older_runs.explanation)
-        self.pane_loader = PaneLoader(context, self.pane, explanation, self.table_loader.figures)
-        self._older_possible: frozenset[str] = frozenset()
-        """The actions on older runs that were possible when the keys were offered last."""
-        self._had_runs = False
-        """Whether there was a run to act on then."""
+        pane_size = user_preferences.read(session.settings).split
+        self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
+        self.counts = ViewCounts(session, self.run_worker, self._show_views)
+        self.table_loader = TableLoader(session, self.table, query, self.run_worker, self._show_extent)
+        self.pane_loader = PaneLoader(self, self.pane, self.table_loader, self._explanation)
+        self._vocabulary = Vocabulary()
+        self._undo: PreferenceChange | None = None
+        """Brings back the view that was deleted last. None: there is none, or the query changed since."""
+        self._goes_to_rows = False
+        """Whether the focus goes from the search line to the table with the rows that are on their way."""
+        self._offered: object = None
+        """What the keys depended on when they were offered last."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filters, the table, and the run beside or below it."""
         yield self.bar
-        yield self.body
+        yield self.split
 
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.table_loader.engine_changed)
         self.session.engine_changed.subscribe(self, self.pane_loader.engine_changed)
         self.table.focus()
-        self.split.begin(self.app.size)
-        self.filter_display.show_query()
+        self.split.fit(self.app.size)
+        self._show_query()
         if self.session.first is not None:
             self.table_loader.show_first(self.session.first)
-        self.extent_display.explain()
+        self._explain_no_rows()
         for loader in (self.table_loader, self.pane_loader):
             self.run_worker(loader.begin)
 
@@ -124,9 +143,33 @@ class RunsScreen(BaseScreen):
         """The run under the cursor."""
         return row.run_id if (row := self.table.row) else None
 
+    @property
+    def views(self) -> tuple[View, ...]:
+        """All views, in the order of their tabs."""
+        return views_of(self.session.settings.views, self.preferences.now.views)
+
+    @property
+    def _condition(self) -> RunFilter:
+        return self.table_query.condition(self.session.run_now())
+
     def go_to(self, target: str) -> None:
-        """Show the runs that match a query."""
-        self.query_controller.show_query(target)
+        """Show the runs that match a line, in the view that has it or else among all runs."""
+        view = next((view for view in self.views if view.query.split() == target.split()), None)
+        if view is not None:
+            self.show_view(view)
+        else:
+            self.table_query = TableQuery(line=target, sort=self.table_query.sort)  # A link is about single runs.
+
+    @property
+    def bookmark(self) -> tuple[TableQuery, str | None]:
+        """The query and the run under the cursor."""
+        return self.table_query, self.focused_run_id
+
+    def return_to(self, bookmark: tuple[TableQuery, str | None]) -> None:
+        """Restore that query, with the cursor on that run."""
+        self.table_query, run_id = bookmark
+        if run_id is not None and run_id != self.focused_run_id:
+            self.table_loader.seek(run_id)
 
     # Events and the clock
 
@@ -135,7 +178,7 @@ class RunsScreen(BaseScreen):
         now = self.session.run_now()
         self.table.tick(now, self.as_of)
         self.table_loader.tick()
-        self.extent_display.show()
+        self._show_missing()
         # In a frame of its own: with the header's age in one, everything between the two lines would be painted.
         if not self.pane.rests(now, self.as_of):
             after_refresh(self, self.pane.tick, now, self.as_of)
@@ -143,7 +186,7 @@ class RunsScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Show trouble in the banner, or in the table while it is empty."""
         super().show_trouble()
-        self.extent_display.explain()
+        self._explain_no_rows()
 
     def trouble(self) -> Notice | None:
         """The banner's notice, unless the table shows it."""
@@ -153,75 +196,311 @@ class RunsScreen(BaseScreen):
         """Put the run beside the table, below it, or on two lines."""
         self.split.fit(event.size)
 
-    # Messages of the table and the filter bar
-
-    @on(RunTable.WindowRequested)
-    def _on_window_requested(self) -> None:
-        self.table_loader.look()
-
-    @on(RunTable.Highlighted)
-    def _on_highlighted(self) -> None:
-        self.pane_loader.look()
-        self._offer_keys(self._older_possible)
-
-    @on(RunTable.Chosen)
-    def _on_chosen(self, message: RunTable.Chosen) -> None:
-        self.post_message(OpenRun(message.run_id))
-
-    @on(RunTable.GapChosen)
-    def _on_gap_chosen(self, message: RunTable.GapChosen) -> None:
-        self.older_runs.fetch(message.gap or self.older_runs.below)
-
-    @on(RunTable.Arranged)
-    def _on_arranged(self, message: RunTable.Arranged) -> None:
-        self.preferences.keep_columns(message.choice)
-        self.split.refit()
-
-    @on(RunTable.RangeRequested)
-    def _on_range_requested(self, message: RunTable.RangeRequested) -> None:
-        self.bulk_actions.mark_range(message.first_id, message.last_id)
-
-    @on(Input.Changed, "SearchInput")
-    @on(SearchInput.Left)
-    @on(SearchInput.Cleared)
-    def _on_line_changed(self, message: LineChange) -> None:
-        self.filter_display.line_changed(message)
-
-    @on(ViewBar.Picked)
-    @on(SheetRequested)
-    @on(RunTable.GroupToggled)
-    @on(RunTable.SortRequested)
-    def _on_query_requested(self, message: QueryRequest) -> None:
-        self.query_controller.requested(message)
-
-    # Its keys
+    # The table
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""
-        if action == "run":
-            return self.run_actions.is_possible(str(parameters[0]), has_runs=bool(self.table.count or self.table.marks))
-        if action == "older":
-            return self.older_runs.is_possible(str(parameters[0]))
-        if action == "query":
-            return self.query_controller.is_possible(str(parameters[0]))
+        match action:
+            case "fetch_older":
+                return self.older_runs.may_fetch
+            case "pause":
+                return self.older_runs.may_pause if parameters[0] else self.older_runs.is_paused
+            case "undo":
+                return self._undo is not None
+        if action in ON_ROWS and self.table.is_replacing:
+            return False
+        if action in ON_A_RUN | {"retry", "export", "mark_all"} and not (self.table.count or self.table.marks):
+            return False
         return super().check_action(action, parameters)
 
-    async def action_run(self, name: str) -> None:
-        """Act on several runs if that is possible, otherwise on the run under the cursor."""
-        if not self.bulk_actions.do(name):
-            await self.run_actions.do(name)
+    @on(RunTable.WindowRequested)
+    def _window_requested(self) -> None:
+        self.table_loader.load()
+
+    @on(RunTable.Highlighted)
+    def _highlighted(self) -> None:
+        self.pane_loader.load()
+        self._offer_keys()
+
+    @on(RunTable.Replaced)
+    def _rows_replaced(self) -> None:
+        if self._goes_to_rows:
+            self._focus_rows()
+        elif not self.bar.line.has_focus:
+            self.refresh_bindings()  # They may have been looked up while keys about rows did nothing.
+
+    @on(RunTable.Chosen)
+    def _run_chosen(self, message: RunTable.Chosen) -> None:
+        self.post_message(OpenRun(message.run_id))
+
+    @on(RunTable.GapChosen)
+    def _gap_chosen(self, message: RunTable.GapChosen) -> None:
+        self.older_runs.fetch(message.gap or self.older_runs.below)
+
+    @on(RunTable.GroupToggled)
+    def _group_toggled(self, message: RunTable.GroupToggled) -> None:
+        if (grouping := self.table_query.grouping) is not None:
+            self.table_query = replace(self.table_query, grouping=grouping.toggled(message.name))
+
+    @on(RunTable.SortRequested)
+    def _sort_requested(self, message: RunTable.SortRequested) -> None:
+        self._sort(chosen_order(message.column, self.table_query.sort))
+
+    @on(RunTable.Arranged)
+    def _arranged(self, message: RunTable.Arranged) -> None:
+        self.preferences.change(lambda known: replace(known, columns=message.choice))
+        self.split.fit()
+
+    @on(RunTable.Marked)
+    def _marked(self) -> None:
+        self._show_remark()
+        self._offer_keys()
+
+    @on(RunTable.RangeRequested)
+    def _range_requested(self, message: RunTable.RangeRequested) -> None:
+        async def mark(engine: "Engine") -> None:
+            ids = await ids_between(self.session, engine, self.table_query, message.first_id, message.last_id)
+            self.table.mark_all(ids)
+
+        with_engine(self, mark, "pick")
+
+    # One run or the marked ones
+
+    def action_continue_run(self) -> None:
+        """Continue the marked runs, or the one under the cursor."""
+        if self.table.marks:
+            self._show_many("continue")
+        else:
+            super().action_continue_run()
+
+    def action_new_like_this(self) -> None:
+        """Start runs like the marked ones, or like the one under the cursor."""
+        if self.table.marks:
+            self._show_many("like")
+        else:
+            super().action_new_like_this()
+
+    def action_follow_run(self) -> None:
+        """Follow the marked runs, or the one under the cursor."""
+        if self.table.marks:
+            self.post_message(FollowRun(self.table.marks.ids))
+        else:
+            super().action_follow_run()
+
+    def action_copy_run_id(self) -> None:
+        """Copy the ids of the marked runs, a line each, or of the one under the cursor."""
+        if ids := self.table.marks.ids:
+            lines = "\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids)
+            self.session.copy_as_is(lines, f"Copied {len(ids):,} run ids")
+        else:
+            super().action_copy_run_id()
+
+    def action_retry(self) -> None:
+        """Send the instructions of the marked runs that failed once more, or of the run under the cursor."""
+        self._show_many("retry")
+
+    def action_mark_all(self) -> None:
+        """Mark all runs that match; unmark them if they are marked."""
+
+        async def mark(engine: "Engine") -> None:
+            ids = await ids_of(self.session, engine, self._condition, self.table_query.sort)
+            if all(run_id in self.table.marks for run_id in ids):
+                self.table.unmark(ids)
+            else:
+                self.table.mark_all(ids)
+
+        with_engine(self, mark, "pick")
+
+    def action_export(self) -> None:
+        """Write the marked runs, or else all that match, to a file."""
+        with_engine(self, lambda engine: show_export(self, engine, self.table_query, self.table.marks.ids), "form")
+
+    def _show_many(self, name: FormName) -> None:
+        def sent(run_ids: tuple[str, ...]) -> None:
+            if run_ids:
+                # Runs that were left out stay marked, for another attempt.
+                self.table.unmark(run_ids)
+                self.session.poll_soon()
+
+        ids = self.table.marks.ids or ((self.table.row.run_id,) if self.table.row is not None else ())
+        with_engine(self, lambda engine: show_many(self, engine, name, ids, sent), "form")
+
+    # The query
+
+    def watch_table_query(self, before: TableQuery, query: TableQuery) -> None:
+        """Show another query, and remember its view and order."""
+        self._undo = None
+        group = str(query.grouping or "")
+        self.preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort, group=group))
+        self.table_loader.query_changed(before, query)
+        self._show_query()
+
+    def set_line(self, line: str) -> None:
+        """Replace the line."""
+        self.table_query = replace(self.table_query, line=line, cursor=None)
+
+    def show_view(self, view: View) -> None:
+        """Show a view, in the current order unless it has its own."""
+        self.table_query = TableQuery.of(view, self.table_query.sort, self.table_query.grouping)
+
+    def action_same_branch(self) -> None:
+        """Show all runs on the branch of the run under the cursor."""
+        if (row := self.table.row) is not None:
+            branches = (row.branch_name,) if row.branch_name else ()
+            self.set_line(" ".join((*listed("repo", (row.repository,)), *listed("branch", branches))))
+
+    def action_reverse_order(self) -> None:
+        """Reverse the order."""
+        self._sort(RunSort(self.table_query.sort.column, not self.table_query.sort.descending))
+
+    def action_group(self) -> None:
+        """Group by the next kind, and after the last one by none."""
+        by = (None, *GROUPINGS)
+        grouping = self.table_query.grouping
+        following = by[(by.index(grouping.by if grouping else None) + 1) % len(by)]
+        self.table_query = replace(self.table_query, grouping=Grouping(following) if following else None)
+
+    def action_fold(self) -> None:
+        """Fold or unfold the group under the cursor."""
+        if (group := self.table.group_at) is not None:
+            self._group_toggled(RunTable.GroupToggled(group.name))
+
+    def action_fold_all(self) -> None:
+        """Fold all groups, or unfold them."""
+        if (grouping := self.table_query.grouping) is not None:
+            self.table_query = replace(self.table_query, grouping=grouping.reversed)
+
+    def action_step_view(self, step: int) -> None:
+        """Show the next or the previous view."""
+        self.show_view(self.views[(self._view_index + step) % len(self.views)])
+
+    def action_clear(self) -> None:
+        """Leave the whole screen; else stop fetching; else remove marks, changes to the line, or the view."""
+        query = self.table_query
+        if self.split.pane_size == "whole":
+            self._resize_pane(lambda: setattr(self.split, "pane_size", "normal"))
+        elif self.older_runs.stop():
+            return
+        elif self.table.marks:
+            self.table.unmark()
+        elif query.is_changed:
+            self.set_line(query.view.query.strip())
+        else:
+            self.table_query = TableQuery(sort=query.sort, grouping=query.grouping)
+
+    @property
+    def _view_index(self) -> int:
+        """The index of the current view among all; 0 if it is gone."""
+        names = [view.name for view in self.views]
+        return names.index(self.table_query.view.name) if self.table_query.view.name in names else 0
+
+    def _sort(self, sort: RunSort | None) -> None:
+        if sort is not None:
+            self.table_query = replace(self.table_query, sort=sort)
+
+    # The line
 
     def action_search(self) -> None:
-        """Focus the line."""
-        self.filter_display.search()
+        """Focus the line behind a blank: typing begins a new term."""
 
-    def action_query(self, name: str) -> None:
-        """Change the query, or open the sheet that does."""
-        self.query_controller.do(name)
+        async def learn(engine: "Engine") -> None:
+            cache = engine.cache
+            self._vocabulary = Vocabulary(
+                await cache.repositories(), await cache.branches(RunFilter()), await cache.known_statuses()
+            )
 
-    def action_older(self, name: str) -> None:
-        """Fetch older runs, or pause the fetching in the background."""
-        self.older_runs.do(name)
+        line = self.bar.line
+        line.focus()
+        line.put(f"{line.value.rstrip()} ".lstrip())
+        if self.session.engine is not None:
+            self.run_worker(partial(learn, self.session.engine), exclusive=True, group="vocabulary")
+
+    @on(Input.Changed, "SearchInput")
+    def _line_typed(self) -> None:
+        # At once, without a pause: the next key cancels a running search.
+        line = self.bar.line
+        if line.has_focus:
+            self._goes_to_rows = False
+            self.table_query = replace(self.table_query, line=line.value, cursor=line.cursor_position)
+            self.bar.offer(self._offers(line.value, line.cursor_position))
+
+    @on(SearchInput.Left)
+    def _line_left(self) -> None:
+        """Go back to the table as soon as it shows what the line finds."""
+        self.set_line(settled(self.bar.line.value, self.bar.line.cursor_position).strip())
+        self.bar.offer(())
+        if self.table.is_replacing:
+            self._goes_to_rows = True
+        else:
+            self._focus_rows()
+
+    @on(SearchInput.Cleared)
+    def _line_cleared(self) -> None:
+        """Go back to the table, with the line as the view has it."""
+        self._focus_rows()
+        self.bar.offer(())
+        self.set_line(self.table_query.view.query.strip())
+
+    def _focus_rows(self) -> None:
+        self._goes_to_rows = False
+        self.table.focus()
+
+    def _offers(self, line: str, cursor: int) -> tuple[SearchSuggestion, ...]:
+        """Suggest what could come next, except names that cannot be typed."""
+        found = suggestions(line, cursor, self._vocabulary) if line else ()
+        return tuple(
+            SearchSuggestion(s.start, s.end, safe_text(s.insert), s.about)
+            for s in found
+            if safe_text(s.insert) == s.insert
+        )
+
+    def _spans(self, line: str) -> tuple[StyledSpan, ...]:
+        """The parts of a line and their kinds."""
+        return tuple((span.start, span.end, span.kind) for span in parse(line, self.session.run_now()).spans)
+
+    # The sheets
+
+    def action_pick_statuses(self) -> None:
+        """Choose the statuses to show."""
+        with_engine(self, self._pick_statuses, "pick")
+
+    def action_pick_repositories(self) -> None:
+        """Choose the repositories to show."""
+
+        async def pick(engine: "Engine") -> None:
+            condition, names = self._condition, await engine.cache.repositories()
+            self._pick_values("repo", "Show repository", names, (condition.repositories, condition.not_repositories))
+
+        with_engine(self, pick, "pick")
+
+    def action_pick_branches(self) -> None:
+        """Choose the branches to show."""
+
+        async def pick(engine: "Engine") -> None:
+            condition = self._condition
+            names = await engine.cache.branches(replace(condition, branches=(), not_branches=()))
+            self._pick_values("branch", "Show branch", names, (condition.branches, condition.not_branches))
+
+        with_engine(self, pick, "pick")
+
+    def action_pick_dates(self) -> None:
+        """Choose a stretch of time."""
+        from app.console.runs.pickers import DatesPicker
+
+        def picked(limits: "Limits | None") -> None:
+            if limits is not None:
+                new = [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
+                self._set_terms({"since", "until"}, new)
+
+        line = self.table_query.line
+        sheet = DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self.session.run_now())
+        self.app.push_screen(sheet, picked)
+
+    def action_pick_order(self) -> None:
+        """Choose the column to sort by."""
+        from app.console.runs.pickers import OrderPicker
+
+        self.app.push_screen(OrderPicker(self.table_query.sort), self._sort)
 
     def action_columns(self) -> None:
         """Choose the columns."""
@@ -232,48 +511,232 @@ class RunsScreen(BaseScreen):
                 self.post_message(RunTable.Arranged(choice))
 
         table = self.table
-        sheet = ColumnPicker(table.choice, self.query_controller.now.sort, table.width_of, table.take_columns)
+        sheet = ColumnPicker(table.choice, self.table_query.sort, table.width_of, table.set_columns)
         self.app.push_screen(sheet, picked)
 
-    def action_split(self, name: str) -> None:
-        """Give the run more room or less, hide it or show it again, or switch to its JSON."""
-        self.split.do(name)
+    async def _pick_statuses(self, engine: "Engine") -> None:
+        from app.console.sheets.mark_picker import MarkPicker
 
-    def action_clear(self) -> None:
-        """Leave the whole screen; else stop fetching; else take away marks, changes to the line, or the view."""
-        if self.split.is_whole:
-            self.split.take("normal")
-        elif self.older_runs.stop():
+        condition = self._condition
+        found = await engine.cache.status_counts(condition)
+        others = sorted({*found, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
+        counts = {status: found.get(status, 0) for status in (*STATUS_ORDER, *others)}
+
+        def picked(statuses: "Picked | None") -> None:
+            if statuses is not None:
+                self._set_terms({"status", "is"}, listed("status", *statuses))
+
+        sheet = MarkPicker("Show status", counts, condition.statuses, condition.not_statuses)
+        self.app.push_screen(sheet, picked)
+
+    def _pick_values(self, key: KeyName, title: str, names: Sequence[str], before: "Picked") -> None:
+        from app.console.runs.pickers import ValuePicker
+
+        def picked(values: "Picked | None") -> None:
+            if values is not None:
+                self._set_terms({key}, listed(key, *values))
+
+        self.app.push_screen(ValuePicker(title, names, *before), picked)
+
+    def _set_terms(self, keys: set[KeyName], new: Iterable[str]) -> None:
+        self.set_line(replaced(self.table_query.line, keys, new))
+
+    # The views
+
+    def action_views(self) -> None:
+        """Choose a view, or forget one that was saved here."""
+        from app.console.runs.view_sheets import ViewPicker
+
+        def picked(name: str | None) -> None:
+            if name is not None:
+                self.show_view(named(self.views, name))
+
+        sheet = ViewPicker(self.views, self.table_query.view, self._forget_view, self.action_undo)
+        self.app.push_screen(sheet, picked)
+
+    def action_undo(self) -> tuple[View, ...]:
+        """Bring back the view that was just forgotten, and return all."""
+        if self._undo is not None:
+            self.preferences.change(self._undo)
+            self._undo = None
+            self._show_views()
+        return self.views
+
+    def action_save_view(self) -> None:
+        """Keep what is shown as a view."""
+        from app.console.runs.view_sheets import ViewSaver
+
+        def save(view: ViewSettings | None) -> None:
+            if view is not None:
+                saved = partial(self.session.notify, f"Saved as the view {safe_text(view.name)}.")
+                self.preferences.change(lambda known: known.with_view(view), saved)
+                self.show_view(named(self.views, view.name))
+                self._show_views()
+
+        if problems := self.table_query.query(self.session.run_now()).problems:
+            self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
-        elif self.table.marks:
-            self.table.unmark()
+        self.app.push_screen(ViewSaver(self.table_query, self.views), save)
+
+    def _forget_view(self, view: View) -> None:
+        saved = self.preferences.now.views
+        index = next(index for index, other in enumerate(saved) if other.name == view.name)
+        self._undo = lambda known: known.with_view(saved[index], index)
+        self.preferences.change(lambda known: known.without_view(view.name))
+        self.session.notify(f"Forgot the view {safe_text(view.name)}; u brings it back.")
+        self._show_views()
+
+    @on(ViewBar.Picked)
+    def _view_picked(self, message: ViewBar.Picked) -> None:
+        self.show_view(self.views[message.index])
+
+    @on(ActionClicked)
+    async def _action_clicked(self, message: ActionClicked) -> None:
+        await self.run_action(message.action)
+
+    # Older runs, and the pane
+
+    def action_fetch_older(self) -> None:
+        """Fetch runs that are not here."""
+        self.older_runs.fetch()
+
+    def action_pause(self, is_paused: bool) -> None:
+        """Pause the fetching in the background, or resume it."""
+        self.older_runs.pause(is_paused=is_paused)
+
+    def action_resize_pane(self, by: int) -> None:
+        """Give the run more room or less."""
+        if self.preferences.now.detail:
+            self._resize_pane(partial(self.split.resize_pane, by))
         else:
-            self.query_controller.clear()
+            self.action_pane()
+
+    def action_pane(self) -> None:
+        """Hide the pane, or show it again."""
+        self.split.has_pane = not self.split.has_pane
+        self.preferences.change(lambda known: replace(known, detail=self.split.has_pane))
+
+    def action_raw(self) -> None:
+        """Switch between the facts and the JSON as received."""
+        self.pane.toggle_raw()
+
+    def _resize_pane(self, resize: Callable[[], None]) -> None:
+        resize()
+        remember = partial(replace, split=self.split.pane_size)
+        self.run_worker(partial(user_preferences.keep, self.session.settings, remember), group="split")
 
     # Showing changes
 
-    def _query_changed(self, before: TableQuery) -> None:
-        self.table_loader.query_changed(before)
-        self.filter_display.show_query()
+    def _show_query(self) -> None:
+        query, condition = self.table_query, self._condition
+        self.table.highlight(SearchHighlight.of(condition))
+        if query.cursor is None:
+            self.bar.line.put(query.line, 0)
+        self.table.sorted_by(query.sort)
+        self._show_views()
+        self.bar.facets(facets(query.line, condition))
+        self._show_remark()
 
-    @on(RunTable.Marked)
+    def _show_views(self) -> None:
+        """Show the views with the known counts."""
+        tabs = tuple(ViewTab(safe_text(view.name, limit=30), self.counts.of(view.query)) for view in self.views)
+        self.bar.views.show(tabs, self._view_index, is_changed=self.table_query.is_changed)
+
     def _show_remark(self) -> None:
-        self.filter_display.show_remark()
-        self._offer_keys(self._older_possible)
+        """Show the problem with the line, or else the number of marked runs."""
+        problems = self.table_query.query(self.session.run_now()).problems or self._unknown_statuses()
+        if problems:
+            self.bar.remark(*problem_texts(problems[0]), tone="bad")
+        elif self.table.marks:
+            cap = self.session.settings.console.send_cap
+            is_wide = self.app.size.width >= WIDE
+            self.bar.remark(marks_summary(len(self.table.marks), cap, is_wide=is_wide), tone="busy")
+        else:
+            self.bar.remark()
 
-    def _offer_keys(self, older_possible: frozenset[str]) -> None:
-        # Only after a change: a refresh looks every key up.
-        has_runs = bool(self.table.count or self.table.marks)
-        if older_possible != self._older_possible or has_runs != self._had_runs:
-            self._older_possible, self._had_runs = older_possible, has_runs
-            self.refresh_bindings()
+    def _unknown_statuses(self) -> tuple[QueryProblem, ...]:
+        """Problems with statuses; an excluded one may be unknown, unless it is misspelt."""
+        known, condition = self.counts.statuses, self._condition
+        if known is None or self.table_query.cursor is not None:
+            return ()
+        excluded = (status for status in condition.not_statuses if closest_name(status, known))
+        unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
+        return tuple(QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown)
 
-    def _extent_shown(self) -> None:
-        if self.table.is_at_gap:
-            self.pane_loader.look()
-        self._offer_keys(self.older_runs.possible)
+    def _show_extent(self, extent: Extent) -> None:
+        """Show what the cache holds now."""
+        self.older_runs.extent = extent
+        self.counts.count(self.table_query, self.views, extent)
+        self._show_views()
+        self._show_missing()
+
+    def _show_missing(self) -> None:
+        """Bring the lines about missing runs up to date: the fetching goes on, and time passes."""
+        query = self.table_query
+        has_count = not query.is_changed and self.counts.of(query.view.query) is not None
+        if (line := self.older_runs.line(has_counts=has_count)) is not None:
+            self.bar.show(line)
+            self.table.end_with(self.older_runs.tail())
+            if self.table.is_at_gap:
+                self.pane_loader.load()
+            self._offer_keys()
+            self._explain_no_rows()
+
+    def _explain_no_rows(self) -> None:
+        """Explain why there are no rows, while there are none."""
+        # Only once the extent is known: the pane would come later, and push the table aside.
+        extent = self.older_runs.extent
+        self.split.set_class(extent is not None and not extent.held and not self.table.count, "-empty")
+        unreadable = self.session.vitals.storage_trouble is not None
+        self.table.explain(UNREADABLE if unreadable else self.older_runs.nothing_here())
+
+    def _explanation(self) -> str:
+        """The text beside the table while the cursor is on no run: about its group, or what is missing."""
+        group = self.table.group
+        if group is None:
+            return self.older_runs.explanation()
+        if group.others:
+            return f"{group.others:,} more groups with {group.runs:,} runs: a narrower query shows them."
+        folding = "unfolds" if group.is_folded else "folds"
+        name = safe_text(group.name, limit=200) or "no branch"
+        runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
+        return f"{runs} of {name}; enter {folding} {them}, Z all groups, # groups otherwise."
 
     def _older_runs_changed(self) -> None:
-        self.extent_display.show()
+        self._show_missing()
         self.table_loader.runs_changed()
-        self.pane_loader.look()
+        self.pane_loader.load()
+
+    def _offer_keys(self) -> None:
+        # Only after a change: a refresh looks every key up.
+        older = self.older_runs
+        offered = (older.may_fetch, older.may_pause, older.is_paused, bool(self.table.count or self.table.marks))
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
+
+
+def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
+    """The number of marked runs, with their keys if there is room."""
+    keys = " · c continues · T retries · N starts alike · f follows · x exports · esc unmarks" if is_wide else ""
+    capped = f" · sent to {cap:,} at a time" if count > cap else ""
+    return safe_text(f"■ {count:,} marked{capped}{keys}")
+
+
+def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
+    """The filter's status, repository, branch and time, a word each."""
+
+    def facet(name: str, action: str, shown: Iterable[str], excluded: Iterable[str] = ()) -> Facet:
+        values = [*shown, *(f"not {value}" for value in excluded)]
+        more = f" +{len(values) - 1}" if len(values) > 1 else ""
+        return Facet(name, safe_text(f"{values[0]}{more}" if values else "any", limit=60), bool(values), action)
+
+    flags = {"active": condition.active, "ended": condition.ended, "stuck": condition.stuck}
+    states = [name for name, is_set in flags.items() if is_set]
+    times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
+    return (
+        facet("status", "pick_statuses", [*states, *condition.statuses], condition.not_statuses),
+        facet("repository", "pick_repositories", condition.repositories, condition.not_repositories),
+        facet("branch", "pick_branches", condition.branches, condition.not_branches),
+        facet("started", "pick_dates", times),
+    )

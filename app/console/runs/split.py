@@ -1,21 +1,16 @@
 """How the table and the pane of the run under its cursor share the screen."""
 
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
-from textual.binding import Binding
 from textual.containers import Container
 from textual.geometry import Size
+from textual.reactive import var
+from textual.widget import Widget
 
-from app.console.runs.preferences import PreferencesWriter
-from app.console.runs.screen_context import ScreenContext
-from app.console.session import user_preferences
 from widgets.runs.pane import RunPane
 from widgets.runs.table import RunTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SplitSize = Literal["small", "normal", "half", "whole"]
 SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
@@ -35,12 +30,6 @@ BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
 STRIP: Final = 3
 AROUND: Final = 8
 """Lines that are neither table nor pane."""
-
-_hidden = partial(Binding, show=False)
-SPLIT_BINDINGS: Final = (
-    _hidden("plus", "split('more')", "more detail", key_display="+", tooltip="Up to all", id="runs.split_more"),
-    _hidden("underscore", "split('less')", "less detail", key_display="_", id="runs.split_less"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,49 +55,44 @@ def placement(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
     return PanePlacement("below", BELOW[size]) if height >= TALL else PanePlacement("strip", STRIP)
 
 
-class SplitView:
-    """Shares the screen between table and pane, as its size and the user want it."""
+class SplitView(Container):
+    """The table, and the pane beside or below it."""
 
-    def __init__(
-        self, context: ScreenContext, preferences: PreferencesWriter, body: Container, table: RunTable, pane: RunPane
-    ) -> None:
-        """Start with the last size; `body` holds both."""
-        self._context = context
-        self._preferences = preferences
-        self._body = body
-        self._table = table
-        self._pane = pane
-        before = user_preferences.read(context.session.settings).split
-        self._size: SplitSize = next((known for known in SIZES if known == before), "normal")
-        self._screen = Size()
-        self._actions: dict[str, Callable[[], None]] = {
-            "more": lambda: self._step(1),
-            "less": lambda: self._step(-1),
-            "pane": self._toggle,
-            "raw": pane.toggle_raw,
-        }
+    pane_size: var[SplitSize] = var("normal")
+    has_pane: var[bool] = var(default=True)
 
-    def do(self, name: str) -> None:
-        """Run an action of the bindings."""
-        self._actions[name]()
+    def __init__(self, table: RunTable, pane: RunPane, pane_size: str, *, has_pane: bool) -> None:
+        """Prepare; an unknown size counts as normal."""
+        super().__init__(id="runs")
+        self._table, self._pane = table, pane
+        self._screen_size = Size()
+        known: SplitSize = next((known for known in SIZES if known == pane_size), "normal")
+        self.set_reactive(SplitView.pane_size, known)
+        self.set_reactive(SplitView.has_pane, has_pane)
+        self.watch_has_pane(has_pane)
 
-    def begin(self, screen: Size) -> None:
-        """Share the first frame's screen; the pane is shown if it was last time."""
-        self._show_pane(is_shown=self._preferences.now.detail)
-        self.fit(screen)
+    def compose(self) -> Iterable[Widget]:
+        """Compose both."""
+        yield self._table
+        yield self._pane
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the pane has all the room."""
-        return self._size == "whole"
+    def watch_has_pane(self, has_pane: bool) -> None:
+        """Show or hide the pane; a class, since `display` would show it again while there is no run at all."""
+        self.set_class(not has_pane, "-no-detail")
 
-    def fit(self, screen: Size) -> None:
-        """Divide a screen of this size between the table and the pane."""
-        self._screen = screen
-        placed = placement(self._size, screen, self._table.least_width)
-        body, pane = self._body, self._pane
+    def watch_pane_size(self, before: SplitSize, _: SplitSize) -> None:
+        """Share the screen anew; the table has the focus once there is one."""
+        self.fit()
+        if before == "whole":
+            self._table.focus()
+
+    def fit(self, screen: Size | None = None) -> None:
+        """Divide a screen of this size between the two; None: the same one as before."""
+        self._screen_size = screen or self._screen_size
+        placed = placement(self.pane_size, self._screen_size, self._table.least_width)
+        pane = self._pane
         for where in ("beside", "alone"):
-            body.set_class(placed.where == where, f"-{where}")
+            self.set_class(placed.where == where, f"-{where}")
         pane.shape("strip" if placed.where == "strip" else "column")
         pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
         pane.styles.height = placed.cells if placed.where in {"below", "strip"} else "1fr"
@@ -118,36 +102,11 @@ class SplitView:
         elif pane.has_focus and not pane.can_focus:
             self._table.focus()
 
-    def refit(self) -> None:
-        """Share the same screen after the columns changed."""
-        self.fit(self._screen)
-
-    def _step(self, by: int) -> None:
-        """Make the pane larger or smaller: the next size that makes a difference here."""
-        if not self._preferences.now.detail:
-            self._toggle()
-            return
-        placements = [placement(size, self._screen, self._table.least_width) for size in SIZES]
-        here = SIZES.index(self._size)
+    def resize_pane(self, by: int) -> None:
+        """Make the pane larger (1) or smaller (-1): the next size that makes a difference here."""
+        placements = [placement(size, self._screen_size, self._table.least_width) for size in SIZES]
+        here = SIZES.index(self.pane_size)
         others = range(here + 1, len(SIZES)) if by > 0 else range(here - 1, -1, -1)
         found = next((index for index in others if placements[index] != placements[here]), None)
         if found is not None:
-            self.take(SIZES[found])
-
-    def take(self, size: SplitSize) -> None:
-        """Give the pane this size, now and next time."""
-        was_whole, self._size = self.is_whole, size
-        self.refit()
-        if was_whole and not self.is_whole:
-            self._table.focus()
-        keep = partial(user_preferences.keep, self._context.session.settings, partial(replace, split=size))
-        self._context.start(keep, group="split")
-
-    def _toggle(self) -> None:
-        is_shown = not self._preferences.now.detail
-        self._show_pane(is_shown=is_shown)
-        self._preferences.change(lambda known: replace(known, detail=is_shown))
-
-    def _show_pane(self, *, is_shown: bool) -> None:
-        # A class, not `display`: that would show it again while there is no run at all.
-        self._body.set_class(not is_shown, "-no-detail")
+            self.pane_size = SIZES[found]

@@ -1,47 +1,50 @@
-"""Reading the runs table: the rows on show, again after each change."""
+"""Loading the runs table: the rows on show, the numbers around them, and figures that only the service has."""
 
-import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from app.console.runs.figures_loader import FiguresLoader
-from app.console.runs.screen_context import ScreenContext
-from app.console.runs.views import TableQuery
-from app.console.session.coalesced_task import CoalescedTask
-from storage.errors import StorageError
-from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
-from widgets.cursor_view import CURSOR_ACTIONS
+from app.console.runs.views import ALL, TableQuery, View
+from app.console.session.coalesced_task import CoalescedTask, Start
+from app.query import parse
+from storage.records import KNOWN_STATUSES, RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.filter.extent import Extent
+from widgets.runs.columns import FIGURES
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
-    from app.events import Event, RunsChanged
+    from app.console.session import Session
+    from app.events import Event
+    from app.results.service import ServiceTurns
     from storage.cache import Cache
     from storage.cache.first_paint import FirstPaint
+    from storage.records import RunDetail, RunFigures
     from storage.records.backfill import BackfillPhase
-    from storage.records.grouping import GroupBy
 
-STEPS_DOWN: Final = {"move(1)": 1, "mark": 1, "stretch(1)": 1}
-"""How far below the cursor's row a key's action leads."""
 LOOKS_S: Final = (0.015, 0.06)
 """How long the first and the second search for a page may take; what each has found by then is shown."""
+PAUSE: Final = timedelta(seconds=30)
+"""The pause after a failed request for figures."""
 
 
 class TableLoader:
-    """Keeps one table current; it reads one window at a time, and cancels a search when the next one is asked for."""
+    """Keeps one table current; it reads one window at a time, and cancels the search of a query that was replaced."""
 
     def __init__(
         self,
-        context: ScreenContext,
+        session: "Session",
         table: RunTable,
-        query: Callable[[], TableQuery],
-        *,
+        query: TableQuery,
+        start: Start,
         show_extent: Callable[[Extent], None],
     ) -> None:
-        self._session = context.session
-        self._table = table
-        self._query = query
+        """Prepare; `show_extent` is called with the numbers that belong to the rows."""
+        self._session = session
+        self.table = table
         self._show_extent = show_extent
+        self.query = query
         self._is_new = False
         """Whether the query changed since the last reading began."""
         self._is_stale = False
@@ -49,25 +52,29 @@ class TableLoader:
         self._is_behind = False
         """Whether runs came in the background, which are read with the next tick."""
         self._phase: BackfillPhase = "idle"
-        self.figures = FiguresLoader(context, table)
-        self._start = context.start
-        self._is_asked = False
-        """Whether the rows are to be read once more after the current reading."""
-        self._reading: asyncio.Task[None] | None = None
-        self._is_busy = self._is_given_up = False
-        self._latest_extent = CoalescedTask(self._read_extent, context.start)
-        self._shown: Literal["none", "some", "all"] = "none"
-        """How many rows of the query that is being read are on show."""
-        self._progress = asyncio.Event()
-        """Set, and replaced, when rows are shown and when the reading ends."""
+        self._rows = CoalescedTask(self._read, start)
+        self._extent = CoalescedTask(self._read_extent, start)
+        self._figures = CoalescedTask(self._read_figures, start)
+        self._known_figures: dict[str, RunFigures] = {}
+        self._figures_of: dict[str, object] = {}
+        """The state for which each run's figures are complete."""
+        self._not_before: datetime | None = None
+
+    @cached_property
+    def service_turns(self) -> "ServiceTurns":
+        """The service's turns of the runs that it was asked about."""
+        from app.results.service import ServiceTurns  # keeps the first frame quick
+
+        return ServiceTurns()
+
+    # What asks for rows
 
     def show_first(self, first: "FirstPaint") -> None:
         """Show what the cache held before the engine is open."""
-        query, condition = self._query(), self._query().condition(self._session.run_now())
-        if query.grouping is None:
-            request = self._table.request(condition, query.sort)
-            self._table.show(RunWindow(first.total, 0, first.rows), request)
-            self._shown = "all"
+        condition = self._condition
+        if self.query.grouping is None:
+            request = self.table.request(condition, self.query.sort)
+            self.table.show(RunWindow(first.total, 0, first.rows), request)
         self._show_extent(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
 
     async def begin(self) -> None:
@@ -75,23 +82,25 @@ class TableLoader:
         await self._session.opened()
         self.runs_changed()
 
-    def look(self) -> None:
+    def load(self) -> None:
         """Read the rows around the cursor, which moved."""
-        self._ask()
+        self._rows.ask()
 
     def runs_changed(self) -> None:
         """Read the rows again, and their places in the order."""
         self._is_stale = True
-        self._ask()
+        self._rows.ask()
 
     def engine_changed(self, event: "Event") -> None:
         """Read again what changed; runs fetched in the background wait for the next tick, as they come often."""
         from app.events import BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
 
-        if isinstance(event, LinkChanged) and not self._table.shows_unconfirmed:
+        engine = self._session.engine
+        is_filling = engine is not None and engine.backfill.progress.phase == "running"
+        if isinstance(event, LinkChanged) and not self.table.shows_unconfirmed:
             # The end of a poll changes the coverage: up to when, and how far back, nothing is missing.
-            self._latest_extent.ask()
-        elif isinstance(event, RunsChanged) and self._only_fills(event):
+            self._extent.ask()
+        elif isinstance(event, RunsChanged) and is_filling and not (event.changes.transitions or event.changes.updated):
             self._is_behind = True
         elif isinstance(event, BackfillMoved):
             # The progress is shown with the next tick.
@@ -103,98 +112,35 @@ class TableLoader:
 
     def tick(self) -> None:
         """Read what came in the background, and the figures for columns that were added."""
-        self.figures.look()
+        self._load_figures()
         if self._is_behind:
             self._is_behind = False
             self.runs_changed()
 
     def seek(self, run_id: str) -> None:
-        """Put the cursor on a run that was started here, as soon as it is in the table."""
-        self._table.seek(run_id)
+        """Put the cursor on a run as soon as it is in the table."""
+        self.table.seek(run_id)
         self.runs_changed()
 
-    def query_changed(self, before: TableQuery) -> None:
+    def query_changed(self, before: TableQuery, after: TableQuery) -> None:
         """Read other rows, if the query has others, and give up a search that is still going on."""
-        after, now = self._query(), self._session.run_now()
-        has_other_groups = _grouped_by(after) != _grouped_by(before)
-        is_other = after.sort != before.sort or after.condition(now) != before.condition(now) or has_other_groups
-        if is_other and self._session.engine is not None:
+        self.query, now = after, self._session.run_now()
+        has_other_groups = (after.grouping and after.grouping.by) != (before.grouping and before.grouping.by)
+        if after.sort != before.sort or after.condition(now) != before.condition(now) or has_other_groups:
             # After sorting the ends of the table matter, after filtering the same run among others.
-            self._table.start_over(follow=after.sort == before.sort)
+            self.table.start_over(follow=after.sort == before.sort)
             self._is_new = True
-            self._give_up()
-            self._ask()
+            self._rows.ask_anew()
         elif after.grouping != before.grouping:
             # Where groups are folded or unfolded, the others stay where they are.
             self._is_new = True
             self.runs_changed()
 
-    def is_awaited_by(self, action: str) -> bool:
-        """Whether the rows that a key's action is about are still being read."""
-        if not self._is_busy:
-            return False
-        if self._is_new or self._shown == "none":
-            return True
-        table = self._table
-        if self._shown == "some":
-            # More may be found below the last one.
-            steps = STEPS_DOWN | {"page(1)": table.page - 1, "last": table.count}
-            return table.is_at_tail or not table.is_loaded(steps.get(action, 0))
-        return action not in CURSOR_ACTIONS and table.is_row_awaited
+    @property
+    def _condition(self) -> RunFilter:
+        return self.query.condition(self._session.run_now())
 
-    async def awaited_by(self, action: str) -> None:
-        """Wait until the rows that a key's action is about are on show, or cannot be read."""
-        while self.is_awaited_by(action):
-            await self._progress.wait()
-
-    def _announce_progress(self) -> None:
-        progress, self._progress = self._progress, asyncio.Event()
-        progress.set()
-
-    def _show(self, window: RunWindow, request: WindowRequest, shown: Literal["some", "all"] = "all") -> None:
-        self._table.show(window, request)
-        self._shown = shown
-        self._announce_progress()
-
-    def _only_fills(self, event: "RunsChanged") -> bool:
-        engine, changes = self._session.engine, event.changes
-        is_filling = engine is not None and engine.backfill.progress.phase == "running"
-        return is_filling and not (changes.transitions or changes.updated)
-
-    def _ask(self) -> None:
-        """Read the rows now, or once more after the current reading."""
-        self._is_asked = True
-        if not self._is_busy:
-            self._is_busy = True
-            self._start(self._read_all)
-
-    def _give_up(self) -> None:
-        """Cancel the current reading."""
-        if self._reading is not None:
-            self._is_given_up = True
-            self._reading.cancel()
-
-    async def _read_all(self) -> None:
-        """Read until no reading is asked for."""
-        has_failed = False
-        try:
-            while self._is_asked:
-                self._is_asked = self._is_given_up = False
-                self._reading = asyncio.ensure_future(self._read())
-                try:
-                    await self._reading
-                except asyncio.CancelledError:
-                    if not self._is_given_up:
-                        raise
-        except Exception:
-            has_failed = True
-            raise
-        finally:
-            self._reading, self._is_busy = None, False
-            self._announce_progress()
-            # The error is reported at once; what was asked for before it is read by another task.
-            if has_failed and self._is_asked:
-                self._ask()
+    # Reading rows
 
     async def _read(self) -> None:
         engine = self._session.engine
@@ -202,67 +148,141 @@ class TableLoader:
             return
         is_new, is_stale = self._is_new, self._is_stale
         self._is_new = self._is_stale = False
-        self._shown = "none" if is_new or self._shown == "none" else "all"
         try:
             await self._read_window(engine.cache, is_new=is_new, is_stale=is_stale)
-        except (StorageError, asyncio.CancelledError):
+        except BaseException:
             # The next reading has to make up for it.
             self._is_new, self._is_stale = self._is_new or is_new, self._is_stale or is_stale
             raise
 
-    async def _read_extent(self) -> None:
-        engine = self._session.engine
-        if engine is not None:
-            condition = self._query().condition(self._session.run_now())
-            self._show_extent(await read_extent(engine.cache, self._table.count, condition))
-
     async def _read_window(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
-        condition = self._query().condition(self._session.run_now())
-        grouping = self._query().grouping
-        if is_new and condition.is_scan and grouping is None:
+        table, query, condition = self.table, self.query, self._condition
+        if is_new and condition.is_scan and query.grouping is None:
             await self._read_page_by_page(cache, condition)
         else:
-            request = self._table.request(condition, self._query().sort, grouping, is_fresh=is_new or is_stale)
-            self._show(await cache.window(request), request)
-        self.figures.look()
+            request = table.request(condition, query.sort, query.grouping, is_fresh=is_new or is_stale)
+            table.show(await cache.window(request), request)
+        self._load_figures()
         if is_new or is_stale:
             # The rows first: showing the numbers may lay out the screen again.
             await self._painted()
-            self._show_extent(await read_extent(cache, self._table.count, condition))
+            self._show_extent(await read_extent(cache, table.count, condition))
         if is_stale:
-            self._table.mark_stuck(await cache.stuck())
+            table.mark_stuck(await cache.stuck())
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
         """Show what is found at once, then the rows around it, and how many there are once all runs were searched."""
-        table, sort = self._table, self._query().sort
+        table, sort = self.table, self.query.sort
         found = 0
         for patience_s in LOOKS_S:
             request = table.request(condition, sort)
             rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
             if len(rows) > found:
                 found = len(rows)
-                self._show(first_window(rows, request), request, "some")
+                table.show(first_window(rows, request), request)
                 await self._painted()
             if found == table.page:
                 break
         request = table.request(condition, sort)
         last = request.offset + request.limit
         rows = await cache.rows(condition, sort, offset=0, limit=last)
-        self._show(first_window(rows, request), request, "some" if len(rows) == last else "all")
+        table.show(first_window(rows, request), request)
         if len(rows) == last:
             self._show_extent(await read_extent(cache, len(rows), condition, is_counted=False))
             table.counted(await cache.count(condition))
-            self._shown = "all"
-            self._announce_progress()
 
     async def _painted(self) -> None:
         # A console that closes takes the table away before the reading for it has ended.
-        if self._table.is_running:
-            await self._table.wait_for_refresh()
+        if self.table.is_running:
+            await self.table.wait_for_refresh()
+
+    async def _read_extent(self) -> None:
+        if (engine := self._session.engine) is not None:
+            self._show_extent(await read_extent(engine.cache, self.table.count, self._condition))
+
+    # Figures that only the service has
+
+    def _load_figures(self) -> None:
+        """Read the missing figures of the runs in view."""
+        is_paused = self._not_before is not None and self._session.clock() < self._not_before
+        if not is_paused and FIGURES & set(self.table.choice.shown) and self._without_figures():
+            self._figures.ask()
+
+    def _without_figures(self) -> list[str]:
+        rows = self.table.rows_on_show
+        return [row.run_id for row in rows if self._figures_of.get(row.run_id) != (row.status, row.updated_at)]
+
+    async def _read_figures(self) -> None:
+        """Read figures from the cache, then from the service, run by run and behind all other requests."""
+        from app.api.budget import Priority
+        from app.api.errors import ApiError
+
+        if (engine := self._session.engine) is None:
+            return
+        details = list((await engine.cache.details(self._without_figures())).values())
+        self._show_figures(details)
+        extension = replace(engine.extension, client=engine.client.at(Priority.BACKFILL))
+        for detail in details:
+            if detail.run.run_id not in self._without_figures():
+                continue  # It has left the view.
+            try:
+                await self.service_turns.ask(extension, detail.run)
+            except ApiError:
+                self._not_before = self._session.clock() + PAUSE
+                return
+            self._figures_of[detail.run.run_id] = detail.run.status, detail.run.updated_at
+            self._show_figures([detail])
+
+    def _show_figures(self, details: "Sequence[RunDetail]") -> None:
+        from app.results.service import figures
+
+        self._known_figures |= {each.run.run_id: figures(each, self.service_turns.known(each.run)) for each in details}
+        self.table.show_figures(dict(self._known_figures))
 
 
-def _grouped_by(query: TableQuery) -> "GroupBy | None":
-    return None if query.grouping is None else query.grouping.by
+class ViewCounts:
+    """The number of runs in each view, counted in the background."""
+
+    def __init__(self, session: "Session", start: Start, changed: Callable[[], None]) -> None:
+        """Start empty; `changed` is called after each change."""
+        self._session = session
+        self._changed = changed
+        self._counts: dict[str, int] = {}
+        """By the line of the view."""
+        self.statuses: frozenset[str] | None = None
+        """All statuses ever seen, and the spec's; None: not read yet."""
+        self._query, self._views = TableQuery(), tuple[View, ...]()
+        self._task = CoalescedTask(self._read, start)
+
+    def of(self, line: str) -> int | None:
+        """The number of runs in the view with this line, or None."""
+        return self._counts.get(line)
+
+    def count(self, query: TableQuery, views: tuple[View, ...], extent: Extent) -> None:
+        """Show the table's own count at once, and count the other views."""
+        self._query, self._views = query, views
+        self._counts[ALL.query] = extent.held
+        if not query.is_changed:
+            self._counts.pop(query.view.query, None)
+            if extent.is_counted:
+                self._counts[query.view.query] = extent.matching
+        self._task.ask()
+
+    async def _read(self) -> None:
+        if (engine := self._session.engine) is None:
+            return
+        self.statuses = KNOWN_STATUSES | set(await engine.cache.known_statuses())
+        now, found = self._session.run_now(), dict[str, int]()
+        for line in dict.fromkeys(view.query for view in self._views):
+            condition = parse(line, now).filter
+            # Only what an index counts: a count must not cost a search of a million runs.
+            if not (condition.is_scan or condition.branches or condition.not_branches):
+                found[line] = await engine.cache.count(condition)
+            elif line == self._query.view.query and line in self._counts:
+                found[line] = self._counts[line]
+        if found != self._counts:
+            self._counts = found
+            self._changed()
 
 
 def first_window(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:

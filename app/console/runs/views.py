@@ -9,9 +9,8 @@ from app.config import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
 from app.console.runs.preferences import Preferences, PreferencesFile
 from app.console.runs.query_line import as_typed
 from app.query import Query, parse
-from storage.records import RunFilter, RunSort
+from storage.records import FIELD_BY_NAME, RunFilter, RunSort
 from storage.records.grouping import Grouping
-from storage.records.query import SortColumn
 
 if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 ViewOrigin = Literal["built in", "configured", "saved"]
 FIRST_ROWS: Final = 120
 """Rows of the first frame: more than any terminal has lines."""
-DESCENDING: Final = frozenset({"started", "updated", "took"})
-"""Columns that are sorted downwards at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +86,11 @@ class TableQuery:
         return self.query(now).filter
 
 
-def chosen_order(column: SortColumn, before: RunSort) -> RunSort:
+def chosen_order(column: str, before: RunSort) -> RunSort:
     """The order after choosing a column; choosing the current one reverses it."""
     if column == before.column:
         return RunSort(column, not before.descending)
-    return RunSort(column, column in DESCENDING)
+    return RunSort(column, FIELD_BY_NAME[column].begins_descending)
 
 
 def named(views: Iterable[View], name: str) -> View:

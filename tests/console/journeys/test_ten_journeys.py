@@ -160,7 +160,7 @@ async def to_the_runs(scene: Scene) -> None:
     await app.switch_mode("runs")
     while not isinstance(app.screen, RunsScreen):
         await app.pop_screen()
-    app.screen.query_controller.show(TableQuery())
+    app.screen.table_query = TableQuery()
     await scene.settle()
     await scene.press("home")
 

@@ -22,14 +22,14 @@ async def test_turns_lines_and_the_reason_come_from_the_service(
         return RunTurns(run_id, (Turn(1, "failed"), Turn(2, "failed", additions=1200, deletions=7, reason=REASON)))
 
     monkeypatch.setattr(ServiceExtension, "turns", turns)
-    monkeypatch.setattr("app.console.runs.loaders.RESTS_S", 0.01)
+    monkeypatch.setattr("app.console.runs.pane_loader.RESTS_S", 0.01)
     async with staged() as scene:
         while scene.table.row is None or scene.table.row.status != "failed":
             await scene.press("j")
         await scene.shows("reason The agent ended with ␛[2J exit", "in 2 turns")
         assert "\x1b" not in scene.text
         told = len(asked)
-        scene.table.take_columns(ColumnChoice(("status", "repository", "turns", "lines", "pull")))
+        scene.table.set_columns(ColumnChoice(("status", "repository", "turns", "lines", "pull")))
         await scene.tick(seconds=1)
         await until(lambda: scene.text.count("+1,200 -7") == len(scene.table.rows_on_show))
 

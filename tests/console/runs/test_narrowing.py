@@ -17,7 +17,7 @@ async def test_the_cursor_stays_on_the_screen(staged: Staged, board: Board) -> N
             last = screen.focused_run_id
 
             for text in (line, ""):
-                screen.query_controller.set_line(text)
+                screen.set_line(text)
                 await scene.settle()
                 assert scene.table.shows_cursor
                 assert screen.focused_run_id is not None
@@ -33,9 +33,9 @@ async def test_what_is_typed_behind_a_view_is_a_term_of_its_own(staged: Staged, 
         await scene.press("right_square_bracket", "slash", *"repo:acme")
         screen = scene.app.screen
         assert isinstance(screen, RunsScreen)
-        assert screen.query_controller.now.line.split() == ["is:active", "repo:acme"]
+        assert screen.table_query.line.split() == ["is:active", "repo:acme"]
 
         await scene.press("escape")
-        screen.query_controller.set_line("is:activerepo:acme")
+        screen.set_line("is:activerepo:acme")
         await scene.press("ctrl+s")
         assert isinstance(scene.app.screen, RunsScreen)

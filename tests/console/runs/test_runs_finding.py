@@ -170,7 +170,7 @@ async def test_a_name_that_is_taken_is_not_taken_again(staged: Staged) -> None:
 async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reading that is under way is cancelled; only the last one's rows come."""
     async with staged() as scene:
-        query = scene.app.screen.query_controller
+        query = scene.app.screen
         given_up: list[RunFilter] = []
         arrived = asyncio.Event()
         cache, rows = scene.engine.cache, scene.engine.cache.rows

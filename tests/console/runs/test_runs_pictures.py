@@ -36,7 +36,7 @@ async def to_all_runs(scene: Scene) -> None:
     """As the console began: the whole list, nothing marked, the cursor on the newest run."""
     while not isinstance(scene.app.screen, RunsScreen):
         await scene.app.pop_screen()
-    scene.app.screen.query_controller.show(TableQuery())
+    scene.app.screen.table_query = TableQuery()
     scene.table.unmark()
     scene.table.focus()
     await scene.press("left", "home")

@@ -1,8 +1,8 @@
 """One run in full, read from the cache and the ledger."""
 
-import json
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,15 +12,12 @@ from app.text import safe_text
 from widgets.runs.facts import Branch, RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from textual.timer import Timer
 
-    from app.console.runs.figures_loader import FiguresLoader
-    from app.console.runs.screen_context import ScreenContext
+    from app.console.base.screen import BaseScreen
+    from app.console.runs.table_loader import TableLoader
     from app.engine import Engine
     from app.events import Event
-    from storage.ledger import Ledger
     from widgets.runs.pane import RunPane
 
 BESIDE: Final = 3
@@ -31,62 +28,47 @@ RESTS_S: Final = 0.4
 """How long the cursor rests on a run before the service is asked about it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOrigin:
-    """How a run was started from this machine."""
-
-    instructions: str
-    branch: str
-    """Empty: the service chose it."""
-
-
 class PaneLoader:
     """Keeps the pane on the run under a table's cursor."""
 
     def __init__(
-        self, context: "ScreenContext", pane: "RunPane", otherwise: "Callable[[], str]", figures: "FiguresLoader"
+        self, screen: "BaseScreen", pane: "RunPane", rows: "TableLoader", otherwise: Callable[[], str]
     ) -> None:
         """Prepare; `otherwise` returns the text while the cursor is on no run."""
-        self._session = context.session
-        self._start = context.start
-        self._timer: Timer | None = None
-        self._figures = figures
-        self._table = figures.table
+        self._screen = screen
         self._pane = pane
+        self._rows = rows
         self._otherwise = otherwise
-        self._reader = CoalescedTask(self._read, context.start)
-        self.look = self._reader.ask
+        self._timer: Timer | None = None
+        self.load = CoalescedTask(self._read, screen.run_worker).ask
 
     async def begin(self) -> None:
         """Read with the engine as soon as it is open."""
-        await self._session.opened()
-        self.look()
+        await self._screen.session.opened()
+        self.load()
 
     def engine_changed(self, event: "Event") -> None:
         """Read the run again if the event may have changed it."""
         from app.events import ActionChanged, CacheChangedElsewhere, RunsChanged
 
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
-            self.look()
+            self.load()
 
     async def _read(self) -> None:
-        engine, row = self._session.engine, self._table.row
-        if engine is None or row is None:
+        engine, table, turns = self._screen.session.engine, self._rows.table, self._rows.service_turns
+        if engine is None or table.row is None:
             self._pane.show(None, otherwise=self._otherwise())
-        else:
-            stuck = self._table.is_stuck(row.run_id)
-            view = await read_run(engine, row.run_id, stuck=stuck)
-            if view is not None and self._figures.service_turns.holds(view.detail.run):
-                view = self._with_service_facts(view)
-            elif view is not None and view.detail.is_final:
-                self._rest(partial(self._ask, engine, view))
-            self._pane.show(view)
-
-    def _rest(self, ask: "Callable[[], Coroutine[None, None, None]]") -> None:
-        """Ask once the cursor has rested on the run."""
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self._pane.set_timer(RESTS_S, partial(self._start, ask, exclusive=True, group="told"))
+            return
+        view = await read_run(engine, table.row.run_id, stuck=table.is_stuck(table.row.run_id))
+        if view is not None and turns.holds(view.detail.run):
+            view = self._with_service_facts(view)
+        elif view is not None and view.detail.is_final:
+            # Ask once the cursor has rested on the run.
+            if self._timer is not None:
+                self._timer.stop()
+            ask = partial(self._screen.run_worker, partial(self._ask, engine, view), exclusive=True, group="told")
+            self._timer = self._pane.set_timer(RESTS_S, ask)
+        self._pane.show(view)
 
     async def _ask(self, engine: "Engine", view: RunView) -> None:
         """Ask the service for the figures that only it has."""
@@ -94,15 +76,15 @@ class PaneLoader:
 
         # A failing service is reported in the header; the next visit asks again.
         with suppress(ApiError):
-            await self._figures.service_turns.ask(engine.extension, view.detail.run)
-            row = self._table.row
+            await self._rows.service_turns.ask(engine.extension, view.detail.run)
+            row = self._rows.table.row
             if row is not None and row.run_id == view.detail.run.run_id:
                 self._pane.show(self._with_service_facts(view))
 
     def _with_service_facts(self, view: RunView) -> RunView:
         from app.results.service import reason
 
-        turns = self._figures.service_turns.known(view.detail.run)
+        turns = self._rows.service_turns.known(view.detail.run)
         count = turns.turns[-1].number if turns is not None and turns.turns else None
         return replace(view, reason=safe_text(reason(turns)) or None, turn_count=count)
 
@@ -130,16 +112,3 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         indented(detail.run.raw_json),
         engine.settings.history.confirmed_for,
     )
-
-
-async def read_origin(ledger: "Ledger", run_id: str) -> RunOrigin:
-    """Read how the run was started from here; empty where it was started elsewhere.
-
-    Raises:
-        StorageError: The ledger cannot be read.
-    """
-    for action in await ledger.for_run(run_id):
-        body = json.loads(action.body_json)
-        if action.kind == "run.start" and isinstance(body, dict):
-            return RunOrigin(str(body.get("instructions") or ""), str(body.get("branch_name") or ""))
-    return RunOrigin("", "")

@@ -1,0 +1,108 @@
+"""The statuses and fields of a run, each declared once: tables, badges, filters, JSON, completion and SQL read them."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Tone = Literal["good", "bad", "busy", "wait", "warn", "plain", "quiet"]
+"""What a text means, which a theme or a terminal turns into a colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A status that the spec names (2.4)."""
+
+    name: str
+    glyph: str
+    """One cell wide."""
+    tone: Tone
+    urgency: int
+    """Its place in the order by status, the lowest first; see `STUCK_URGENCY` for the others."""
+    is_final: bool
+    fill: str = ""
+    """How a bar of time in this status is drawn, so that colour only repeats it."""
+    becomes: str = ""
+    """What a run does that gets this status."""
+
+
+RUN_STATUSES: Final = (
+    RunStatus("queued", "○", "wait", 3, is_final=False, fill="░"),
+    RunStatus("working", "●", "busy", 2, is_final=False, fill="━", becomes="starts working"),
+    RunStatus("completed", "✓", "good", 5, is_final=True, becomes="completes"),
+    RunStatus("failed", "✗", "bad", 0, is_final=True, becomes="fails"),
+)
+"""In the order of a run's life, in which they are offered."""
+STUCK_URGENCY: Final = 1
+"""Of stuck runs, and of those with a status that is neither of the spec nor known to be final."""
+ENDED_URGENCY: Final = 4
+"""Of runs with a status that the spec does not name, but that is known to be final."""
+
+STATUS_ORDER: Final = tuple(status.name for status in RUN_STATUSES)
+KNOWN_STATUSES: Final = frozenset(STATUS_ORDER)
+ACTIVE_STATUSES: Final = tuple(status.name for status in RUN_STATUSES if not status.is_final)
+FINAL_STATUSES: Final = frozenset(status.name for status in RUN_STATUSES if status.is_final)
+"""Other statuses are learnt as final; any other, known or not, counts as active."""
+STATUS_BY_NAME: Final = {status.name: status for status in RUN_STATUSES}
+
+
+@dataclass(frozen=True, slots=True)
+class RunField:
+    """A field of a run that a table shows."""
+
+    name: str
+    """In settings, in queries and on the command line; a column's title, unless it has its own."""
+    wire: str = ""
+    """Its name in the API and in our JSON; empty: it is not one field there."""
+    order: str = ""
+    """The ascending order by it as SQL, total by itself; descending is its exact reverse. Empty: there is none.
+
+    Runs that are equal are newest first. Equal durations and changes are told apart by `id`: `run_id` would make half
+    of the index."""
+    index: str = ""
+    """The index that serves the order; empty: the cache always has one."""
+    ascending: str = "a to z"
+    """What the order means to a person."""
+    descending: str = "z to a"
+    begins_descending: bool = False
+    """Whether the first choice of the order is the descending one."""
+    title: str = ""
+
+
+_NEWEST: Final = "created_us DESC, run_id DESC"
+# The indexes of repositories and branches also hold columns of figures, which are then read without the table.
+RUN_FIELDS: Final = (
+    RunField("status", "status", f"severity, {_NEWEST}", f"severity, {_NEWEST}, status"),
+    RunField("repository", "repository", f"repository, {_NEWEST}", f"repository, {_NEWEST}, status, took_us"),
+    RunField("branch", "branch_name", f"branch, {_NEWEST}", f"branch, {_NEWEST}, status"),
+    RunField(
+        "started",
+        "created_at",
+        "created_us, run_id",
+        ascending="oldest first",
+        descending="newest first",
+        begins_descending=True,
+    ),
+    RunField(
+        "updated",
+        "updated_at",
+        "updated_us, id",
+        "updated_us DESC, id DESC, status",
+        ascending="longest unchanged first",
+        descending="latest change first",
+        begins_descending=True,
+    ),
+    RunField(
+        "took",
+        order="took_us, id",
+        index="took_us, id, status",
+        ascending="shortest first",
+        descending="longest first, active above",
+        begins_descending=True,
+    ),
+    RunField("run", "run_id", "run_id"),
+    RunField("turns"),
+    RunField("lines", title="± lines"),
+    RunField("pull", title="pull request"),
+)
+"""In the order in which they are offered as columns."""
+FIELD_BY_NAME: Final = {field.name: field for field in RUN_FIELDS}
+SORTABLE: Final = tuple(field for field in RUN_FIELDS if field.order)

@@ -1,0 +1,167 @@
+"""What is done with the run under the cursor, and with many at once."""
+
+import csv
+import json
+import webbrowser
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.console.forms import ContinueRunForm, NewRunForm
+from app.console.runs import bulk_actions
+from app.console.runs.export import Export, write
+from app.console.runs.many_form import ManyForm
+from app.console.runs.screen import RunsScreen, marks_summary
+from app.console.sheets.export import ExportScreen
+from storage.records import RunFilter, RunSort
+from tests.console.conftest import Scene, Staged
+from widgets.runs.table import RunTable
+
+READ: dict[str, Callable[[str], list[dict[str, Any]]]] = {
+    ".csv": lambda text: list(csv.DictReader(text.splitlines())),
+    ".ndjson": lambda text: [json.loads(line) for line in text.splitlines()],
+    ".json": lambda text: json.loads(text)["runs"],
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "form"),
+    [("n", NewRunForm), ("c", ContinueRunForm), (("space", "space", "space", "space", "c"), ManyForm)],
+)
+async def test_a_form_is_shown(staged: Staged, keys: tuple[str, ...], form: type) -> None:
+    """For the run under the cursor, or for all that are marked."""
+    async with staged() as scene:
+        await scene.press(*keys)
+
+        assert type(scene.app.screen) is form
+
+
+async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JSON is as received; where there is no browser, the address is said."""
+    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+    async with staged(toasts=True) as scene:
+        assert scene.table.row is not None
+        run_id = scene.table.row.run_id
+        await scene.press("y")
+        assert scene.app.clipboard == run_id
+        await scene.press("Y")
+        assert json.loads(scene.app.clipboard)["run_id"] == run_id
+        await scene.press("w")
+        assert scene.toasts[-1].startswith("No browser here. The address: https://")
+
+
+async def test_a_read_only_profile_has_no_writes(staged: Staged) -> None:
+    """None dims the key; without a template the browser's key is hidden."""
+    async with staged() as scene:
+        screen = scene.app.screen
+        assert isinstance(screen, RunsScreen)
+        session = screen.session
+        session.profile = replace(session.profile, read_only=True)
+        session.settings = replace(session.settings, console=replace(session.settings.console, run_url=""))
+        found = {name: screen.check_action(name, ()) for name in ("new_run", "copy_run_id", "open_in_browser")}
+
+        assert found == {"new_run": None, "copy_run_id": True, "open_in_browser": False}
+
+
+async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:
+    """Marks of other runs stay; ids are copied a line each, as safe text."""
+    async with staged(toasts=True) as scene:
+        scene.table.mark_all(["run_\x1b[2J"])
+        await scene.press("slash", *"status:failed", "enter", "asterisk")
+        failed = tuple(row.run_id for row in scene.table.rows_on_show)
+        assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
+
+        await scene.press("y")
+        assert scene.app.clipboard.splitlines()[1:] == list(failed)
+        assert "\x1b" not in scene.app.clipboard
+        await scene.press("asterisk")
+        assert scene.table.marks.ids == ("run_\x1b[2J",)
+
+
+async def range_marked(scene: Scene, first: str, last: str) -> tuple[str, ...]:
+    """The marks after shift was held for a click."""
+    scene.table.unmark()
+    scene.table.post_message(RunTable.RangeRequested(first, last))
+    await scene.settle()
+    return scene.table.marks.ids
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_range_is_marked_in_either_direction(staged: Staged, *, grouped: bool) -> None:
+    """A filter that hides one end leaves the other; one that hides both leaves nothing."""
+    async with staged() as scene:
+        await scene.press(*(("#", "Z") if grouped else ()))
+        ids = [row.run_id for row in scene.table.rows_on_show]
+        assert await range_marked(scene, ids[2], ids[0]) == tuple(ids[:3])
+        assert await range_marked(scene, ids[1], "run_unknown") == (ids[1],)
+        assert await range_marked(scene, "run_unknown", "run_other") == ()
+
+
+async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the cap and what to do."""
+    monkeypatch.setattr(bulk_actions, "MOST_MARKS", 2)
+    async with staged(toasts=True) as scene:
+        await scene.press("asterisk")
+        ids = [row.run_id for row in scene.table.rows_on_show]
+        assert await range_marked(scene, ids[0], ids[2]) == ()
+
+        assert "60 runs match; at most 2 are marked at a time. Narrow the filter first." in scene.toasts
+        assert "That would mark 3 runs; at most 2 are marked at a time." in scene.toasts
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "reason"),
+    [
+        ("status:failed", "T", "Nothing to retry: 4 not started from this machine."),
+        ("is:active", "c", "Nothing to continue: 4 still active, and a turn has to end first."),
+    ],
+)
+async def test_where_nothing_can_be_done_it_is_said_at_once(staged: Staged, query: str, key: str, reason: str) -> None:
+    """And why; no form opens."""
+    async with staged(toasts=True) as scene:
+        await scene.press("slash", *query, "enter", "asterisk", key)
+
+        assert scene.toasts[-1].startswith(reason.split(":", maxsplit=1)[0])
+        assert isinstance(scene.app.screen, RunsScreen)
+
+
+@pytest.mark.parametrize(("keys", "title"), [((), "Export 60 matching runs"), (("space",), "Export 1 marked run")])
+async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(
+    staged: Staged, keys: tuple[str, ...], title: str
+) -> None:
+    """The sheet names how many; what it says in the end is said on the screen."""
+    async with staged(toasts=True) as scene:
+        await scene.press(*keys, "x")
+        sheet = scene.app.screen
+        assert isinstance(sheet, ExportScreen)
+        assert title == sheet.TITLE_TEXT
+
+        sheet.dismiss("4 runs written to x.csv")
+        await scene.settle()
+        assert scene.toasts[-1] == "4 runs written to x.csv"
+
+
+@pytest.mark.parametrize("suffix", READ)
+async def test_runs_are_exported_whole(staged: Staged, tmp_path: Path, suffix: str) -> None:
+    """All that match; the file is its owner's alone."""
+    path = tmp_path / f"out{suffix}"
+    async with staged() as scene:
+        count = await write(Export(scene.engine, RunFilter(statuses=("failed",)), RunSort(), ()), path)
+    runs = READ[suffix](path.read_text())
+
+    assert count == len(runs) > 0
+    assert {run["status"] for run in runs} == {"failed"}
+    assert path.stat().st_mode & 0o777 == 0o600
+    if suffix == ".json":
+        assert json.loads(path.read_text())["count"] == count
+        assert {"first_seen_at", "state", "stuck", "transitions"} <= set(runs[0]["observed"])
+
+
+def test_the_summary_names_the_keys_where_there_is_room() -> None:
+    """Otherwise the count alone, and how many are sent to at a time."""
+    assert marks_summary(1, 25, is_wide=False) == "■ 1 marked"
+    assert marks_summary(26, 25, is_wide=False) == "■ 26 marked · sent to 25 at a time"
+    assert marks_summary(1, 25, is_wide=True).startswith("■ 1 marked · c continues")

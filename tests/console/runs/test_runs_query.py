@@ -1,0 +1,230 @@
+"""The query of the runs table: how each way to change it changes it."""
+
+import time
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.config import ViewSettings
+from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, limits_of
+from app.console.runs.query_line import problem_texts
+from app.console.runs.screen import RunsScreen, facets
+from app.console.runs.view_sheets import ViewPicker, ViewSaver
+from app.console.runs.views import TableQuery
+from app.console.session.troubles import nothing_to_show
+from app.console.sheets.mark_picker import MarkPicker
+from app.query import parse
+from storage.records import Coverage, RunFilter, RunSort
+from storage.records.grouping import Grouping
+from tests.console.conftest import Scene, Staged
+from tests.console.scenes import SceneClock
+from widgets.filter.extent import Extent
+from widgets.runs.table import RunTable
+
+
+def runs(scene: Scene) -> RunsScreen:
+    """The screen, which has to be on show."""
+    assert isinstance(scene.app.screen, RunsScreen)
+    return scene.app.screen
+
+
+async def answered(scene: Scene, action: str, sheet: type, result: Any) -> TableQuery:
+    """The query after a sheet was opened and closed with a result."""
+    await scene.app.screen.run_action(action)
+    await scene.settle()
+    assert isinstance(scene.app.screen, sheet)
+    scene.app.screen.dismiss(result)
+    await scene.settle()
+    return runs(scene).table_query
+
+
+async def test_each_change_is_remembered_but_a_typed_line(staged: Staged) -> None:
+    """The file has the view and the order."""
+    async with staged() as scene:
+        await scene.press("]", "slash", *"api", "enter")
+        runs(scene).post_message(RunTable.SortRequested("took"))
+        await scene.settle()
+
+        assert runs(scene).table_query.line.split() == ["is:active", "api"]
+        known = runs(scene).preferences.now
+        assert (known.view, known.sort) == ("Active", RunSort("took"))
+
+
+async def test_views_go_round(staged: Staged) -> None:
+    """Beyond the last one comes the first."""
+    async with staged() as scene:
+        names = []
+        for _ in runs(scene).views:
+            names.append(runs(scene).table_query.view.name)
+            await scene.press("]")
+
+        assert names == ["All", "Active", "Failed 24h", "Stuck"]
+        assert runs(scene).table_query.view.name == "All"
+        await scene.press("[")
+        assert runs(scene).table_query.view.name == "Stuck"
+
+
+async def test_clearing_undoes_the_line_first_and_then_the_view(staged: Staged) -> None:
+    """The order stays."""
+    async with staged() as scene:
+        await scene.press("]", "]", "O")
+        runs(scene).set_line("status:failed api")
+
+        await scene.press("escape")
+        assert runs(scene).table_query.line == "status:failed since:24h"
+        await scene.press("escape")
+        assert runs(scene).table_query == TableQuery(sort=RunSort("started", descending=False))
+
+
+async def test_what_is_typed_counts_as_far_as_it_goes_and_is_written_out_at_the_end(staged: Staged) -> None:
+    """`status:fa` stands for failed; a mistake stays to be mended. The focus goes to the rows with the result."""
+    async with staged() as scene:
+        await scene.press("slash", *"status:fa")
+        assert {row.status for row in scene.table.rows_on_show} == {"failed"}
+        await scene.press("enter")
+        assert runs(scene).table_query == TableQuery(line="status:failed")
+        assert scene.app.focused is scene.table
+
+        await scene.press("escape", "slash", *"stauts:fa", "enter")
+        assert runs(scene).table_query.line == "stauts:fa"
+
+
+async def test_keys_about_rows_do_nothing_while_the_rows_are_replaced(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enter in the search line waits for its own result, and only then the next enter opens a run."""
+    async with staged() as scene:
+        first, opened = scene.table.row, scene.app.screen
+        monkeypatch.setattr(scene.engine.cache, "window", None)  # A reading would fail: none is needed here.
+        scene.table.start_over(follow=False)
+        for action in ("move(1)", "choose", "mark"):
+            assert not await scene.app.run_action(action, scene.table)
+        assert scene.app.screen.check_action("copy_run_id", ()) is False
+
+        assert scene.app.screen is opened
+        assert (scene.table.row, len(scene.table.marks)) == (first, 0)
+
+
+@pytest.mark.parametrize(
+    ("action", "sheet", "result", "line"),
+    [
+        ("pick_statuses", MarkPicker, (("failed",), ("queued",)), "status:failed -status:queued api"),
+        ("pick_repositories", ValuePicker, (("acme/web",), ()), "is:active api repo:acme/web"),
+        ("pick_branches", ValuePicker, ((), ("main",)), "is:active api -branch:main"),
+        ("pick_dates", DatesPicker, ("2h", ""), "is:active api since:2h"),
+    ],
+)
+async def test_a_sheet_writes_into_the_line(staged: Staged, action: str, sheet: type, result: Any, line: str) -> None:
+    """In place of the terms that it is about, otherwise at the end; a sheet that was left changes nothing."""
+    async with staged() as scene:
+        runs(scene).set_line("is:active api")
+        assert (await answered(scene, action, sheet, None)).line == "is:active api"
+        assert (await answered(scene, action, sheet, result)).line == line
+
+
+async def test_a_view_and_an_order_are_picked(staged: Staged) -> None:
+    """A view that was saved is on show at once; an order leaves the line as it is."""
+    async with staged() as scene:
+        query = await answered(scene, "save_view", ViewSaver, ViewSettings("Mine", "repo:acme/*"))
+        assert (query.view.name, query.line) == ("Mine", "repo:acme/*")
+        query = await answered(scene, "pick_order", OrderPicker, RunSort("branch"))
+        assert (query.line, query.sort) == ("repo:acme/*", RunSort("branch"))
+        assert (await answered(scene, "views", ViewPicker, "all")).view.name == "All"
+
+
+async def test_the_branch_of_the_run_under_the_cursor(staged: Staged) -> None:
+    """All runs on it, in its repository."""
+    async with staged() as scene:
+        row = scene.table.row
+        assert row is not None
+        await scene.press("b")
+
+        assert runs(scene).table_query.line == f"repo:{row.repository} branch:{row.branch_name}"
+        assert {each.branch_name for each in scene.table.rows_on_show} == {row.branch_name}
+
+
+async def test_the_head_of_a_group_folds_it(staged: Staged) -> None:
+    """By enter on it or `z` in it."""
+    async with staged() as scene:
+        await scene.press("#", "enter")
+        grouping = runs(scene).table_query.grouping
+        assert grouping is not None
+        assert grouping == Grouping("repository", others=grouping.others)
+        assert len(grouping.others) == 1
+        await scene.press("j", "z")
+        assert runs(scene).table_query.grouping == Grouping("repository")
+
+
+async def test_views_are_counted_from_indexes(staged: Staged) -> None:
+    """A search of all runs is not made for a tab, until it is on show."""
+    views = (ViewSettings("Words", "main"), ViewSettings("Web", "repo:acme/web"), ViewSettings("Branch", "branch:main"))
+    async with staged((200, 40), changed={"views": views}) as scene:
+        assert "[All 60] · Active 4 · Failed 24h 4 · Stuck 1 · Words · Web 12 · Branch" in scene.text
+        runs(scene).show_view(next(view for view in runs(scene).views if view.name == "Words"))
+        await scene.settle()
+        assert f"[Words {scene.table.count}]" in scene.text
+
+
+def test_a_search_without_a_result_is_not_a_service_without_runs() -> None:
+    """Also before it is counted again what the table shows: the numbers are those of the query before."""
+    before = Extent(4, 4, Coverage(), is_filtered=False)
+
+    assert nothing_to_show(None, before, None, SceneClock()()).title == "No run matches"
+
+
+def test_a_problem_is_said_in_less_and_less_space() -> None:
+    """The shortest text is the cure alone."""
+    problem = parse("stauts:failed", SceneClock()()).problems[0]
+    texts = list(problem_texts(problem))
+
+    assert texts[0].startswith("✗ There is no stauts:. Did you mean status:? ")
+    assert texts[-1] == "✗ Did you mean status:?"
+    assert [len(text) for text in texts] == sorted((len(text) for text in texts), reverse=True)
+
+
+def test_facets_say_each_thing_in_a_word() -> None:
+    """The first value and how many more; `any` where nothing is asked for."""
+    line = "is:stuck -status:failed repo:acme/api,acme/web since:2h"
+    found = {facet.name: facet.value for facet in facets(line, parse(line, SceneClock()()).filter)}
+
+    assert found == {"status": "stuck +1", "repository": "acme/api +1", "branch": "any", "started": "since 2h"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (RunFilter(branches=("main",), statuses=("failed",)), False),
+        (RunFilter(search="main"), True),
+        (RunFilter(branches=("agent/*",)), True),
+        (RunFilter(not_repositories=("acme/api",)), True),
+    ],
+)
+def test_words_and_patterns_need_every_run(condition: RunFilter, *, expected: bool) -> None:
+    """An index leads to whole values only."""
+    assert condition.is_scan is expected
+
+
+@pytest.mark.parametrize(
+    ("zone", "limits"),
+    [
+        ("UTC", ("2026-04-28", "2026-04-28")),
+        ("Asia/Tokyo", ("2026-04-28T00:00+09:00", "2026-04-28T23:59:59.999999+09:00")),
+        ("America/St_Johns", ("2026-04-28T00:00-02:30", "2026-04-28T23:59:59.999999-02:30")),
+    ],
+)
+def test_a_day_is_one_of_the_local_calendar(
+    zone: str, limits: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of its seconds is left out, and none of the next day's comes in."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    assert limits_of(date(2026, 4, 28)) == limits
+
+    found = parse(f"since:{limits[0]} until:{limits[1]}", datetime(2026, 5, 1, tzinfo=UTC))
+    since, until = found.filter.since, found.filter.until
+    assert not found.problems
+    assert since is not None
+    assert until is not None
+    assert timedelta(days=1) - (until - since) <= timedelta(microseconds=1)
+    assert since.astimezone().isoformat(timespec="minutes").startswith("2026-04-28T00:00")
