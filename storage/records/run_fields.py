@@ -105,4 +105,7 @@ RUN_FIELDS: Final = (
 )
 """In the order in which they are offered as columns."""
 FIELD_BY_NAME: Final = {field.name: field for field in RUN_FIELDS}
-SORTABLE: Final = tuple(field for field in RUN_FIELDS if field.order)
+SORTABLE: Final = tuple(
+    sorted(filter(lambda field: field.order, RUN_FIELDS), key=lambda field: not field.begins_descending)
+)
+"""Those with an order, times first."""

@@ -15,11 +15,12 @@ from storage.records import CoverageGap, RunFilter
 from storage.records.backfill import BackfillProgress
 from widgets.filter.extent import IDLE, WAITS_FOR, Extent, ExtentLine, missing_text
 from widgets.frame.notice import Notice
+from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from app.console.runs.screen import RunsScreen
+    from app.console.base.screen import BaseScreen
     from app.engine import Engine
 
 WAIT_S: Final = 5.0
@@ -29,9 +30,10 @@ WAIT_S: Final = 5.0
 class OlderRuns:
     """Fetches runs that the query may find beyond the cached ones, while the user waits."""
 
-    def __init__(self, screen: "RunsScreen", changed: Callable[[], None]) -> None:
+    def __init__(self, screen: "BaseScreen", query: TableQuery, changed: Callable[[], None]) -> None:
         """Prepare; `changed` is called after new rows and after each change of the texts."""
         self._screen = screen
+        self.query = query
         self._session = screen.session
         self._changed = changed
         self.extent: Extent | None = None
@@ -73,16 +75,12 @@ class OlderRuns:
     @property
     def below(self) -> CoverageGap | None:
         """The newest gap without a line between two runs; the line below the last run stands for it."""
-        between = self._screen.table.gaps
+        between = self._screen.query_one(RunTable).gaps
         return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
 
     @property
-    def _query(self) -> TableQuery:
-        return self._screen.table_query
-
-    @property
     def _gaps(self) -> Sequence[CoverageGap]:
-        query = self._query
+        query = self.query
         if self.extent is None or query == self._exhausted:
             return ()
         return self.extent.gaps(query.condition(self._session.run_now()))
@@ -151,7 +149,7 @@ class OlderRuns:
             FilterIgnoredError: The service ignores the filter.
             ApiError: A request failed; runs before it are kept.
         """
-        query, gap = self._query, self._wanted
+        query, gap = self.query, self._wanted
         if self._filtered is None or self._filtered[:2] != (query, gap):
             condition = query.condition(self._session.run_now())
             self._filtered = query, gap, engine.listing.older(condition, gap.before if gap else None)
@@ -167,7 +165,7 @@ class OlderRuns:
             self._exhausted = query
 
     async def _walk_until_found(self, engine: "Engine") -> None:
-        cache, condition = engine.cache, self._query.condition(self._session.run_now())
+        cache, condition = engine.cache, self.query.condition(self._session.run_now())
         found, before = await cache.count(condition), None
         # The service has no more once a round brings no run and makes no gap smaller.
         while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
@@ -206,7 +204,7 @@ class OlderRuns:
     def texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
         """The line of a gap, in full and shorter."""
         runs = missing_text(gap, self._session.run_now())
-        if self._query == self._exhausted:
+        if self.query == self._exhausted:
             return (safe_text(f"no other {runs} match"), safe_text("no others match"))
         if self.is_fetching and (self._wanted is None or gap.overlaps(self._wanted)):
             texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stops", f"{self._how_far} · esc stops")
@@ -231,7 +229,7 @@ class OlderRuns:
 
     def nothing_here(self) -> Notice:
         """The reason for an empty table."""
-        session, query = self._session, self._query
+        session, query = self._session, self.query
         empty, link = None if query.is_changed else query.view.empty, session.vitals.now.runs_link
         looked, read_only = self._where_it_searched(), session.profile.read_only
         return nothing_to_show(empty, self.extent, link, session.clock(), looked=looked, read_only=read_only)

@@ -98,7 +98,7 @@ class RunsScreen(RunActions):
         query = first_query(session.settings, known)
         self.set_reactive(RunsScreen.table_query, query)
         self.bar = FilterBar(self._spans)
-        self.older_runs = OlderRuns(self, self._older_runs_changed)
+        self.older_runs = OlderRuns(self, query, self._older_runs_changed)
         self.table = RunTable(
             session.run_now,
             known.columns,
@@ -329,7 +329,7 @@ class RunsScreen(RunActions):
 
     def watch_table_query(self, before: TableQuery, query: TableQuery) -> None:
         """Show another query, and remember its view and order."""
-        self._undo = None
+        self._undo, self.older_runs.query = None, query
         group = str(query.grouping or "")
         self.preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort, group=group))
         self.table_loader.query_changed(before, query)
