@@ -313,7 +313,11 @@ class RunsScreen(RunActions):
 
     def action_export(self) -> None:
         """Write the marked runs, or else all that match, to a file."""
-        with_engine(self, lambda engine: show_export(self, engine, self.table_query, self.table.marks.ids), "form")
+
+        async def show(engine: "Engine") -> None:
+            await show_export(self, engine, self.table_query, self.table.marks.ids)
+
+        with_engine(self, show, "form")
 
     def _show_many(self, name: FormName) -> None:
         def sent(run_ids: tuple[str, ...]) -> None:
@@ -323,7 +327,11 @@ class RunsScreen(RunActions):
                 self.session.poll_soon()
 
         ids = self.table.marks.ids or ((self.table.row.run_id,) if self.table.row is not None else ())
-        with_engine(self, lambda engine: show_many(self, engine, name, ids, sent), "form")
+
+        async def show(engine: "Engine") -> None:
+            await show_many(self, engine, name, ids, sent)
+
+        with_engine(self, show, "form")
 
     # The query
 
