@@ -3,9 +3,7 @@
 Imports nothing slow, such as pydantic: it is loaded before the first painted screen.
 """
 
-from app.config.environment import Choice
-from app.config.load import load
-from app.config.notify_settings import NotifyRoute, NotifyRule, NotifySettings
+from app.config.load import Choice, load
 from app.config.paths import (
     CACHE_FILE,
     LEDGER_FILE,
@@ -21,6 +19,9 @@ from app.config.settings import (
     ConfigError,
     ConsoleSettings,
     HistorySettings,
+    NotifyRoute,
+    NotifyRule,
+    NotifySettings,
     PollSettings,
     Profile,
     RepositoryAddress,

@@ -1,17 +1,17 @@
-"""Loads settings from a TOML file and the environment, or raises one error that says what to correct."""
+"""Loads settings from a TOML file, the environment and the options, or raises one error that says what to correct."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.config.address import base_address
-from app.config.environment import NOTHING_CHOSEN, Choice, with_environment
 from app.config.notify import read_notify
 from app.config.paths import config_path
 from app.config.repositories import read_repositories, read_results
-from app.config.sections import read_automations, read_commands, read_keys, read_views
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
     ConfigError,
@@ -21,9 +21,15 @@ from app.config.settings import (
     Profile,
     Settings,
     Template,
+    UserCommand,
+    ViewSettings,
 )
 from app.config.table import ConfigTable, Source
 from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
+from storage.records.grouping import GROUPINGS
+
+if TYPE_CHECKING:
+    from app.rules.rule import Rule
 
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
 _LONGEST_S: Final = 86_400.0
@@ -35,19 +41,41 @@ _LARGEST_PAGE: Final = 100
 """The API's limit (spec 8)."""
 _LARGEST_SEND_CAP: Final = 500
 _PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch"})
+COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
+"""Placeholders in a command's arguments; the first four are facts of the run in focus."""
+_SHOWN_KEYS: Final = 'Write it as in "C", "ctrl+l" or "f5"; several with commas between them.'
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The command line's options, each of which beats the environment. None: not given."""
+
+    config: Path | None = None
+    profile: str | None = None
+    data_dir: Path | None = None
+
+    @property
+    def command_line(self) -> str:
+        """The beginning of a command with the same options."""
+        options = {"--config": self.config, "--profile": self.profile, "--data-dir": self.data_dir}
+        given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        return shlex.join(["runwarden", *given])
+
+
+NOTHING_CHOSEN: Final = Choice()
 
 
 def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHOSEN) -> Settings:
     """Load the settings from a file (see `config_path`; the user's own need not exist) and the environment.
 
-    What the command line chose beats the environment, see `app.config.environment`.
+    What the command line chose beats the environment, see `app.config.load`.
 
     Raises:
         ConfigError: The file cannot be read, or it or the environment holds a mistake.
     """
     file = config_path(path, env)
     text = _read(file)
-    return with_environment(Settings() if text is None else parse(file, text), env, choice)
+    return _with_environment(Settings() if text is None else parse(file, text), env, choice)
 
 
 def _read(file: Path) -> str | None:
@@ -101,16 +129,16 @@ def _settings(root: ConfigTable) -> Settings:
         history=_history(root.table("history")),
         console=_console(root.table("console")),
         notify=read_notify(root.table("notify")),
-        views=read_views(root),
-        keys=read_keys(root),
-        commands=read_commands(root),
+        views=_views(root),
+        keys=dict(_keys(root.table("keys"))),
+        commands=_commands(root),
         templates=tuple(_template(table) for table in root.tables("templates")),
         repositories=read_repositories(root.table("repositories")),
         results=read_results(root.table("results")),
         profiles=_profiles(root.table("profiles"), poll),
         file=file,
     )
-    settings = replace(settings, automations=read_automations(root, settings))
+    settings = replace(settings, automations=_automations(root, settings))
     root.finish()
     names = [profile.name for profile in settings.profiles]
     if settings.default_profile not in {None, ENVIRONMENT_PROFILE, *names}:
@@ -213,3 +241,150 @@ def _token(table: ConfigTable) -> TokenSource:
     if (name := table.optional_text("token_keyring")) is not None:
         return KeyringToken(name)
     return EnvToken(table.optional_text("token_env") or EnvToken().variable)
+
+
+def _commands(root: ConfigTable) -> tuple[UserCommand, ...]:
+    commands: list[UserCommand] = []
+    for table in root.tables("commands"):
+        command = _command(table)
+        if command.name.casefold() in {other.name.casefold() for other in commands}:
+            table.fail("name", "another command has this name.", "Rename one of them.")
+        commands.append(command)
+    return tuple(commands)
+
+
+def _keys(table: ConfigTable) -> Iterator[tuple[str, str]]:
+    # `run.continue = "C"` is a table within a table to TOML, and an id to people.
+    for name, value in table.values.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{rest}", keys) for rest, keys in _keys(table.table(name)))
+        else:
+            yield name, _key(table, name)
+    table.finish()
+
+
+def _key(table: ConfigTable, name: str) -> str:
+    keys = table.required_text(name)
+    if keys != "".join(keys.split()):
+        table.fail(name, "a key has no blanks in it.", _SHOWN_KEYS)
+    return keys
+
+
+def _command(table: ConfigTable) -> UserCommand:
+    command = UserCommand(
+        name=table.required_text("name"),
+        argv=table.texts("argv", ()),
+        key=_key(table, "key") if "key" in table.values else None,
+        confirm=table.flag("confirm", default=False),
+        terminal=table.flag("terminal", default=False),
+    )
+    table.known.add("key")
+    table.finish()
+    if not command.argv:
+        table.fail("argv", "this key is missing.", 'Add the program and its arguments: argv = ["less", "{run_id}.log"]')
+    for name in re.findall(r"\{([^{}]*)\}", "\n".join(command.argv)):
+        if name not in COMMAND_PLACEHOLDERS:
+            known = ", ".join(f"{{{each}}}" for each in COMMAND_PLACEHOLDERS)
+            table.fail("argv", f"there is no placeholder {{{name}}}.", f"There are: {known}.")
+    return command
+
+
+def _automations(root: ConfigTable, settings: Settings) -> tuple["Rule", ...]:
+    root.known.add("automations")
+    if "automations" not in root.values:
+        return ()
+    from app.rules.read import read_rules  # imported only if there are automations: it needs a library for schedules
+
+    profiles = [profile.name for profile in settings.profiles]
+    return read_rules(root, profiles=profiles, routes=["default", *(route.name for route in settings.notify.routes)])
+
+
+def _views(root: ConfigTable) -> tuple[ViewSettings, ...]:
+    views: list[ViewSettings] = []
+    for table in root.tables("views"):
+        view = _view(table)
+        if view.name.casefold() in {other.name.casefold() for other in views}:
+            table.fail("name", "another view has this name.", "Rename one of them.")
+        views.append(view)
+    return tuple(views)
+
+
+def _view(table: ConfigTable) -> ViewSettings:
+    from app.query import (
+        parse,  # only where there are views: it is on the way to the first painted screen
+        read_order,
+    )
+
+    name, query, order = table.required_text("name"), table.text("query", ""), table.optional_text("sort")
+    group = table.optional_text("group")
+    table.finish()
+    if problems := parse(query, datetime.now(UTC)).problems:
+        table.fail("query", f"at character {problems[0].start + 1}: {problems[0].message}", problems[0].cure)
+    if group is not None and group not in GROUPINGS:
+        table.fail("group", f"runs are not grouped by {group!r}.", f"Write {' or '.join(GROUPINGS)}.")
+    try:
+        return ViewSettings(name, query, None if order is None else read_order(order), group)
+    except ValueError as error:
+        table.fail("sort", f"{error}.", "Correct the column.")
+
+
+def _with_environment(settings: Settings, env: Mapping[str, str], choice: Choice) -> Settings:
+    """The file's settings with the environment's on top, and the command line's choice above both."""
+    beaten = dict(_beaten(settings, env, choice))
+    used = {name: value for name, value in env.items() if value and name not in beaten}
+    if choice.data_dir is not None:
+        settings = replace(settings, data_dir=choice.data_dir.expanduser())
+    elif folder := used.get("RUNWARDEN_DATA_DIR"):
+        settings = replace(settings, data_dir=Path(folder).expanduser())
+    if (address := env.get("RUNWARDEN_BASE_URL")) and beaten.get("RUNWARDEN_BASE_URL") != "--config":
+        settings = _with_address(settings, address, is_used="RUNWARDEN_BASE_URL" in used)
+    if name := used.get("RUNWARDEN_PROFILE"):
+        settings = replace(settings, default_profile=name)
+    return replace(
+        settings,
+        profiles=tuple(_with_own_token(profile, env.get("RUNWARDEN_BASE_URL")) for profile in settings.profiles),
+        command_line=choice.command_line,
+        unused=tuple(f"{name} is not used: {option} was given." for name, option in beaten.items()),
+    )
+
+
+def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Iterator[tuple[str, str]]:
+    """The environment variables that an option contradicts, each with the option that beats it."""
+    by_config, by_profile = choice.config and "--config", choice.profile and "--profile"
+    only = settings.profiles[0].name if len(settings.profiles) == 1 else None
+    # A file that names no service, or several and no default, leaves the choice to the variable.
+    names_service = by_config and settings.profiles and "--config"
+    named = choice.profile or settings.default_profile or only
+    folder = choice.data_dir or settings.data_dir
+    asks_for_address = choice.profile == ENVIRONMENT_PROFILE
+    beaten_by = {
+        "RUNWARDEN_CONFIG": (by_config, str(choice.config)),
+        "RUNWARDEN_PROFILE": (by_profile or (by_config and named and "--config"), named),
+        "RUNWARDEN_BASE_URL": (None if asks_for_address else names_service or by_profile, None),
+        "RUNWARDEN_DATA_DIR": ("--data-dir" if choice.data_dir else by_config and folder and "--config", str(folder)),
+    }
+    for variable, (option, value) in beaten_by.items():
+        if option and env.get(variable, "") not in {"", value}:
+            yield variable, option
+
+
+def _with_address(settings: Settings, address: str, *, is_used: bool) -> Settings:
+    try:
+        profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
+    except ValueError as error:
+        if not is_used:
+            return settings
+        raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
+    # An address in the environment wins over the file's default profile.
+    return replace(settings, profiles=(profile, *settings.profiles), default_profile=ENVIRONMENT_PROFILE)
+
+
+def _with_own_token(profile: Profile, address: str | None) -> Profile:
+    """The profile, whose token is refused where RUNWARDEN_BASE_URL says that it belongs to another address."""
+    if not address or not isinstance(profile.token, EnvToken) or profile.token.variable != EnvToken().variable:
+        return profile
+    try:
+        owner = base_address(address)
+    except ValueError:
+        owner = address
+    return replace(profile, token=EnvToken(belongs_to=None if owner == profile.base_url else owner))

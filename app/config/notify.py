@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, get_args
 
-from app.config.notify_settings import Markup, NotifyRoute, NotifyRule, NotifySettings, QuietHours
+from app.config.settings import Markup, NotifyRoute, NotifyRule, NotifySettings, QuietHours
 from app.config.table import ConfigTable
 from app.times import parse_duration
 from storage.records.alert import Level

@@ -21,7 +21,7 @@ from typing import Final
 
 from app.config import NotifyRoute, NotifySettings
 from app.config.notify import DEFAULT_ROUTE
-from app.config.notify_settings import Markup
+from app.config.settings import Markup
 from app.notify.channels import Channels, fill
 from app.notify.notifications import Notification
 from app.text import safe_text

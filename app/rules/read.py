@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar, get_args
 
-from app.config.notify_settings import QuietHours
+from app.config.settings import QuietHours
 from app.config.table import ConfigTable
 from app.rules.fire_times import check_schedule
 from app.rules.placeholders import known_to, names_in, texts_of

@@ -6,7 +6,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from app.config.notify_settings import QuietHours
+from app.config.settings import QuietHours
 
 Overlap = Literal["skip", "queue", "allow"]
 

@@ -2,7 +2,7 @@
 
 from datetime import time
 
-from app.config.notify_settings import QuietHours
+from app.config.settings import QuietHours
 from app.notify.watch import NewNotifications
 from tests.notify.conftest import World, outward, titles
 

@@ -19,7 +19,7 @@ from app.config import (
     data_folder,
     load,
 )
-from app.config.notify_settings import QuietHours
+from app.config.settings import QuietHours
 from app.config.token import EnvToken, FileToken
 from storage.records import RunSort
 
