@@ -135,7 +135,8 @@ class AutomationForm(ModalScreen[str | None]):
         else:
             self._dialog.note(safe_text("docs/automations.md has every key; ^t begins with a recipe."))
         if self._name is not None:
-            self.call_after_refresh(self._begin_in_editor)
+            # Where that is not possible, the form itself is the editor.
+            self.call_after_refresh(self._edit)
 
     async def on_unmount(self) -> None:
         """Keep the draft, however the form was closed."""
@@ -191,10 +192,6 @@ class AutomationForm(ModalScreen[str | None]):
         """Open the text in the user's editor, which takes the terminal."""
         if problem := self._edit():
             self._dialog.note(safe_text(problem), "warn")
-
-    def _begin_in_editor(self) -> None:
-        # Where that is not possible, the form itself is the editor.
-        self._edit()
 
     def _edit(self) -> str:
         """Let the user's editor change the text; return why it could not, or nothing."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from app.automations.occurrences import upcoming
 from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
 from app.config.load import parse
+from app.engine import Engine
 from app.rules.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.rules.sentence import limits, sentence, warnings
 from app.text import SafeText, safe_block, safe_text
@@ -83,6 +84,32 @@ class Automations:
     """The bot's state; None: there is nothing for a bot to do."""
     bot: int | None
     """The bot's process, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One pending decision."""
+
+    decision: Decision
+    sentence: SafeText
+    """The sentence that describes its rule."""
+    expires: timedelta
+    """How long it waits for an answer, from the decision on."""
+
+
+async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, ...]:
+    """Read the pending approvals of an engine's profile, oldest first.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    rules = {rule.name: rule for rule in rules_of(settings.automations, engine.profile.name)}
+    waiting, now = (
+        (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1],
+        engine.clock(),
+    )
+    known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
+    return tuple(Approval(each, safe_text(sentence(rule, now)), rule.approval_expires) for each, rule in known)
 
 
 async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:

@@ -1,10 +1,9 @@
 """The sheet that replays a rule over the cached history, on a thread of its own that ends with the sheet."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,61 +21,14 @@ from app.times import stamp
 from widgets.automations.formatting import OUTCOMES, journal_lines
 from widgets.badges import STYLES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 HISTORY: Final = timedelta(days=30)
 BEAT_S: Final = 0.2
 """How often the progress is checked."""
 BAR: Final = 30
 
 
-class ReplayJob:
-    """One replay, on a thread and an event loop of its own."""
-
-    def __init__(self, engine: Engine, rule: Rule, now: datetime) -> None:
-        # A rule that is off is replayed as if it were on, so that it can be tried before it is switched on.
-        self._rule = replace(rule, is_on=True)
-        self._engine = engine
-        self._now = now
-        self._reached = self._since = now - HISTORY
-        self._stop: Callable[[], object] = lambda: None
-        self._is_stopped = False
-
-    @property
-    def share(self) -> float:
-        """How much of the history was replayed, from 0 to 1."""
-        return (self._reached - self._since) / HISTORY
-
-    async def result(self) -> Replayed | None:
-        """What the rule would have done; None: the replay was stopped.
-
-        Raises:
-            StorageError: The cache cannot be read.
-        """
-        return await asyncio.to_thread(lambda: asyncio.run(self._work()))
-
-    def stop(self) -> None:
-        """Stop the replay."""
-        self._is_stopped = True
-        with suppress(RuntimeError):  # Its loop has just ended.
-            self._stop()
-
-    async def _work(self) -> Replayed | None:
-        loop = asyncio.get_running_loop()
-        found = asyncio.create_task(replay(self._engine, (self._rule,), self._since, self._now, self._progressed))
-        self._stop = lambda: loop.call_soon_threadsafe(found.cancel)
-        if self._is_stopped:
-            return None
-        try:
-            return (await found)[self._rule.name]
-        except asyncio.CancelledError:
-            return None
-        finally:
-            self._stop = lambda: None
-
-    def _progressed(self, moment: datetime) -> None:
-        self._reached = moment
+class _StoppedError(Exception):
+    """The sheet was closed."""
 
 
 class ReplaySheet(Sheet[None]):
@@ -96,15 +48,20 @@ class ReplaySheet(Sheet[None]):
 
     def __init__(self, engine: Engine, rule: Rule) -> None:
         super().__init__()
-        self._name = safe_text(rule.name, limit=80)
+        # A rule that is off is replayed as if it were on, so that it can be tried before it is switched on.
+        self._rule = replace(rule, is_on=True)
         self._engine = engine
-        self._job = ReplayJob(engine, rule, engine.clock())
+        self._now = engine.clock()
+        self._reached = self._now - HISTORY
+        """The moment that the replay has come to."""
         self._is_done = False
 
     def compose(self) -> ComposeResult:
         """Compose the count and the list."""
         with Vertical() as box:
-            box.border_title = Content(f"What {self._name} would have done in {HISTORY.days} days")
+            box.border_title = Content(
+                f"What {safe_text(self._rule.name, limit=80)} would have done in {HISTORY.days} days"
+            )
             box.border_subtitle = "esc closes"
             with VerticalScroll():
                 yield Static(id="replay-count", markup=False)
@@ -118,8 +75,8 @@ class ReplaySheet(Sheet[None]):
         self.run_worker(self._replay())
 
     def on_unmount(self) -> None:
-        """Stop the replay."""
-        self._job.stop()
+        """Stop the replay, at its next moment."""
+        self._is_done = True
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""
@@ -127,20 +84,31 @@ class ReplaySheet(Sheet[None]):
 
     def _tick(self) -> None:
         if not self._is_done:
-            share = self._job.share
+            share = (self._reached - self._now + HISTORY) / HISTORY
             bar = f"{'▰' * int(share * BAR):▱<{BAR}}"
             self._count(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc gives it up"))
 
     async def _replay(self) -> None:
-        found = await self._job.result()
-        self._is_done = True
-        if found is None:
+        since = self._now - HISTORY
+
+        def work() -> Replayed:
+            found = replay(self._engine, (self._rule,), since, self._now, self._has_reached)
+            return asyncio.run(found)[self._rule.name]
+
+        try:
+            # On a thread with an event loop of its own: a long history must not hold up the keys.
+            found = await asyncio.to_thread(work)
+        except _StoppedError:
             return
-        now = self._engine.clock()
-        self._count(Content.assemble(_counts(found), (_completeness(found, now - HISTORY), STYLES["quiet"])))
-        self.query_one("#replay-list", Static).update(
-            journal_lines(found.newest, now, self.query_one("#replay-list").size.width)
-        )
+        self._is_done = True
+        self._count(Content.assemble(_counts(found), (_completeness(found, since), STYLES["quiet"])))
+        listed = self.query_one("#replay-list", Static)
+        listed.update(journal_lines(found.newest, self._now, listed.size.width))
+
+    def _has_reached(self, moment: datetime) -> None:
+        if self._is_done:
+            raise _StoppedError
+        self._reached = moment
 
     def _count(self, content: Content) -> None:
         self.query_one("#replay-count", Static).update(content)

@@ -1,24 +1,25 @@
-"""Sheets of the Automations tab: the preview of an action, and the pending approvals."""
+"""Sheets of the Automations tab: the preview of an action, and the pending approvals, one at a time."""
 
+from datetime import datetime
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
 from app.automations.assembly import Preview
 from app.automations.bot import LEASE, process_of
-from app.console.automations.loaders import RulesFile, read_automations
+from app.console.automations.loaders import Approval, RulesFile, read_approvals
 from app.console.forms.second_press import SecondPress
 from app.console.session import Session
 from app.console.sheets import Sheet, clicked
 from app.text import SafeText, safe_block, safe_text
+from app.times import ago
 from widgets.after_refresh import after_refresh
-from widgets.automations.approvals import Approval, ApprovalCard
-from widgets.automations.formatting import request_of
+from widgets.automations.formatting import request_of, set_off_by, until
+from widgets.badges import STYLES
 from widgets.forms.pages import RequestPreview
 
 BOX = """
@@ -29,7 +30,17 @@ BOX = """
         background: $surface;
     }}
     {name} .keys {{ height: 1; margin-bottom: 1; }}
+    {name} RequestPreview {{ height: auto; max-height: 100%; padding: 0; }}
 """
+
+
+def _keys(*keys: tuple[str, str, str]) -> Static:
+    """A line of keys that can be clicked: each key, its words, and its action."""
+    parts = [clicked(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
+    line = Static(Content("    ").join(parts), classes="keys", markup=False)
+    # Without link colours, which would be the same for the key and its effect.
+    line.auto_links = False
+    return line
 
 
 class PreviewSheet(Sheet[bool]):
@@ -40,9 +51,7 @@ class PreviewSheet(Sheet[bool]):
         Binding("ctrl+s,ctrl+enter", "answer(True)", "do it", key_display="^s", id="confirm.yes"),
         Binding("escape,n,q,enter", "answer(False)", "leave it", key_display="esc", id="confirm.no"),
     ]
-    CSS = (
-        BOX.format(name="PreviewSheet") + "PreviewSheet RequestPreview { height: auto; max-height: 100%; padding: 0; }"
-    )
+    CSS = BOX.format(name="PreviewSheet")
 
     def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
         """Prepare; `verb` names what the key does."""
@@ -57,12 +66,9 @@ class PreviewSheet(Sheet[bool]):
         """Compose the keys, always in view, above the request, which may be long."""
         with Vertical() as box:
             box.border_title = Content(self._title)
-            does = clicked(Content.assemble(("^s", "$accent bold"), f" {self._verb}"), "screen.answer(True)")
-            leaves = clicked(Content.assemble(("esc", "$accent bold"), " or enter leaves it"), "screen.answer(False)")
-            keys = Static(Content("    ").join((does, leaves)), classes="keys", markup=False)
-            # Without link colours, which would be the same for the key and its effect.
-            keys.auto_links = False
-            yield keys
+            yield _keys(
+                ("^s", self._verb, "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
+            )
             yield RequestPreview()
 
     def on_mount(self) -> None:
@@ -81,7 +87,7 @@ class PreviewSheet(Sheet[bool]):
 
 
 class ApprovalsSheet(Sheet[None]):
-    """The pending approvals as cards; each answer is confirmed over the request."""
+    """One pending approval after the other, each with its exact request; an answer counts once that was seen."""
 
     LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -94,61 +100,60 @@ class ApprovalsSheet(Sheet[None]):
             id="approvals.approve",
         ),
         Binding("X", "answer(False)", "reject", tooltip="It is never sent", id="approvals.reject"),
-        Binding("j,down", "step(1)", "next", show=False, id="approvals.next"),
-        Binding("k,up", "step(-1)", "previous", show=False, id="approvals.previous"),
+        Binding("right,n", "step(1)", "next", show=False, id="approvals.next"),
+        Binding("left,p", "step(-1)", "previous", show=False, id="approvals.previous"),
         Binding("escape,q", "dismiss(None)", "close", key_display="esc", id="approvals.close"),
     ]
-    CSS = (
-        BOX.format(name="ApprovalsSheet")
-        + "ApprovalsSheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1;"
-        " scrollbar-background: $surface; scrollbar-color: $panel; }"
-    )
+    CSS = BOX.format(name="ApprovalsSheet") + "ApprovalsSheet #approval { height: auto; margin-bottom: 1; }"
 
     def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
         """Prepare; the decision `first` is shown first."""
         super().__init__()
         self._session = session
         self._file = file
-        self._first = first
+        self._number = first
+        """The decision on show."""
+        self._waiting: tuple[Approval, ...] = ()
+        self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
-        """Compose one card for each approval."""
-        with Vertical() as box:
-            box.border_title, box.border_subtitle = "Waiting for approval", "esc closes"
-            yield VerticalScroll(can_focus=False)
+        """Compose the heading and the keys, always in view, above the request, which may be long."""
+        with Vertical():
+            yield Static(id="approval", markup=False)
+            yield _keys(
+                ("^s", "approve", "screen.answer(True)"),
+                ("X", "reject", "screen.answer(False)"),
+                ("← →", "another", "screen.step(1)"),
+                ("esc", "close", "screen.dismiss(None)"),
+            )
+            yield RequestPreview()
 
     async def on_mount(self) -> None:
         """Read the approvals, and again after each change."""
+        self.query_one(RequestPreview).focus()
         self._session.engine_changed.subscribe(self, lambda _: self.run_worker(self._read(), exclusive=True))
         self.set_interval(1.0, self._tick)
         await self._read()
 
+    @property
+    def _index(self) -> int:
+        numbers = [each.decision.decision_id for each in self._waiting]
+        return numbers.index(self._number) if self._number in numbers else 0
+
     def action_step(self, step: int) -> None:
-        """Go to the next card."""
-        self.focus_next(ApprovalCard) if step > 0 else self.focus_previous(ApprovalCard)
+        """Show the next approval."""
+        if self._waiting:
+            self._show((self._index + step) % len(self._waiting))
 
     def action_answer(self, is_approved: bool) -> None:
-        """Ask to confirm approving or rejecting the card in focus."""
-        card = self.focused if isinstance(self.focused, ApprovalCard) else next(iter(self.query(ApprovalCard)), None)
-        if card is not None:
-            self._ask(ApprovalCard.Answered(card.approval, is_approved))
-
-    @on(ApprovalCard.Answered)
-    def _ask(self, message: ApprovalCard.Answered) -> None:
-        approval, is_approved = message.approval, message.is_approved
-
-        def answered(is_sure: bool | None) -> None:
-            if is_sure:
-                self.run_worker(self._answer(approval, is_approved=is_approved))
-
-        name = safe_text(approval.decision.rule, limit=60)
-        verb, then = ("approves it", "The bot sends this, byte for byte, at its next look, within seconds.")
-        if not is_approved:
-            verb, then = "rejects it", "This is never sent."
-        title = safe_text(f"{'Approve' if is_approved else 'Reject'}: {name}")
-        path, body = request_of(approval.decision)
-        preview = Preview("POST", path, "\n".join(body)) if path else Preview("", approval.sentence, "")
-        self.app.push_screen(PreviewSheet(title, verb, preview, then), answered)
+        """Approve or reject, once the request was seen."""
+        if not self._waiting:
+            return
+        if not self._second_press.press():
+            again = "^s again approves it" if is_approved else "X again rejects it"
+            self.query_one(Vertical).border_subtitle = f"Look at it first; {again}"
+            return
+        self.run_worker(self._answer(self._waiting[self._index], is_approved=is_approved))
 
     async def _answer(self, approval: Approval, *, is_approved: bool) -> None:
         await self._session.guard(self._settle, approval, is_approved=is_approved)
@@ -168,30 +173,44 @@ class ApprovalsSheet(Sheet[None]):
             said = f"Rejected: {name}."
         self._session.notify(said if done else f"{name} no longer waits: its journal says what became of it.")
 
-    async def _waiting(self) -> list[Approval]:
-        engine, settings = await self._session.opened(), self._file.settings
-        found = await read_automations(engine.usable_state(), settings, engine.profile.name, engine.clock())
-        views = {view.key: (view, rule) for view, rule in zip(found.views, found.rules, strict=True)}
-        known = [(each, *views[each.rule]) for each in found.waiting if each.rule in views]
-        return [Approval(each, view.sentence, rule.approval_expires) for each, view, rule in known]
-
     async def _read(self) -> None:
-        waiting = await self._session.guard(self._waiting)
-        if waiting is None:
+        engine = await self._session.opened()
+        waiting = await self._session.guard(read_approvals, engine, self._file.settings)
+        if waiting is None or waiting == self._waiting:
             return
-        cards = list(self.query(ApprovalCard))
-        if [card.approval for card in cards] == list(waiting):
-            return
-        if not waiting:
+        self._waiting = waiting
+        if waiting:
+            self._show(self._index)
+        else:
             self.dismiss(None)
-            return
-        held = self.focused.approval.decision.decision_id if isinstance(self.focused, ApprovalCard) else self._first
-        now, page = self._session.clock(), self.query_one(VerticalScroll)
-        await page.remove_children()
-        cards = [ApprovalCard(each, now) for each in waiting]
-        await page.mount_all(cards)
-        next((card for card in cards if card.approval.decision.decision_id == held), cards[0]).focus()
+
+    def _show(self, index: int) -> None:
+        approval, box, page = self._waiting[index], self.query_one(Vertical), self.query_one(RequestPreview)
+        path, body = request_of(approval.decision)
+        self._number = approval.decision.decision_id
+        box.border_title = f"Waiting for approval, {index + 1} of {len(self._waiting)}"
+        box.border_subtitle = ""
+        self.query_one("#approval", Static).update(_heading(approval, self._session.clock()))
+        if path:
+            page.show("POST", path, body, Content("The bot sends this, byte for byte, within seconds of its approval."))
+        else:
+            page.show("", approval.sentence, (), Content("The bot does this within seconds of its approval."))
+        self._second_press.forget()
+        after_refresh(self, self._second_press.painted)
 
     def _tick(self) -> None:
-        for card in self.query(ApprovalCard):
-            card.tick(self._session.clock())
+        if self._waiting:
+            heading = _heading(self._waiting[self._index], self._session.clock())
+            self.query_one("#approval", Static).update(heading)
+
+
+def _heading(approval: Approval, now: datetime) -> Content:
+    """The rule, since and until when it waits, and its cause."""
+    decision = approval.decision
+    end = decision.decided_at + approval.expires
+    asked, expires = ago(decision.decided_at, now), until(end, now) if end > now else "now"
+    return Content.assemble(
+        (f"! {safe_text(decision.rule, limit=100)}", f"{STYLES['warn']} bold"),
+        (f"\nasked {asked}, expires {expires}; set off by ", STYLES["quiet"]),
+        set_off_by(decision, now),
+    )

@@ -98,7 +98,7 @@ JOURNEYS: Final = (
     ),
     Journey(
         "Approve what an automation asks for",
-        (("5", "5 Automations"), ("v", "1 waits for approval"), ("ctrl+s", "^s approve"), ("ctrl+s", "^s approves it")),
+        (("5", "5 Automations"), ("v", "1 waits for approval"), ("ctrl+s", "^s approve")),
         ("◌ approved",),
     ),
     Journey(
