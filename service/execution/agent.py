@@ -9,19 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Final
 
 from service.agents.outcome import OutcomeReader
 from service.egress.outside import Outside
 from service.execution import processes, supervisor
-from service.execution.cgroup import TurnGroup, limits_of
+from service.execution.cgroup import limits_of
 from service.execution.command import AgentCommand, AgentFailedError
 from service.execution.processes import IdleWatch, UsageWatch, free_bytes
 from service.execution.secrets import Secrets
-from service.execution.workspace import Workspace
 from service.settings import AgentLimits
-from service.store.agents import Agent
 
 _CHUNK: Final = 65_536
 _POLL_S: Final = 0.25
@@ -41,6 +39,9 @@ def run(
         Exception: Raised by `check`, which is called several times a second and ends the agent by raising.
     """
     command.prepare()
+    reserve, free = limits.disk_reserve_bytes, free_bytes(command.workspace.root)
+    if free < reserve:
+        raise AgentFailedError(f"the disk is nearly full: {free} bytes are left, {reserve} are kept free; make room")
 
     def say(text: str) -> None:
         # A proxy may report something after the log is closed.
@@ -49,12 +50,20 @@ def run(
             log.flush()
 
     reader = command.invocation.reader or OutcomeReader()
+    groups = command.sandbox.groups
     with (
         Outside(command.doors, command.agent.options, say, command.meter) as outside,
-        _group(command, limits) as group,
+        contextlib.nullcontext()
+        if groups is None
+        else groups.group(command.workspace.root.name, limits_of(limits)) as group,
     ):
-        watched = _AgentWatch(outside, check, reader)
-        report = _run(command, log, limits, group, secrets, watched)
+        output = secrets.masked_stream(_CappedLog(log, limits.output_bytes).write)
+        agent = _SupervisedAgent(command, limits, outside, reader, output.write, "" if group is None else group.folder)
+        try:
+            report = agent.watch(check)
+        finally:
+            agent.close()
+            output.end()
         if group is not None and group.ran_out_of_memory:
             raise AgentFailedError(
                 f"the agent was ended for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
@@ -62,21 +71,6 @@ def run(
             )
         _judge(_status(report, limits), command, reader, outside)
     command.note(reader.report)
-
-
-@dataclass(frozen=True, slots=True)
-class _AgentWatch:
-    """The callbacks while an agent runs."""
-
-    outside: Outside
-    check: Callable[[], None]
-    reader: OutcomeReader
-
-    def may_go_on(self) -> None:
-        """Raise the reason to end the agent, if there is one."""
-        self.check()
-        if (end := self.outside.end) is not None:
-            raise AgentFailedError(end.text, end.reason)
 
 
 def _judge(status: int, command: AgentCommand, reader: OutcomeReader, outside: Outside) -> None:
@@ -95,141 +89,108 @@ def _judge(status: int, command: AgentCommand, reader: OutcomeReader, outside: O
         raise AgentFailedError(f"the agent exited with status {status}; its last lines are in the log")
 
 
-def _group(
-    command: AgentCommand, limits: AgentLimits
-) -> contextlib.AbstractContextManager[TurnGroup] | contextlib.nullcontext[None]:
-    groups = command.sandbox.groups
-    return contextlib.nullcontext() if groups is None else groups.group(command.workspace.root.name, limits_of(limits))
-
-
-def _run(
-    command: AgentCommand,
-    log: IO[bytes],
-    limits: AgentLimits,
-    group: TurnGroup | None,
-    secrets: Secrets,
-    watched: _AgentWatch,
-) -> str:
-    """Run an agent in its group, and return the supervisor's report."""
-    free, reserve = free_bytes(command.workspace.root), limits.disk_reserve_bytes
-    if free < reserve:
-        raise AgentFailedError(f"the disk is nearly full: {free} bytes are left, {reserve} are kept free; make room")
-    ours, theirs = socket.socketpair()
-    with ours:
-        with theirs, command.stdin().open("rb") as given:
-            process = _spawn(command, given, theirs, limits, group)
-        output = secrets.masked_stream(_CappedLog(log, limits.output_bytes).write)
-        supervised = _SupervisedAgent(process, ours, output.write, watched)
-        report = ""
-        try:
-            report = supervised.watch(_usage(process, command, limits), command.agent)
-        finally:
-            _end(process, report or supervised.end(), command.workspace)
-            output.end()
-    return report
-
-
-def _spawn(
-    command: AgentCommand, given: IO[bytes], control: socket.socket, limits: AgentLimits, group: TurnGroup | None
-) -> subprocess.Popen[bytes]:
-    python = [sys.executable, "-I", "-S", supervisor.__file__]
-    return subprocess.Popen(
-        [*python, *map(str, (control.fileno(), limits.file_bytes, group.folder if group else "")), *command.argv()],
-        stdin=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=command.workspace.tree,
-        env=command.environment(),
-        start_new_session=True,
-        pass_fds=[control.fileno()],
-    )
-
-
-def _usage(process: subprocess.Popen[bytes], command: AgentCommand, limits: AgentLimits) -> UsageWatch:
-    bytes_cached = command.agent.options.cache
-    return UsageWatch(
-        process.pid,
-        command.workspace.root,
-        limits,
-        sandboxed=command.sandbox.program is not None,
-        session=command.session,
-        cache=None if command.cache is None or bytes_cached is None else (command.cache, bytes_cached),
-    )
-
-
 class _SupervisedAgent:
     """An agent under its supervisor: its output, and the supervisor's report."""
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
-        control: socket.socket,
+        command: AgentCommand,
+        limits: AgentLimits,
+        outside: Outside,
+        reader: OutcomeReader,
         write: Callable[[bytes], None],
-        watched: _AgentWatch,
+        group: Path | str,
     ) -> None:
-        self._watched = watched
-        self._answers = 0
-        self._process = process
-        self._control = control
+        self._agent = command.agent
+        self._workspace = command.workspace
+        self._outside = outside
+        self._reader = reader
         self._write = write
+        self._report = ""
+        self._answers = 0
         self._printed = False
         """Whether the agent printed since the last check."""
-        if process.stdout is not None:
-            os.set_blocking(process.stdout.fileno(), False)
+        self._control, theirs = socket.socketpair()
+        arguments = map(str, (theirs.fileno(), limits.file_bytes, group))
+        with theirs, command.stdin().open("rb") as given:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", supervisor.__file__, *arguments, *command.argv()],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=command.workspace.tree,
+                env=command.environment(),
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+            )
+        assert self._process.stdout is not None  # noqa: S101 — it has a pipe
+        self._stdout = self._process.stdout
+        os.set_blocking(self._stdout.fileno(), False)
+        cached = command.agent.options.cache
+        self._usage = UsageWatch(
+            self._process.pid,
+            command.workspace.root,
+            limits,
+            sandboxed=command.sandbox.program is not None,
+            session=command.session,
+            cache=None if command.cache is None or cached is None else (command.cache, cached),
+        )
 
-    def watch(self, usage: UsageWatch, agent: Agent) -> str:
+    def watch(self, check: Callable[[], None]) -> str:
         """Wait for the end and return the supervisor's report, empty when the supervisor was killed."""
-        deadline = time.monotonic() + agent.timeout_s
+        deadline = time.monotonic() + self._agent.timeout_s
         measure_due = 0.0
-        idle = IdleWatch(agent.options.idle_s)
+        idle = IdleWatch(self._agent.options.idle_s)
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
-            if self._process.stdout is not None:
-                selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(self._stdout, selectors.EVENT_READ)
             while True:
                 now = time.monotonic()
-                self._watched.may_go_on()
+                check()
+                if (end := self._outside.end) is not None:
+                    raise AgentFailedError(end.text, end.reason)
                 if now > deadline:
-                    text = f"the agent passed its time limit of {agent.timeout_s:g} s and was ended"
+                    text = f"the agent passed its time limit of {self._agent.timeout_s:g} s and was ended"
                     raise AgentFailedError(text, "timed_out")
                 if now >= measure_due:
                     measure_due = now + _POLL_S
-                    self._check_limits(usage, idle, agent)
+                    self._check_limits(idle)
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
                 if self._control in ready:
-                    return self._read_report()
-                if ready and not self._forward_output():
-                    selector.unregister(self._process.stdout)  # type: ignore[arg-type]  # registered, so it is there
+                    self._report = self._read_report()
+                    return self._report
+                if ready and not self._forward(self._stdout.read(_CHUNK)):
+                    selector.unregister(self._stdout)
 
-    def end(self) -> str:
-        """Tell the supervisor to end everything, and return its report."""
-        with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_WR)
-        return self._read_report()
+    def close(self) -> None:
+        """End everything that still runs, with the supervisor's help or without it."""
+        with self._control, self._stdout:
+            if not self._report:
+                with contextlib.suppress(OSError):
+                    self._control.shutdown(socket.SHUT_WR)
+                self._report = self._read_report()
+            if not self._report or self._report.startswith("left "):
+                processes.kill_group(self._process.pid)
+                processes.kill_marked(f"RUNWARDEN_RESULT={self._workspace.result_file}")
+            self._process.wait()
 
-    def _check_limits(self, usage: UsageWatch, idle: IdleWatch, agent: Agent) -> None:
-        if passed := usage.passed():
+    def _check_limits(self, idle: IdleWatch) -> None:
+        if passed := self._usage.passed():
             raise AgentFailedError(f"the agent was ended for passing its limit of {passed} in [execution.agent]")
-        if idle.passed(usage.cpu_s, is_active=self._was_active()):
+        was_active = self._printed or self._outside.answers != self._answers
+        self._printed, self._answers = False, self._outside.answers
+        if idle.passed(self._usage.cpu_s, is_active=was_active):
             raise AgentFailedError(
-                f"the agent neither printed nor computed for {agent.options.idle_s:g} s and was ended "
+                f"the agent neither printed nor computed for {self._agent.options.idle_s:g} s and was ended "
                 "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?",
                 "idle",
             )
 
-    def _was_active(self) -> bool:
-        """Whether it printed or got an answer since this was last asked."""
-        answers = self._watched.outside.answers
-        was_active = self._printed or answers != self._answers
-        self._printed, self._answers = False, answers
-        return was_active
-
-    def _forward_output(self) -> bool:
-        """Pass the agent's output on; False at its end."""
-        chunk = self._process.stdout.read(_CHUNK) if self._process.stdout is not None else b""
+    def _forward(self, chunk: bytes | None) -> bool:
+        """Pass a piece of the agent's output on; False at its end."""
         if chunk:
             self._printed = True
-            self._watched.reader.feed(chunk)
+            self._reader.feed(chunk)
             self._write(chunk)
         return chunk != b""
 
@@ -239,20 +200,9 @@ class _SupervisedAgent:
             report = self._control.recv(_LONGEST_REPORT).decode("utf-8", "replace")
         except OSError:
             report = ""
-        while (output := self._process.stdout) is not None and (chunk := output.read(_CHUNK)):
-            self._watched.reader.feed(chunk)
-            self._write(chunk)
+        while chunk := self._stdout.read(_CHUNK):
+            self._forward(chunk)
         return report
-
-
-def _end(process: subprocess.Popen[bytes], report: str, workspace: Workspace) -> None:
-    """Wait for the supervisor; kill what it did not clean up."""
-    if not report or report.startswith("left "):
-        processes.kill_group(process.pid)
-        processes.kill_marked(f"RUNWARDEN_RESULT={workspace.result_file}")
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def _status(report: str, limits: AgentLimits) -> int:

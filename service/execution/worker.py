@@ -230,7 +230,8 @@ class TurnWorker:
         """Put the turns of dead workers back into the queue."""
         ttl_s = self._settings.worker_ttl_s
         # After an outage of the database all heartbeats are old: the others get the time to beat again.
-        is_sure = time.monotonic() - self._beating_since >= ttl_s
+        now = time.monotonic()
+        is_sure = now - self._beat_at <= ttl_s / 2 and now - self._beating_since >= ttl_s
         with self._database.read() as connection:
             # SQLite has one worker at a time: at the start, every other one on record is dead.
             if self._database.is_sqlite and not self._recovered:

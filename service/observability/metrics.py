@@ -3,10 +3,9 @@
 import hmac
 import logging
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import groupby
 from typing import Final
 
 import sqlalchemy as sa
@@ -170,28 +169,26 @@ class _DatabaseCollector(Collector):
             self._used.catch_up(connection)
             now = self._clock()
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
+        ages: list[float] = [0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS for line in lines]
+        by_owner: dict[tuple[str, str], list[float]] = {
+            ("runwarden_queue_turns", "Turns that wait for a place."): [line.waiting for line in lines],
+            ("runwarden_queue_oldest_seconds", "How long the oldest of them has waited."): ages,
+            ("runwarden_places_in_use", "Turns that hold a place."): [line.at_work for line in lines],
+        }
+        names = [(line.organization,) for line in lines]
+        mails, results = ([((state,), number) for state, number in found.items()] for found in (owed, unposted))
+        used = [((label(slug), kind), share) for slug, kind, share in budgets]
+        places = sum(one.concurrency for one in living)
         return [
             _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", database_s),
-            _gauges("runwarden_queue_turns", "Turns that wait for a place.", lines, lambda line: line.waiting),
-            _gauges(
-                "runwarden_queue_oldest_seconds",
-                "How long the oldest of them has waited.",
-                lines,
-                lambda line: 0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS,
-            ),
-            _gauges("runwarden_places_in_use", "Turns that hold a place.", lines, lambda line: line.at_work),
-            _gauge("runwarden_places", "Places of all workers together.", sum(one.concurrency for one in living)),
+            *(_gauge(*head, zip(names, figures, strict=True), "organization") for head, figures in by_owner.items()),
+            _gauge("runwarden_places", "Places of all workers together.", places),
             _gauge("runwarden_workers", "Workers whose heartbeat is in time.", len(living)),
-            _shares(budgets),
-            _by_label(
-                "runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", "state", owed.items()
+            _gauge(
+                "runwarden_day_budget_used_ratio", "Of a budget a day: 1 is all of it.", used, "organization", "kind"
             ),
-            _by_label(
-                "runwarden_postings_owed",
-                "Results that code hosts do not show: to be retried, or refused.",
-                "state",
-                unposted.items(),
-            ),
+            _gauge("runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", mails, "state"),
+            _gauge("runwarden_postings_owed", "Results to be retried on code hosts, or refused.", results, "state"),
         ]
 
 
@@ -293,36 +290,26 @@ def _capped(found: list[Share]) -> list[Share]:
     """Return one line for each label: those whose turns wait longest, and one for all others."""
     first = [Share(label(one.organization), one.waiting, one.oldest, one.at_work) for one in found[:_ORGANIZATIONS]]
     rest = [Share(OTHERS, one.waiting, one.oldest, one.at_work) for one in found[_ORGANIZATIONS:]]
-    # This line always exists, so that a sum over the organizations always has a value.
-    lines = sorted([*first, *rest, Share(OTHERS, 0, None, 0)], key=lambda line: line.organization)
-    return [_sum(name, list(group)) for name, group in groupby(lines, lambda line: line.organization)]
+    lines: dict[str, Share] = {}
+    # The line of the others always exists, so that a sum over the organizations always has a value.
+    for one in [*first, *rest, Share(OTHERS, 0, None, 0)]:
+        held = lines.get(one.organization, Share(one.organization, 0, None, 0))
+        oldest = min((at for at in (held.oldest, one.oldest) if at is not None), default=None)
+        lines[one.organization] = Share(
+            one.organization, held.waiting + one.waiting, oldest, held.at_work + one.at_work
+        )
+    return list(lines.values())
 
 
-def _sum(name: str, lines: list[Share]) -> Share:
-    oldest = min((line.oldest for line in lines if line.oldest is not None), default=None)
-    return Share(name, sum(line.waiting for line in lines), oldest, sum(line.at_work for line in lines))
-
-
-def _gauge(name: str, meaning: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, meaning, value=value)
-
-
-def _gauges(name: str, meaning: str, lines: Iterable[Share], value: Callable[[Share], float]) -> Metric:
-    return _by_label(name, meaning, "organization", ((line.organization, value(line)) for line in lines))
-
-
-def _by_label(name: str, meaning: str, key: str, values: Iterable[tuple[str, float]]) -> Metric:
-    family = GaugeMetricFamily(name, meaning, labels=(key,))
-    for value, number in values:
-        family.add_metric((value,), number)
-    return family
-
-
-def _shares(budgets: list[tuple[str, str, float]]) -> Metric:
-    labels = ("organization", "kind")
-    family = GaugeMetricFamily("runwarden_day_budget_used_ratio", "Of a budget a day: 1 is all of it.", labels=labels)
-    for slug, kind, share in budgets:
-        family.add_metric((label(slug), kind), share)
+def _gauge(
+    name: str, meaning: str, value: float | Iterable[tuple[tuple[str, ...], float]], *labels: str
+) -> GaugeMetricFamily:
+    """Return a gauge: a number, or one for each combination of labels."""
+    if isinstance(value, float | int):
+        return GaugeMetricFamily(name, meaning, value=value)
+    family = GaugeMetricFamily(name, meaning, labels=labels)
+    for key, number in value:
+        family.add_metric(key, number)
     return family
 
 
