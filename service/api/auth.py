@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from service.api.context import Context, RequestContext
+from service.api.context import RequestContext
 from service.api.errors import HttpError
 from service.observability.requests import record_of
 from service.store import audit, organizations, tokens
@@ -54,30 +54,6 @@ def _caller(request: Request, context: RequestContext) -> Caller:
         raise HttpError(404, "organization_not_found", "the organization of this token no longer exists")
     if not organization.active:
         raise HttpError(403, "organization_inactive", f"the organization {organization.slug} is not active")
-    _count(context, organization)
-    caller = Caller(organization, token)
-    if token.first_used_at is None:
-        _note_first_use(context, caller)
-    return caller
-
-
-def _note_first_use(context: Context, caller: Caller) -> None:
-    now, token_id = context.clock(), caller.token.id
-    with context.database.write() as connection:
-        if tokens.note_first_use(connection, token_id, now):
-            owner = caller.organization.id
-            audit.record(connection, caller.actor, "token.first_use", now, target=token_id, organization_id=owner)
-
-
-def _bearer(request: Request) -> str:
-    given = request.headers.getlist("authorization")
-    scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    if scheme.lower() != "bearer" or not value.strip():
-        raise HttpError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
-    return value.strip()
-
-
-def _count(context: Context, organization: Organization) -> None:
     wait_s = context.rate.wait_s(organization.id)
     if wait_s is not None:
         raise HttpError(
@@ -86,6 +62,22 @@ def _count(context: Context, organization: Organization) -> None:
             f"the organization {organization.slug} sent too many requests; try again in {wait_s} s",
             {"Retry-After": str(wait_s)},
         )
+    caller = Caller(organization, token)
+    if token.first_used_at is None:
+        now = context.clock()
+        with context.database.write() as connection:
+            if tokens.note_first_use(connection, token.id, now):
+                action, owner = "token.first_use", organization.id
+                audit.record(connection, caller.actor, action, now, target=token.id, organization_id=owner)
+    return caller
+
+
+def _bearer(request: Request) -> str:
+    given = request.headers.getlist("authorization")
+    scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    if scheme.lower() != "bearer" or not value.strip():
+        raise HttpError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
+    return value.strip()
 
 
 def _administrator(caller: Annotated[Caller, Depends(_caller)]) -> Caller:

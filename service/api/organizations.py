@@ -10,12 +10,11 @@ from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.hosts.gitlab import OnboardingError
-from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
+from service.hosts.onboarding import Onboarding, ProjectKey
 from service.mail.address import checked_address
 from service.mail.sender import MailSender
 from service.reference import checked_path
 from service.store import audit, hosts, invitations, organizations, repositories, trials
-from service.store.organizations import Organization
 
 router = APIRouter()
 
@@ -35,13 +34,22 @@ def create_organization(
     caller.require_scope("organizations:create", "admin")
     if "CreateOrganizations" not in caller.organization.entitlements:
         raise HttpError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
-    email = _checked_email(creation.email)
-    _check_offer(context, creation.offer_code)
+    try:
+        email = checked_address(creation.email)[0]
+    except ValueError as error:
+        raise bad_request("invalid_email", f"email: {error}") from error
+    if creation.offer_code is not None:
+        with context.database.read() as connection:
+            offer = trials.offer_by_code(connection, creation.offer_code)
+        if offer is None or offer.kind != "partner":
+            text = "offer_code is no known partner offer; omit it for the standard trial"
+            raise bad_request("invalid_offer_code", text)
+    domain = email.rpartition("@")[2].split(".")[0]
     with context.database.write() as connection:
         now = context.clock()
         made = organizations.create(
             connection,
-            name=_name(email),
+            name=domain.replace("-", " ").title() or "Organization",
             now=now,
             parent_id=caller.organization.id,
             entitlements=("ServiceAPI",),
@@ -51,50 +59,22 @@ def create_organization(
         invitation_id = invitations.invite(connection, made.id, email, now)
         for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
-    _send(context, made, invitation_id)
+    sender = MailSender(context.database, context.mailer, context.settings.mail, context.clock)
+    invitation = sender.deliver(invitation_id)
+    if invitation is None or invitation.mail != "sent":
+        refused = invitation is not None and invitation.mail == "refused"
+        what = "the mail server refused its invitation" if refused else "its invitation is not sent yet, and is retried"
+        raise HttpError(
+            500,
+            "provisioning_failed",
+            f"the organization {made.id} exists, but {what}; a retry creates another organization",
+        )
     return {
         "organization_id": made.id,
         "organization_name": made.name,
         "organization_slug": made.slug,
         "parent_organization_id": caller.organization.id,
     }
-
-
-def _checked_email(email: str) -> str:
-    try:
-        return checked_address(email)[0]
-    except ValueError as error:
-        raise bad_request("invalid_email", f"email: {error}") from error
-
-
-def _check_offer(context: Context, code: str | None) -> None:
-    if code is None:
-        return
-    with context.database.read() as connection:
-        offer = trials.offer_by_code(connection, code)
-    if offer is None or offer.kind != "partner":
-        raise bad_request("invalid_offer_code", "offer_code is no known partner offer; omit it for the standard trial")
-
-
-def _send(context: Context, made: Organization, invitation_id: str) -> None:
-    sender = MailSender(context.database, context.mailer, context.settings.mail, context.clock)
-    invitation = sender.deliver(invitation_id)
-    if invitation is not None and invitation.mail == "sent":
-        return
-    refused = invitation is not None and invitation.mail == "refused"
-    what = (
-        "the mail server refused its invitation" if refused else "its invitation has not left yet, and is tried again"
-    )
-    raise HttpError(
-        500,
-        "provisioning_failed",
-        f"the organization {made.id} exists, but {what}; a retry creates another organization",
-    )
-
-
-def _name(email: str) -> str:
-    domain = email.rpartition("@")[2].split(".")[0]
-    return domain.replace("-", " ").title() or "Organization"
 
 
 @router.get("/external/installation/health", responses=documented())
@@ -133,7 +113,12 @@ async def onboard_project(
 
 
 def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dict[str, object]:
-    path = _checked(wanted)
+    if not wanted.project_id and wanted.project_path is None:
+        raise bad_request("invalid_request", "give project_id or project_path; when both are given, the id wins")
+    try:
+        path = None if wanted.project_path is None else checked_path("gitlab", wanted.project_path)
+    except ValueError as error:
+        raise bad_request("invalid_repository", f"project_path: {error}") from error
     with context.database.read() as connection:
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
     if host is None:
@@ -147,21 +132,6 @@ def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dic
     except (OnboardingError, ValueError) as error:
         failed = {"success": False, "project_path": path or "", "status": "failed", "webhook_configured": False}
         return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}
-    return _answer(outcome)
-
-
-def _checked(wanted: ProjectOnboarding) -> str | None:
-    if not wanted.project_id and wanted.project_path is None:
-        raise bad_request("invalid_request", "give project_id or project_path; when both are given, the id wins")
-    if wanted.project_path is None:
-        return None
-    try:
-        return checked_path("gitlab", wanted.project_path)
-    except ValueError as error:
-        raise bad_request("invalid_repository", f"project_path: {error}") from error
-
-
-def _answer(outcome: Outcome) -> dict[str, object]:
     repository = outcome.repository
     answer: dict[str, object] = {
         "success": True,

@@ -77,7 +77,9 @@ async def start_run(
 
 def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Target, TurnRequest]:
     branch = checked_branch(start.branch_name)
-    _check_metadata(context, start.metadata)
+    limit = context.settings.limits.metadata_bytes
+    if start.metadata is not None and len(json.dumps(start.metadata, ensure_ascii=False).encode()) > limit:
+        raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
     try:
         wanted = reference(start.repository.platform, start.repository.data)
     except ValueError as error:
@@ -133,12 +135,6 @@ def _default_branch(database: Database, organization_id: str, platform: str, url
         with database.write() as connection:
             repositories.note_default_branch(connection, url, found)
     return found
-
-
-def _check_metadata(context: Context, metadata: dict[str, object] | None) -> None:
-    limit = context.settings.limits.metadata_bytes
-    if metadata is not None and len(json.dumps(metadata, ensure_ascii=False).encode()) > limit:
-        raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
 
 
 def no_run(run_id: str) -> HttpError:

@@ -72,7 +72,8 @@ class AgentCommand:
     @cached_property
     def invocation(self) -> CommandTemplate:
         """The program's invocation."""
-        session = None if self._session_file is None else _read(self._session_file)
+        file = self._session_file
+        session = file.read_text("utf-8") if file is not None and file.exists() else None
         return invocation.of(self.agent, self._home_inside, str(self.workspace.settings_file), session)
 
     @property
@@ -225,10 +226,6 @@ class AgentCommand:
                 )
             if path.exists():
                 yield name
-
-
-def _read(file: Path) -> str | None:
-    return file.read_text("utf-8") if file.exists() else None
 
 
 def _with_conversation(task: Mapping[str, Any]) -> str:

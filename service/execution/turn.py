@@ -115,7 +115,9 @@ class TurnExecution:
         with log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
             secrets = Secrets(of_environment(names) | of_url(run.url))
-            git = self._git(workspace, run.url, token)
+            author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
+            identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
+            git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity | login(run.url, token))
             attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets)
             at_work = self._at_work[run_id, number] = TurnAtWork((run_id, number), turn.attempt, log_file)
             try:
@@ -163,11 +165,6 @@ class TurnExecution:
         key = (attempt.run.id, attempt.turn.number)
         return self._folder.turn_diff(*key), self._folder.run_diff(*key)
 
-    def _git(self, workspace: Workspace, url: str, token: str | None) -> GitRunner:
-        author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
-        identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
-        return GitRunner(workspace.git_home, self._settings.git_timeout_s, identity | login(url, token))
-
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
         attempt.say(
             f"attempt {attempt.turn.attempt}: {attempt.run.agent} on {without_login(attempt.run.url)}", self._clock
@@ -203,7 +200,10 @@ class TurnExecution:
             base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         attempt.say(f"sandbox: {self.sandbox}", self._clock)
-        self._show_at_work(attempt, snapshot.branches.get(attempt.run.branch))
+        commit = snapshot.branches.get(attempt.run.branch)
+        if commit is not None and attempt.agent.options.on_completion.status:
+            with self._database.write() as connection:
+                postings.at_work(connection, attempt.run, attempt.turn.number, commit, self._clock())
         command = AgentCommand(
             attempt.agent,
             attempt.workspace,
@@ -217,12 +217,6 @@ class TurnExecution:
         with self._tracer.step("agent"):
             agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, lambda: self._check(attempt))
         return self._publish(attempt, snapshot, base)
-
-    def _show_at_work(self, attempt: Attempt, commit: str | None) -> None:
-        """Request a status on the code host that says that a turn works on an existing branch."""
-        if commit is not None and attempt.agent.options.on_completion.status:
-            with self._database.write() as connection:
-                postings.at_work(connection, attempt.run, attempt.turn.number, commit, self._clock())
 
     def _fetch(self, attempt: Attempt) -> RepositorySnapshot:
         with self._tracer.step("fetch"):

@@ -63,10 +63,11 @@ class GitLab:
         try:
             made = self._http.document("POST", f"{self._project}/merge_requests", document)
         except ForgeError as error:
-            found = self._open_of(proposal.branch) if error.status == _CONFLICT else None
-            if found is None:
+            there = self.pull_requests(proposal.branch) if error.status == _CONFLICT else []
+            found = [one for one in there if one.state == "open"]
+            if not found:
                 raise
-            return found
+            return found[0]
         return _merge_request(made)
 
     def update(self, number: int, body: str) -> None:
@@ -139,9 +140,6 @@ class GitLab:
 
     def _discussion(self, number: int, thread: Thread) -> str:
         return f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
-
-    def _open_of(self, branch: str) -> PullRequest | None:
-        return next((one for one in self.pull_requests(branch) if one.state == "open"), None)
 
     def _state_of(self, commit: str, context: str) -> str | None:
         found = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=context)

@@ -161,13 +161,14 @@ class HealthProbes:
         now = self._monotonic()
         with self._lock:
             # Callers during a probe share its answer.
-            self._running = {key: one for key, one in self._running.items() if self._holds(one, now)}
+            self._running = {
+                key: one
+                for key, one in self._running.items()
+                if not one.answer.done() or now - one.at_s < self._settings.cache_s
+            }
             if probe not in self._running:
                 self._running[probe] = _RunningProbe(now, self._pool.submit(self._probe, probe))
             return self._running[probe]
-
-    def _holds(self, one: _RunningProbe, now: float) -> bool:
-        return not one.answer.done() or now - one.at_s < self._settings.cache_s
 
     def _answered(self, host: Host, asked: _RunningProbe, until: float) -> HostState:
         try:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
@@ -83,7 +83,9 @@ def ask(
             opened = connection.sock
             left_s = started + timeout_s - time.monotonic()
             with cut_off(left_s, lambda: opened):
-                connection.request(method, _target(parts), body=body, headers=given)
+                connection.request(
+                    method, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body=body, headers=given
+                )
                 response = connection.getresponse()
                 raw = _read(response, largest)
             if time.monotonic() - started >= timeout_s:
@@ -92,7 +94,9 @@ def ask(
         finally:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise HostUnreachableError(f"{_shown(url)}: {_reason(error, started, timeout_s)}") from error
+        raise HostUnreachableError(
+            f"{without_login(url.partition('?')[0])}: {_reason(error, started, timeout_s)}"
+        ) from error
     got = {name.lower(): value for name, value in response.getheaders()}
     return HostResponse(response.status, got, _json(raw), time.monotonic() - started)
 
@@ -117,10 +121,6 @@ def _read(response: http.client.HTTPResponse, largest: int) -> bytes:
     return raw
 
 
-def _target(parts: SplitResult) -> str:
-    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-
-
 def _reason(error: Exception, started: float, timeout_s: float) -> str:
     if isinstance(error, TimeoutError) or time.monotonic() - started >= timeout_s:
         return f"no whole answer within {timeout_s:g} s"
@@ -128,10 +128,6 @@ def _reason(error: Exception, started: float, timeout_s: float) -> str:
         return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
     text = str(error)
     return text if text and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__} {text}".strip()
-
-
-def _shown(url: str) -> str:
-    return without_login(url.partition("?")[0])
 
 
 def _json(raw: bytes) -> Any:

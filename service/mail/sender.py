@@ -47,18 +47,16 @@ class Outbox:
                 file.write(message.content)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.rename(self._path_of(message))
+            first = self._folder / f"{message.organization_id}.eml"
+            # A further invitation must not overwrite one that is still undelivered.
+            further = self._folder / f"{message.organization_id}.{message.invitation_id}.eml"
+            draft.rename(further if first.exists() else first)
         except OSError as error:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
             raise MailError(
                 f"the outbox {self._folder} cannot be written ({error}); make it a folder that the service may write"
             ) from error
-
-    def _path_of(self, message: MailMessage) -> Path:
-        first = self._folder / f"{message.organization_id}.eml"
-        # A further invitation must not overwrite one that is still undelivered.
-        return self._folder / f"{message.organization_id}.{message.invitation_id}.eml" if first.exists() else first
 
 
 class SmtpRelay:
@@ -90,8 +88,9 @@ class SmtpRelay:
             with self._session() as session:
                 _hand_over(session, message)
         except (smtplib.SMTPException, OSError, ValueError) as error:
+            text = f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)"
             late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
-            raise (self._late() if late else self._explained(error)) from error
+            raise (MailError(text) if late else self._explained(error)) from error
 
     @property
     def _name(self) -> str:
@@ -129,9 +128,6 @@ class SmtpRelay:
         # deadline applies.
         session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
         return session
-
-    def _late(self) -> MailError:
-        return MailError(f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)")
 
     def _explained(self, error: Exception) -> MailError:
         match error:
@@ -216,7 +212,9 @@ class MailSender:
         try:
             self._mailer.send(invitation_message(self._settings.sender, pending))
         except MailError as error:
-            self._fail(pending, str(error), None if error.refused else now + self._wait_micros(pending.attempts))
+            doubled = self._settings.retry_s * 2 ** min(pending.attempts, 12)
+            wait_s = max(self._settings.retry_s, min(doubled, _LONGEST_WAIT_S))
+            self._fail(pending, str(error), None if error.refused else now + int(wait_s * SECOND_MICROS))
             return
         with self._database.write() as connection:
             invitations.mark_sent(connection, pending.invitation_id, self._clock())
@@ -227,10 +225,6 @@ class MailSender:
             invitations.mark_failed(connection, pending.invitation_id, failure, due_at=due_at)
         cure = "see: runwarden service invitation list" if due_at is None else "it is retried automatically"
         _logger.error("%s exists, but its invitation was not sent: %s; %s", pending.organization_id, failure, cure)
-
-    def _wait_micros(self, attempts: int) -> int:
-        doubled = self._settings.retry_s * 2 ** min(attempts, 12)
-        return int(max(self._settings.retry_s, min(doubled, _LONGEST_WAIT_S)) * SECOND_MICROS)
 
 
 def mailer_of(folder: DataFolder, settings: MailSettings, environment: Mapping[str, str]) -> Mailer:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import sqlalchemy as sa
@@ -55,7 +54,7 @@ class TurnResults:
         """Return a patch, cut after 16 MiB; None: none is stored."""
         if not _is_in_folder(connection):
             return turn_files.content(connection, key, kind)
-        file = self._diff_file(key, kind)
+        file = self._folder.turn_diff(*key) if kind == "diff" else self._folder.run_diff(*key)
         if not file.exists():
             return None
         with file.open("rb") as patch:
@@ -71,9 +70,6 @@ class TurnResults:
         else:
             content = turn_files.content(connection, key, what)
         return (content or b"").decode("utf-8", "replace").rstrip("\n")
-
-    def _diff_file(self, key: Key, kind: DiffKind) -> Path:
-        return self._folder.turn_diff(*key) if kind == "diff" else self._folder.run_diff(*key)
 
 
 def _is_in_folder(connection: sa.Connection) -> bool:

@@ -288,15 +288,6 @@ def test_what_an_agent_prints_cannot_steer_the_operator_s_terminal(rogue: Rogue,
     assert "\u241b]0;owned\u2407" in shown
 
 
-def test_a_command_that_is_not_there_is_explained(rogue: Rogue) -> None:
-    """The turn fails with the reason."""
-    turn, _ = rogue("none", "absent")
-
-    assert turn["status"] == "failed"
-    assert "absent' is not there" in turn["failure"]
-    assert "correct its argv" in turn["failure"]
-
-
 def test_an_agent_that_kills_its_supervisor_fails_and_leaves_nothing(rogue: Rogue, unruly: Any) -> None:
     """Without a sandbox it can: then the worker searches for what is left. In the sandbox it cannot reach it."""
     agent = "rogue" if "sandbox: none" in unruly.log else "brief"
