@@ -12,8 +12,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.fault_server import FaultServer
-from tests.run_board import Board, served
+from tests.lab import Lab, Server
 
 _HERE: Final = Path(__file__).parent
 
@@ -78,17 +77,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
+def board() -> Iterator[Lab]:
     """A service with a day's runs, over a real socket."""
     from tests.console.scenes import a_day
 
-    with served(Board()) as board:
+    with Lab() as board:
         a_day(board)
         yield board
 
 
 @pytest.fixture
-def server() -> Iterator[FaultServer]:
+def server() -> Iterator[Server]:
     """A server over a real socket that answers, and misbehaves, as scripted."""
-    with FaultServer() as server:
+    with Server() as server:
         yield server

@@ -18,7 +18,7 @@ from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Repository
-from tests.fault_server import FaultServer
+from tests.lab import Server
 
 API = Repository.parse("acme/api")
 ADA = CreateOrganization("Ada@Customer.example")
@@ -30,7 +30,7 @@ PATIENT, HASTY = 120.0, 1.5
 class Desk:
     """Actions on one ledger, in front of a faulty server."""
 
-    server: FaultServer
+    server: Server
     ledger: Ledger
     cache: Cache
     client: Client
@@ -49,7 +49,7 @@ class Desk:
 async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
     """Its parameter: the deadline in seconds, or the token."""
     deadline_s, token = (PATIENT, request.param) if isinstance(request.param, str) else (request.param, "test-token")
-    with FaultServer() as server:
+    with Server() as server:
         async with (
             await Cache.open(tmp_path / "cache.sqlite3") as cache,
             await Ledger.open(tmp_path / "ledger.sqlite3") as ledger,

@@ -16,8 +16,7 @@ from app.events import ActionChanged, RunsChanged
 from storage.ledger import WrongStateError
 from storage.records import Action, RunFilter
 from tests.actions.conftest import ADA, API, HASTY, Desk
-from tests.answers import EXECUTION, ORGANIZATION, RUN
-from tests.fault_server import Drop, Hang, Raw, Respond
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Raw, Respond
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from app.actions.cancelling import Cancellations
 from app.api.requests import CancelRun
 from tests.actions.conftest import Desk
-from tests.fault_server import Drop, Respond, Step
+from tests.lab import Drop, Respond, Step
 
 
 def turn(number: int, outcome: str | None, started: timedelta) -> dict[str, Any]:

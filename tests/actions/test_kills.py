@@ -23,7 +23,7 @@ FIRST_STATEMENTS = 110
 """As above, where it makes the files."""
 ROUNDS_A_FOLDER = 8
 ROUNDS_A_PROCESS = 20
-PLAYED = (plays.succeed, plays.succeed, plays.succeed, plays.odd_success, plays.truncate, plays.finish_silently)
+PLAYED = (plays.succeed, plays.succeed, plays.succeed, plays.odd_success, plays.truncate, plays.end_silently)
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from app.actions import (
 from app.api.requests import StartRun
 from app.events import ActionChanged, Event, StorageFailed
 from tests.actions.conftest import ADA, API, Desk
-from tests.answers import RUN
-from tests.fault_server import Drop, Respond
+from tests.lab import RUN, Drop, Respond
 
 UNCERTAIN = (204, 206, 300, 302, 307, 308, 406, 408, 418, 424, 425, 444, 499, 500, 502, 503, 504)
 

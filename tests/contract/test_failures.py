@@ -13,7 +13,7 @@ from app.api.errors import (
     ServerFailedError,
 )
 from tests.contract.attempts import create, read
-from tests.fault_server import FaultServer, Raw, Respond, Step
+from tests.lab import Raw, Respond, Server, Step
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from tests.fault_server import FaultServer, Raw, Respond, Step
     ],
 )
 async def test_a_failure_has_its_kind_its_message_and_its_code(
-    server: FaultServer, client: Client, status: int, kind: type[ApiError], *, in_doubt: bool
+    server: Server, client: Client, status: int, kind: type[ApiError], *, in_doubt: bool
 ) -> None:
     """Spec 2.8 and 7: the message and error_code come through; only a 5xx leaves a write in doubt."""
     server.script(Respond(status, {"message": "no such offer", "error_code": "OFFER"}))
@@ -55,7 +55,7 @@ async def test_a_failure_has_its_kind_its_message_and_its_code(
     ],
     ids=["HTML", "odd message", "truncated", "encoded", "large"],
 )
-async def test_a_failure_counts_whatever_its_body(server: FaultServer, client: Client, step: Step) -> None:
+async def test_a_failure_counts_whatever_its_body(server: Server, client: Client, step: Step) -> None:
     """The status alone is a promise that nothing was done."""
     server.script(step)
 
@@ -65,7 +65,7 @@ async def test_a_failure_counts_whatever_its_body(server: FaultServer, client: C
     assert error.message == "The service answered 403 Forbidden."
 
 
-async def test_a_failure_never_shows_the_token(server: FaultServer, client: Client) -> None:
+async def test_a_failure_never_shows_the_token(server: Server, client: Client) -> None:
     """A service that repeats the token does not get it onto the screen."""
     server.script(Respond(401, {"message": "bad token token-for-tests", "error_code": "token-for-tests"}))
 
@@ -89,7 +89,7 @@ async def test_a_failure_never_shows_the_token(server: FaultServer, client: Clie
     ],
 )
 async def test_a_rate_limit_says_how_long_to_wait(
-    server: FaultServer, client: Client, headers: dict[str, str], wait_s: float | None
+    server: Server, client: Client, headers: dict[str, str], wait_s: float | None
 ) -> None:
     """Seconds, a date (by the server's own clock), or nothing at all."""
     server.script(*[Respond(429, {"message": "slow down"}, headers)] * 2)  # A short wait is waited out once.
@@ -100,7 +100,7 @@ async def test_a_rate_limit_says_how_long_to_wait(
     assert error.retry_after_s == wait_s
 
 
-async def test_a_wait_holds_for_every_read_of_the_client(server: FaultServer, client: Client) -> None:
+async def test_a_wait_holds_for_every_read_of_the_client(server: Server, client: Client) -> None:
     """After a 429 the service is left in peace; a write, which a person asked for, still goes out."""
     server.script(Respond(429, {"message": "slow down"}, {"Retry-After": "60"}), Respond(400, {"message": "bad email"}))
     await read(client)

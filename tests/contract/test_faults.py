@@ -8,12 +8,12 @@ from app.api.client import Client
 from app.api.errors import ApiError, RequestTimeoutError, UnreachableError, UnusableAnswerError
 from app.config.token import Token
 from tests.contract.attempts import ORGANIZATION, create, nothing, read
-from tests.fault_server import Drip, Drop, FaultServer, Flood, Hang, Raw, Respond, Step
+from tests.lab import Drip, Drop, Flood, Hang, Raw, Respond, Server, Step
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
-async def test_a_connection_that_is_dropped_at_once_is_lost(server: FaultServer, client: Client) -> None:
+async def test_a_connection_that_is_dropped_at_once_is_lost(server: Server, client: Client) -> None:
     """Whether the request had begun depends on who was faster; the service has seen none in either case."""
     server.script(Drop("accepted"))
 
@@ -33,7 +33,7 @@ async def test_a_connection_that_is_dropped_at_once_is_lost(server: FaultServer,
     ],
     ids=["silent", "dripping", "half a head", "half a body"],
 )
-async def test_the_deadline_covers_the_whole_answer(server: FaultServer, step: Step) -> None:
+async def test_the_deadline_covers_the_whole_answer(server: Server, step: Step) -> None:
     """A server that is silent, or slow for ever, costs one deadline and leaves a write in doubt."""
     server.script(step)
 
@@ -88,7 +88,7 @@ UNREADABLE: list[Step] = [
     ids=lambda value: str(value)[:60],
 )
 async def test_an_answer_that_is_lost_or_cannot_be_read_leaves_a_write_in_doubt(
-    server: FaultServer, client: Client, step: Step, kind: type[ApiError]
+    server: Server, client: Client, step: Step, kind: type[ApiError]
 ) -> None:
     """Half an answer is none, and no proof that nothing happened; nothing is sent a second time."""
     server.script(step)
@@ -109,14 +109,14 @@ async def test_an_answer_that_is_lost_or_cannot_be_read_leaves_a_write_in_doubt(
         b'{"runs": [{"run_id": "run_1", "status": "queued", "cost": NaN}]}',
     ],
 )
-async def test_a_list_that_is_none_is_refused_whole(server: FaultServer, client: Client, body: bytes) -> None:
+async def test_a_list_that_is_none_is_refused_whole(server: Server, client: Client, body: bytes) -> None:
     """No list, no way to the next page that could be taken, or no JSON: nothing of it is kept."""
     server.script(Respond(200, body))
 
     assert type(await read(client)) is UnusableAnswerError
 
 
-async def test_a_cancelled_write_is_not_sent_again(server: FaultServer, client: Client) -> None:
+async def test_a_cancelled_write_is_not_sent_again(server: Server, client: Client) -> None:
     """Cancellation comes through as itself; the request went out once."""
     server.script(Hang())
     task = asyncio.create_task(client.send(ORGANIZATION, before_first_byte=nothing))

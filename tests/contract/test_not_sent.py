@@ -11,7 +11,7 @@ from app.api.requests import StartAgent, StartRun
 from app.config.token import Token, TokenError
 from storage.records import Repository
 from tests.contract.attempts import ORGANIZATION, create, nothing
-from tests.fault_server import Drop, FaultServer, Respond, free_port
+from tests.lab import Drop, Respond, Server, free_port
 
 
 async def test_no_listener_means_that_nothing_was_sent() -> None:
@@ -30,7 +30,7 @@ async def test_no_listener_means_that_nothing_was_sent() -> None:
     assert commits == []
 
 
-async def test_tls_that_is_none_means_that_nothing_was_sent(server: FaultServer) -> None:
+async def test_tls_that_is_none_means_that_nothing_was_sent(server: Server) -> None:
     """A failed handshake comes before the request."""
     server.script(Drop("unread"))
     async with Client(server.base_url.replace("http:", "https:"), Token("t"), deadline_s=60) as client:
@@ -42,7 +42,7 @@ async def test_tls_that_is_none_means_that_nothing_was_sent(server: FaultServer)
 
 
 @pytest.mark.parametrize("reason", [RuntimeError("disk full"), TimeoutError("busy"), OSError("gone")])
-async def test_a_commit_that_fails_sends_nothing(server: FaultServer, client: Client, reason: Exception) -> None:
+async def test_a_commit_that_fails_sends_nothing(server: Server, client: Client, reason: Exception) -> None:
     """What cannot be written down first is not sent, and the reason comes through as it is."""
 
     async def refuse() -> None:
@@ -57,7 +57,7 @@ async def test_a_commit_that_fails_sends_nothing(server: FaultServer, client: Cl
     assert len(server.requests) == 1
 
 
-async def test_a_commit_that_takes_too_long_sends_nothing(server: FaultServer) -> None:
+async def test_a_commit_that_takes_too_long_sends_nothing(server: Server) -> None:
     """The deadline may pass while the ledger writes: then no byte has left."""
 
     async def forever() -> None:
@@ -71,7 +71,7 @@ async def test_a_commit_that_takes_too_long_sends_nothing(server: FaultServer) -
     assert server.requests == []
 
 
-async def test_the_commit_comes_before_the_first_byte_and_once(server: FaultServer, client: Client) -> None:
+async def test_the_commit_comes_before_the_first_byte_and_once(server: Server, client: Client) -> None:
     """When the commit runs, the server has seen nothing of the request."""
     seen: list[int] = []
 
@@ -96,7 +96,7 @@ class _Elsewhere:
     "path",
     ["/external/../admin", "//evil.example/x", "/external/runs?x=1", "@evil.example/", "", "/a b", "/external/é"],
 )
-async def test_a_path_that_would_leave_the_api_is_not_sent(server: FaultServer, client: Client, path: str) -> None:
+async def test_a_path_that_would_leave_the_api_is_not_sent(server: Server, client: Client, path: str) -> None:
     """The token goes to the paths of the API and nowhere else."""
     with pytest.raises(NotSendableError) as caught:
         await client.send(_Elsewhere(path), body_json="{}", before_first_byte=nothing)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ async def test_a_path_that_would_leave_the_api_is_not_sent(server: FaultServer, 
     ids=ascii,
 )
 async def test_text_that_cannot_go_over_the_wire_is_not_sent(
-    server: FaultServer, client: Client, request_: StartAgent | StartRun
+    server: Server, client: Client, request_: StartAgent | StartRun
 ) -> None:
     """A name that would change the path, and a lone surrogate, are refused before the commit."""
     with pytest.raises(NotSendableError) as caught:
@@ -125,7 +125,7 @@ async def test_text_that_cannot_go_over_the_wire_is_not_sent(
 
 
 @pytest.mark.parametrize("name", ["../runs", "a/b", "%2e%2e", "naïve agent", "?x=1#y", "a;b"])
-async def test_an_odd_agent_name_stays_one_segment(server: FaultServer, client: Client, name: str) -> None:
+async def test_an_odd_agent_name_stays_one_segment(server: Server, client: Client, name: str) -> None:
     """Whatever a name holds, it is one part of the path."""
     server.script(Respond(201, {"execution_id": "exec_1"}))
 
@@ -138,7 +138,7 @@ async def test_an_odd_agent_name_stays_one_segment(server: FaultServer, client: 
 
 
 @pytest.mark.parametrize("token", [None, TokenError("The token is empty.", cure="Create one.")])
-async def test_without_a_token_nothing_is_asked(server: FaultServer, token: TokenError | None) -> None:
+async def test_without_a_token_nothing_is_asked(server: Server, token: TokenError | None) -> None:
     """The error says why there is none."""
     async with Client(server.base_url, token) as client:
         with pytest.raises(NoTokenError) as caught:

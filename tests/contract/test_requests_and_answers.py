@@ -12,7 +12,7 @@ from app.config.token import Token
 from app.version import __version__
 from storage.records import Repository
 from tests.contract.attempts import nothing
-from tests.fault_server import FaultServer, Respond
+from tests.lab import Respond, Server
 
 API = Repository.parse("acme/api")
 RUN = {
@@ -25,7 +25,7 @@ RUN = {
 }
 
 
-async def test_every_request_carries_the_token_and_asks_for_plain_json(server: FaultServer, client: Client) -> None:
+async def test_every_request_carries_the_token_and_asks_for_plain_json(server: Server, client: Client) -> None:
     """Spec 5.1; nothing compressed is asked for."""
     server.script(Respond(200, {"code_hosting": {}}))
 
@@ -42,7 +42,7 @@ async def test_every_request_carries_the_token_and_asks_for_plain_json(server: F
     }
 
 
-async def test_the_list_takes_every_filter_of_the_spec(server: FaultServer, client: Client) -> None:
+async def test_the_list_takes_every_filter_of_the_spec(server: Server, client: Client) -> None:
     """Spec 4.2: filters are quoted, times are UTC with a Z, and what was not asked for is not sent."""
     server.script(Respond(200, {"runs": []}), Respond(200, {"runs": []}))
 
@@ -66,7 +66,7 @@ async def test_the_list_takes_every_filter_of_the_spec(server: FaultServer, clie
     ]
 
 
-async def test_a_repository_without_a_path_is_filtered_by_its_parts(server: FaultServer, client: Client) -> None:
+async def test_a_repository_without_a_path_is_filtered_by_its_parts(server: Server, client: Client) -> None:
     """An unknown platform has no path to filter by (spec 2.9)."""
     server.script(Respond(200, {"runs": []}))
 
@@ -77,7 +77,7 @@ async def test_a_repository_without_a_path_is_filtered_by_its_parts(server: Faul
     )
 
 
-async def test_a_lab_is_known_by_its_answers(server: FaultServer, client: Client) -> None:
+async def test_a_lab_is_known_by_its_answers(server: Server, client: Client) -> None:
     """Failures say so as well; a service that stops saying so is none any more."""
     mark = {"X-Runwarden-Lab": "on"}
     server.script(Respond(503, {"message": "scripted"}, mark), Respond(200, {"runs": []}))
@@ -90,7 +90,7 @@ async def test_a_lab_is_known_by_its_answers(server: FaultServer, client: Client
     assert not client.in_lab
 
 
-async def test_a_page_of_runs_is_read_whole(server: FaultServer, client: Client) -> None:
+async def test_a_page_of_runs_is_read_whole(server: Server, client: Client) -> None:
     """Fields, times and the way on; the run as received stays with it, unknown fields included."""
     received = {**RUN, "cost": 1.5, "labels": ["a", None, {"b": True}], "big": 2**70}
     server.script(Respond(200, {"runs": [received], "page_size": 1, "next_token": "more", "total_count": 48_231}))
@@ -106,16 +106,14 @@ async def test_a_page_of_runs_is_read_whole(server: FaultServer, client: Client)
 
 
 @pytest.mark.parametrize("end", [{"next_token": None}, {"next_token": ""}, {}])
-async def test_the_last_page_may_say_so_in_three_ways(
-    server: FaultServer, client: Client, end: dict[str, object]
-) -> None:
+async def test_the_last_page_may_say_so_in_three_ways(server: Server, client: Client, end: dict[str, object]) -> None:
     """Spec 2.5 leaves open how the list ends."""
     server.script(Respond(200, {"runs": [], **end}))
 
     assert (await client.list_runs()).next_token is None
 
 
-async def test_unknown_values_are_kept(server: FaultServer, client: Client) -> None:
+async def test_unknown_values_are_kept(server: Server, client: Client) -> None:
     """A new status, a new platform, a branch that is null and a time that cannot be read are no reason to refuse."""
     odd = {
         "run_id": "run_2",
@@ -135,7 +133,7 @@ async def test_unknown_values_are_kept(server: FaultServer, client: Client) -> N
     assert json.loads(run.raw_json) == odd
 
 
-async def test_odd_runs_are_kept_beside_the_others(server: FaultServer, client: Client) -> None:
+async def test_odd_runs_are_kept_beside_the_others(server: Server, client: Client) -> None:
     """What can be read is kept, an odd field as its JSON; entries without a usable id are counted."""
     odd = {"run_id": 7, "status": None, "branch_name": {"name": "main"}, "repository": ["acme", "api"]}
     bare = {"run_id": "run_3", "status": 3, "repository": None}
@@ -153,7 +151,7 @@ async def test_odd_runs_are_kept_beside_the_others(server: FaultServer, client: 
     assert page.dropped == 4
 
 
-async def test_a_write_is_sure_of_the_id_alone(server: FaultServer, client: Client) -> None:
+async def test_a_write_is_sure_of_the_id_alone(server: Server, client: Client) -> None:
     """A run that was started is known by its id, whatever else the answer lacks; without one it is in doubt."""
     server.script(Respond(201, {"run_id": "run_9", "status": 3}), Respond(201, {**RUN, "run_id": 9}))
     request = StartRun("Do it.", API)
@@ -165,7 +163,7 @@ async def test_a_write_is_sure_of_the_id_alone(server: FaultServer, client: Clie
         await client.send(request, before_first_byte=nothing)
 
 
-async def test_health_names_each_connected_platform(server: FaultServer, client: Client) -> None:
+async def test_health_names_each_connected_platform(server: Server, client: Client) -> None:
     """Spec 2.7: one sample a platform; a platform that is null is not connected."""
     gitlab = {"status": "degraded", "host": "gitlab.acme.example", "group": "core", "latency_ms": 12}
     server.script(Respond(200, {"code_hosting": {"github": {"status": "ok"}, "gitlab": gitlab, "gitea": None}}))
@@ -182,7 +180,7 @@ async def test_health_names_each_connected_platform(server: FaultServer, client:
 @pytest.mark.parametrize(
     "answer", [Respond(404, {"message": "none"}), Respond(200, {}), Respond(200, {"code_hosting": None})]
 )
-async def test_health_without_an_installation_is_empty(server: FaultServer, client: Client, answer: Respond) -> None:
+async def test_health_without_an_installation_is_empty(server: Server, client: Client, answer: Respond) -> None:
     """Nothing connected is a fact, and no failure."""
     server.script(answer)
 
@@ -190,7 +188,7 @@ async def test_health_without_an_installation_is_empty(server: FaultServer, clie
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])
-async def test_start_run_sends_the_body_and_reads_the_run(server: FaultServer, client: Client, status: int) -> None:
+async def test_start_run_sends_the_body_and_reads_the_run(server: Server, client: Client, status: int) -> None:
     """Spec 4.3 does not name the status of success: all three are."""
     server.script(Respond(status, RUN))
     request = StartRun("Fix the login ✓", API, "fix/login", {"ticket": 7})
@@ -211,7 +209,7 @@ async def test_start_run_sends_the_body_and_reads_the_run(server: FaultServer, c
     assert json.loads(answer.raw_json) == RUN
 
 
-async def test_continue_run_names_the_run(server: FaultServer, client: Client) -> None:
+async def test_continue_run_names_the_run(server: Server, client: Client) -> None:
     """Spec 4.3: the same endpoint, with run_id."""
     server.script(Respond(201, RUN))
 
@@ -225,7 +223,7 @@ async def test_continue_run_names_the_run(server: FaultServer, client: Client) -
     assert answer.result_id == "run_1"
 
 
-async def test_start_agent_goes_to_the_agent_and_reads_the_execution(server: FaultServer, client: Client) -> None:
+async def test_start_agent_goes_to_the_agent_and_reads_the_execution(server: Server, client: Client) -> None:
     """Spec 4.4 and 2.6."""
     server.script(Respond(201, {"execution_id": "exec_1", "status": "accepted", "created_at": 1_777_777_777}))
     request = StartAgent("security review", "acme/api", None, {"depth": "full", "n": 3})
@@ -244,7 +242,7 @@ async def test_start_agent_goes_to_the_agent_and_reads_the_execution(server: Fau
     assert (answer.execution.status, answer.execution.created_at) == ("accepted", "1777777777")
 
 
-async def test_create_organization_reads_all_four_fields(server: FaultServer, client: Client) -> None:
+async def test_create_organization_reads_all_four_fields(server: Server, client: Client) -> None:
     """Spec 4.1 and 2.2."""
     body = {
         "organization_id": "org_2",
@@ -267,7 +265,7 @@ async def test_create_organization_reads_all_four_fields(server: FaultServer, cl
     assert (organization.organization_slug, organization.parent_organization_id) == ("adas", "org_1")
 
 
-async def test_an_organization_with_an_id_alone_was_created(server: FaultServer, client: Client) -> None:
+async def test_an_organization_with_an_id_alone_was_created(server: Server, client: Client) -> None:
     """The id is proof; a missing name must not turn a creation into a doubt."""
     server.script(Respond(201, {"organization_id": "org_2"}))
 
@@ -277,7 +275,7 @@ async def test_an_organization_with_an_id_alone_was_created(server: FaultServer,
     assert answer.result_id == "org_2"
 
 
-async def test_onboarding_a_project_reads_what_became_of_it(server: FaultServer, client: Client) -> None:
+async def test_onboarding_a_project_reads_what_became_of_it(server: Server, client: Client) -> None:
     """Spec 4.6 names it only; the shape is the design's decision."""
     server.script(
         Respond(200, {"success": True, "status": "already_connected", "webhook_configured": True, "project_id": 42})
@@ -293,7 +291,7 @@ async def test_onboarding_a_project_reads_what_became_of_it(server: FaultServer,
     assert (project.webhook_configured, project.project_id, project.error) == (True, 42, None)
 
 
-async def test_the_body_is_sent_exactly_as_it_was_kept(server: FaultServer, client: Client) -> None:
+async def test_the_body_is_sent_exactly_as_it_was_kept(server: Server, client: Client) -> None:
     """The ledger's text is the request, byte for byte."""
     server.script(Respond(201, {"organization_id": "org_2"}))
     kept = '{"email" :  "ada@example.com"}'
@@ -303,7 +301,7 @@ async def test_the_body_is_sent_exactly_as_it_was_kept(server: FaultServer, clie
     assert server.requests[0].body == kept.encode()
 
 
-async def test_reads_share_a_connection_and_writes_have_their_own(server: FaultServer, client: Client) -> None:
+async def test_reads_share_a_connection_and_writes_have_their_own(server: Server, client: Client) -> None:
     """A write over a connection that the service has just closed would be in doubt for nothing."""
     server.otherwise = lambda request: Respond(200, RUN if request.method == "POST" else {"runs": []})
 
@@ -316,7 +314,7 @@ async def test_reads_share_a_connection_and_writes_have_their_own(server: FaultS
     assert (after_reads, server.connections) == (1, 4)
 
 
-async def test_cookies_are_not_kept(server: FaultServer, client: Client) -> None:
+async def test_cookies_are_not_kept(server: Server, client: Client) -> None:
     """A service that sets one does not get it back."""
     server.script(Respond(200, {"runs": []}, {"Set-Cookie": "a=b"}), Respond(200, {"runs": []}))
 
@@ -326,7 +324,7 @@ async def test_cookies_are_not_kept(server: FaultServer, client: Client) -> None
     assert "cookie" not in server.requests[1].headers
 
 
-async def test_a_proxy_of_the_environment_is_not_used(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_is_not_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token goes straight to its service."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "socks5://127.0.0.1:1")
@@ -339,7 +337,7 @@ async def test_a_proxy_of_the_environment_is_not_used(server: FaultServer, monke
 
 
 @pytest.mark.parametrize("tail", ["", "/", "/v1", "/api/v1/"])
-async def test_the_base_address_may_have_any_path(server: FaultServer, tail: str) -> None:
+async def test_the_base_address_may_have_any_path(server: Server, tail: str) -> None:
     """Every path of the spec is appended to it (spec 1)."""
     server.script(Respond(200, {"runs": []}))
 

@@ -18,7 +18,7 @@ from app.api.errors import (
 from app.api.requests import CancelRun
 from app.results.service import NOT_OFFERED, ServiceExtension
 from storage.records.results import LogChunk, ModelUsage, ReportedFinding, Turn, Unavailable
-from tests.fault_server import FaultServer, Respond
+from tests.lab import Respond, Server
 
 COMMIT = "4f1c" * 10
 PATCH = {"Content-Type": "text/plain; charset=utf-8"}
@@ -35,7 +35,7 @@ async def nothing() -> None:
     """Before the first byte."""
 
 
-async def test_turns_come_in_order_with_what_is_known(client: Client, server: FaultServer) -> None:
+async def test_turns_come_in_order_with_what_is_known(client: Client, server: Server) -> None:
     """Unknown fields are ignored; what is no commit's id is none: git would be given it."""
     first = {
         "number": 1,
@@ -67,7 +67,7 @@ async def test_turns_come_in_order_with_what_is_known(client: Client, server: Fa
     assert (told.turns[1].commit, told.turns[1].usage, told.turns[1].findings) == (None, None, None)
 
 
-async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client, server: FaultServer) -> None:
+async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client, server: Server) -> None:
     """What is not there is worth a line, and says why; a status that is there is not."""
     url = "https://github.example/acme/api/pull/7"
     posted = [
@@ -87,7 +87,7 @@ async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client,
     assert (told.pull_request, bare.pull_request, bare.postings) == (url, None, ())
 
 
-async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: FaultServer) -> None:
+async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Server) -> None:
     """The log's place and the diff's commits are in headers; the bytes are as they came."""
     server.script(
         Respond(200, b"\xff\x1b\0", PLACE),
@@ -122,9 +122,7 @@ async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Fau
         PLACE | {"Runwarden-Log-Size": "9" * 99},
     ],
 )
-async def test_a_log_without_its_place_is_unusable(
-    client: Client, server: FaultServer, headers: dict[str, str]
-) -> None:
+async def test_a_log_without_its_place_is_unusable(client: Client, server: Server, headers: dict[str, str]) -> None:
     """Following it would never end, or skip lines."""
     server.script(Respond(200, b"x", headers))
 
@@ -132,7 +130,7 @@ async def test_a_log_without_its_place_is_unusable(
         await client.run_log("run_1", 1, offset=5)
 
 
-async def test_a_log_that_would_be_asked_for_without_end_is_unusable(client: Client, server: FaultServer) -> None:
+async def test_a_log_that_would_be_asked_for_without_end_is_unusable(client: Client, server: Server) -> None:
     """One that has ended and leaves out its end; one that shrank begins at its end, which is told."""
     server.script(Respond(200, b"", PLACE | {"Runwarden-Log-Next": "5"}))
     with pytest.raises(UnusableAnswerError, match="leaves out the end"):
@@ -143,7 +141,7 @@ async def test_a_log_that_would_be_asked_for_without_end_is_unusable(client: Cli
 
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "a\0b", "\ud800"])
-async def test_an_id_that_would_change_the_path_is_not_sent(client: Client, server: FaultServer, run_id: str) -> None:
+async def test_an_id_that_would_change_the_path_is_not_sent(client: Client, server: Server, run_id: str) -> None:
     """Neither asked about nor cancelled."""
     with pytest.raises(NotSendableError):
         await client.run_detail(run_id)
@@ -167,7 +165,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("status", "code", "kind"), REFUSALS)
 async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_there(
-    client: Client, server: FaultServer, status: int, code: str | None, kind: type[ApiError]
+    client: Client, server: Server, status: int, code: str | None, kind: type[ApiError]
 ) -> None:
     """By the word that the extension's 404 has; for every request, cancelling included."""
     server.otherwise = lambda _: Respond(status, {"message": "no", "error_code": code})
@@ -187,7 +185,7 @@ async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_th
 
 
 async def test_a_service_without_it_is_left_in_peace_until_the_habit_is_forgotten(
-    client: Client, server: FaultServer
+    client: Client, server: Server
 ) -> None:
     """Asked once; other refusals are not remembered, and are reasons in words."""
     missing: list[bool] = []

@@ -25,7 +25,7 @@ from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records import RunFilter
 from storage.state import State
-from tests.run_board import Board, served
+from tests.lab import Lab
 
 
 class Listener:
@@ -50,12 +50,12 @@ class Listener:
 
 
 @pytest.fixture
-def board() -> AsyncIterator[Board]:
-    with served(Board(health={"github": {"status": "ok"}})) as board:
+def board() -> AsyncIterator[Lab]:
+    with Lab(health={"github": {"status": "ok"}}) as board:
         yield board
 
 
-def configured(board: Board, tmp_path: Path, **more: str) -> tuple[Settings, Profile]:
+def configured(board: Lab, tmp_path: Path, **more: str) -> tuple[Settings, Profile]:
     env = {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_TOKEN": "test-token", "RUNWARDEN_DATA_DIR": str(tmp_path)}
     settings = load(None, {**env, **more})
     return settings, settings.profile()
@@ -90,7 +90,7 @@ def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("place", ["storage.ledger.Ledger.adopt_orphans", "app.engine.resolve"])
 async def test_an_engine_that_cannot_open_leaves_nothing_open(
-    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Whatever was opened before the failure is closed, the last one first."""
     failing = busy if "Ledger" in place else lambda *_: 1 // 0
@@ -103,9 +103,7 @@ async def test_an_engine_that_cannot_open_leaves_nothing_open(
     assert ("State" in closed) == ("Ledger" not in place)
 
 
-async def test_all_is_closed_whatever_fails_before(
-    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
     closed = noted_closes(monkeypatch)
     monkeypatch.setattr(Lease, "release", busy)
@@ -117,7 +115,7 @@ async def test_all_is_closed_whatever_fails_before(
     assert closed == ["InFlight", "Client", "State", "Ledger", "Cache"]
 
 
-async def test_polling_fills_the_cache_and_rings(board: Board, tmp_path: Path) -> None:
+async def test_polling_fills_the_cache_and_rings(board: Lab, tmp_path: Path) -> None:
     """Without a request, runs and health come by themselves."""
     board.put("run_1", "working", created=0)
     listener = Listener()
@@ -132,7 +130,7 @@ async def test_polling_fills_the_cache_and_rings(board: Board, tmp_path: Path) -
 
 
 async def test_of_two_processes_one_polls_and_the_other_hears(
-    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second engine on the same folder does not ask the service; it learns of the first one's writes."""
     board.put("run_1", "working", created=0)
@@ -155,7 +153,7 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
 
 
 async def test_without_a_token_what_is_cached_can_be_read(
-    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing token is a state of the link, not the end of the program."""
     board.put("run_1", "working", created=0)
@@ -172,7 +170,7 @@ async def test_without_a_token_what_is_cached_can_be_read(
         assert await engine.cache.count(RunFilter()) == 1
 
 
-async def test_refresh_tries_both_and_returns_the_first_problem(board: Board, tmp_path: Path) -> None:
+async def test_refresh_tries_both_and_returns_the_first_problem(board: Lab, tmp_path: Path) -> None:
     """Runs that cannot be listed do not keep the health from being known."""
     board.fail_from = 0
     async with await Engine.open(*configured(board, tmp_path), actor="test") as engine:
@@ -185,7 +183,7 @@ async def test_refresh_tries_both_and_returns_the_first_problem(board: Board, tm
 
 @pytest.mark.parametrize("has_lease", [True, False])
 async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_open(
-    board: Board, tmp_path: Path, *, has_lease: bool
+    board: Lab, tmp_path: Path, *, has_lease: bool
 ) -> None:
     """It does not stand as being sent until the next start: every process that polls looks, with the lease or not."""
     listener = Listener()

@@ -15,12 +15,12 @@ from app.events import CacheChangedElsewhere, Event, LinkChanged, PollDelayed, S
 from app.polling import DOORBELL_S, STANDBY_S
 from storage.errors import StorageError
 from storage.records import PollOutcome
-from tests.fault_server import Drop, FaultServer, Received, Respond
+from tests.lab import Drop, Received, Respond, Server
 from tests.waiting import until
 
 
 @contextmanager
-def told_apart(otherwise: Respond | Drop) -> Iterator[FaultServer]:
+def told_apart(otherwise: Respond | Drop) -> Iterator[Server]:
     """A service that knows one token, `good`, and meets every other one with this."""
 
     def answer(request: Received) -> Respond | Drop:
@@ -30,14 +30,12 @@ def told_apart(otherwise: Respond | Drop) -> Iterator[FaultServer]:
             return Respond(200, {"code_hosting": {}})
         return Respond(200, {"runs": [], "page_size": 10, "next_token": None, "total_count": 0})
 
-    with FaultServer() as server:
+    with Server() as server:
         server.otherwise = answer
         yield server
 
 
-async def opened(
-    server: FaultServer, folder: Path, token: str, events: list[Event], config: Path | None = None
-) -> Engine:
+async def opened(server: Server, folder: Path, token: str, events: list[Event], config: Path | None = None) -> Engine:
     env = {"RUNWARDEN_BASE_URL": server.base_url, "RUNWARDEN_TOKEN": token, "RUNWARDEN_DATA_DIR": str(folder)}
     settings = load(config, env)
     with pytest.MonkeyPatch.context() as patch:
