@@ -1,25 +1,28 @@
 """The console as a Textual app: it opens the engine after the first frame and handles the screens' requests."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from app.config import Profile, Settings
-from app.console.base.screen import OVERVIEW
+from app.console.base.screen import OVERVIEW, TABS
 from app.console.guard import BaseApp
 from app.console.keys.navigation import NAVIGATION_BINDINGS, Navigation
 from app.console.messages import FIRST_UNKNOWN, FollowRun, GoToTab, OpenRun, SwitchProfile
-from app.console.profiles.switching import PROFILE_BINDINGS, OpenEngine, ProfileSwitching
-from app.console.screens import screens_of
+from app.console.profiles.between import BETWEEN, BetweenScreen
+from app.console.runs.views import first_picture
+from app.console.screens import make_screen
 from app.console.session import Session
 from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
 from app.console.themes import begin_with_theme
+from storage.errors import StorageError
 from widgets.follow import FollowStrip
 from widgets.frame.bars import TabBar
 from widgets.frame.header_bar import HeaderBar
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from app.console.follow.following import RunFollower
     from app.console.profiles.engines import ProfileEngines
+    from app.engine import Engine
     from storage.cache.first_paint import FirstPaint
 
 
@@ -36,6 +40,11 @@ def _commands() -> "type[Provider]":
     from app.console.keys.palette import ConsoleCommands
 
     return ConsoleCommands
+
+
+OpenEngine = Callable[[], Awaitable["Engine"]]
+WRITING: Final = frozenset({"send", "import"})
+"""Groups of workers that write to the service: one that is cancelled leaves its outcome unknown."""
 
 
 class RunwardenApp(BaseApp[None]):
@@ -50,7 +59,8 @@ class RunwardenApp(BaseApp[None]):
         Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
-        *PROFILE_BINDINGS,
+        Binding("ctrl+o", "profiles", "switch profile", show=False, tooltip="To another service", id="app.profiles"),
+        Binding("0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Each at a glance", id="room.profiles"),
         Binding("F", "followed", "followed runs", show=False, tooltip="Those in the strip", id="app.followed"),
         *TERMINAL_BINDINGS,
     ]
@@ -75,28 +85,21 @@ class RunwardenApp(BaseApp[None]):
         self.settings = settings
         self.clock = clock
         self.terminal = Terminal(lambda: self._driver, mouse=settings.console.mouse)
-        self.profiles = ProfileSwitching(profile_engines, self, self._leave, self._take_up)
-        self.navigation = Navigation(self, lambda: self.session)
+        self.engines = profile_engines
+        self._is_switching = False
+        self.navigation = Navigation(self)
         self.following: RunFollower | None = None
         """None: the engine is not open yet."""
         self._begin_with(profile, first, open_engine)
         begin_with_theme(self, settings)
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
+        """Begin a profile's session with what its cache held at first; its screens are made when they are shown."""
         self._open_engine = open_engine
-        self.session = Session(
-            self.settings,
-            profile,
-            self.clock,
-            first,
-            owner=self,
-            toast=self.notify,
-            copy_text=self.copy_to_clipboard,
-            can_switch=self.profiles.is_possible,
-        )
-        self._tab_screens = screens_of(self.session, self.profiles.engines)
-        for name in self._tab_screens.keys() - {self.DEFAULT_MODE}:
-            self.add_mode(name, self._tab_screens[name])
+        self.session = Session(self.settings, profile, self.clock, first, self, can_switch=self._can_switch)
+        for name in (*(tab.name for tab in TABS), OVERVIEW):
+            if name != self.DEFAULT_MODE:
+                self.add_mode(name, partial(make_screen, name, self.session, self.engines))
 
     def on_mount(self) -> None:
         """Paint what is cached, then open the engine."""
@@ -105,8 +108,12 @@ class RunwardenApp(BaseApp[None]):
             from app.console.keys.keymap import use_own_keys
 
             use_own_keys(self, self.session)
-        self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
+        self._open_soon()
+
+    def _open_soon(self) -> None:
+        """Add the first tab, and open the engine once it is painted."""
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
+        self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.call_after_refresh(self.run_worker, self._open)
 
     # Requests of the screens
@@ -114,7 +121,7 @@ class RunwardenApp(BaseApp[None]):
     @on(OpenRun)
     @on(FollowStrip.Picked)
     def _open_run(self, message: OpenRun | FollowStrip.Picked) -> None:
-        self.navigation.open_run(message.run_id)
+        self.navigation.open_run(self.session, message.run_id)
 
     @on(FollowRun)
     def _follow_run(self, message: FollowRun) -> None:
@@ -130,7 +137,7 @@ class RunwardenApp(BaseApp[None]):
 
     @on(SwitchProfile)
     def _switch_profile(self, message: SwitchProfile) -> None:
-        self.profiles.begin(self.session, message.name)
+        self.switch_profile(message.name)
 
     @on(FollowStrip.ListRequested)
     def action_followed(self) -> None:
@@ -138,23 +145,28 @@ class RunwardenApp(BaseApp[None]):
         from app.console.follow.list_screen import FollowList
 
         if self.following is not None and not isinstance(self.screen, FollowList):
-            self.push_screen(FollowList(self.session, self.following), self.navigation.open_run)
+            self.push_screen(FollowList(self.session, self.following), partial(self.navigation.open_run, self.session))
 
     async def action_tab(self, name: str, target: str | None = None) -> None:
         """Go to a tab, and a target in it, once the engine is open."""
-        if name == OVERVIEW and self.profiles.engines is None:
-            self.profiles.ask(self.session)
+        if name == OVERVIEW and self.engines is None:
+            self.action_profiles()
         else:
-            await self.navigation.go(name, target)
+            await self.navigation.go(self.session, name, target)
 
     async def action_back(self) -> None:
         """Go back to the previous tab or run, as it was."""
-        await self.navigation.back()
+        await self.navigation.back(self.session)
 
     @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
         """Ask which profile to show."""
-        self.profiles.ask(self.session)
+        from app.console.profiles.switcher import ProfileSwitcher
+
+        if self.engines is None or not self._can_switch:
+            self.session.notify("There is one profile. Another one is a [profiles.NAME] in the configuration.")
+        else:
+            self.push_screen(ProfileSwitcher(self.session, self.engines), self.switch_profile)
 
     def action_command_palette(self) -> None:
         """Open the palette."""
@@ -196,12 +208,14 @@ class RunwardenApp(BaseApp[None]):
         """Close the engine; called after the screen was given back."""
         if self.session.engine is not None:
             await self.session.engine.close()
-        await self.profiles.close()
+        if self.engines is not None:
+            await self.engines.close()
 
     async def _open(self) -> None:
         session = self.session
         engine = await self._open_engine()
-        self.profiles.adopt(engine)
+        if self.engines is not None:
+            self.engines.adopt(engine)
         session.open(engine)
         from app.console.follow.following import RunFollower
 
@@ -209,18 +223,48 @@ class RunwardenApp(BaseApp[None]):
         session.engine_changed.subscribe(self, self.following.engine_changed)
         self.following.look()
 
-    def _leave(self) -> None:
-        self.following = None
-        self.navigation.forget()
-        self.session.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
-        self.session.leave()
+    @property
+    def _can_switch(self) -> bool:
+        return self.engines is not None and len(self.engines.profiles) > 1
 
-    def _take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
-        self._begin_with(profile, first, open_engine)
-        self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
-        self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
-        self.terminal.show_vitals(self.session.vitals.now)
-        self.call_after_refresh(self.run_worker, self._open)
+    def switch_profile(self, name: str | None) -> None:
+        """Switch to another profile; None, or the profile on show: do nothing."""
+        session = self.session
+        if name is None or name == session.profile.name or self.engines is None:
+            return
+        if any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
+            session.notify("Something is being sent. Switch when its outcome is known.", severity="warning")
+        elif self._is_switching or not session.is_settled:
+            session.notify(session.not_open)
+        else:
+            self._is_switching = True
+            self.run_worker(partial(self._switch, self.engines, name), group="switch")
+
+    async def _switch(self, engines: "ProfileEngines", name: str) -> None:
+        left, profile = self.session, engines.profile(name)
+        try:
+            self.add_mode(BETWEEN, lambda: BetweenScreen(name))
+            await self.switch_mode(BETWEEN)
+            # Close screens before the engine they read from.
+            for mode in (*(tab.name for tab in TABS), OVERVIEW):
+                await self.remove_mode(mode)
+            self.following = None
+            self.navigation.forget()
+            left.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
+            left.leave()
+            try:
+                await engines.let_go(left.profile.name)
+            except StorageError as error:
+                # A toast outlives the screens; the banner would blame the other profile's files.
+                left.notify(f"{left.profile.name} was not closed properly: {error}", severity="error")
+            first = await asyncio.to_thread(first_picture, self.settings, profile, self.clock())
+            self._begin_with(profile, first, lambda: engines.at_work(name))
+            self._open_soon()
+            self.terminal.show_vitals(self.session.vitals.now)
+            await self.switch_mode(self.DEFAULT_MODE)
+            await self.remove_mode(BETWEEN)
+        finally:
+            self._is_switching = False
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""
@@ -230,4 +274,4 @@ class RunwardenApp(BaseApp[None]):
 
     def get_default_screen(self) -> Screen[Any]:
         """Return the Runs screen: as a mode added before mounting, Textual parses every style sheet thrice."""
-        return self._tab_screens["runs"]()
+        return make_screen(self.DEFAULT_MODE, self.session, self.engines)

@@ -1,16 +1,15 @@
 """Navigation between tabs and runs, and back to an earlier tab with its cursor and filters."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from textual.app import App
 from textual.binding import Binding
-from textual.screen import Screen
 
 from app.console.base.screen import TABS, BaseScreen
 from app.console.messages import FIRST_UNKNOWN
-from app.console.profiles.switching import BETWEEN
+from app.console.profiles.between import BETWEEN
 from app.console.session import Session
 
 NAVIGATION_BINDINGS: Final = (
@@ -29,31 +28,6 @@ NOWHERE: Final = "There is nothing to go back to."
 _RETURNS: Final = frozenset(tab.name for tab in TABS)
 
 
-class ScreenHost(Protocol):
-    """The app's screens, a stack for each tab."""
-
-    @property
-    def current_mode(self) -> str:
-        """The tab on show."""
-
-    @property
-    def screen(self) -> Screen[Any]:
-        """The topmost screen."""
-
-    @property
-    def screen_stack(self) -> list[Screen[Any]]:
-        """The current tab's screens, from the bottom up."""
-
-    def switch_mode(self, mode: str) -> Awaitable[None]:
-        """Show a tab."""
-
-    def push_screen(self, screen: Screen[Any]) -> object:
-        """Show a screen over the others."""
-
-    def pop_screen(self) -> Awaitable[Any]:
-        """Remove the topmost screen."""
-
-
 @dataclass(frozen=True, slots=True)
 class VisitedScreen:
     """A tab that was left."""
@@ -68,71 +42,69 @@ class VisitedScreen:
 class Navigation:
     """Shows tabs, targets in them and runs, and remembers the way back."""
 
-    def __init__(self, screens: ScreenHost, session: Callable[[], Session]) -> None:
-        """Prepare; `session` returns the current one, which changes with the profile."""
-        self._screens = screens
-        self._session = session
+    def __init__(self, app: App[Any]) -> None:
+        self._app = app
         self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
 
     def forget(self) -> None:
         """Forget the way back, after a switch of profiles."""
         self._visited.clear()
 
-    async def go(self, tab: str, target: str | None = None) -> None:
+    async def go(self, session: Session, tab: str, target: str | None = None) -> None:
         """Show a tab and a target in it; without a target, the tab as it was left."""
-        before, session = self._here(), self._session()
-        if self._screens.current_mode == BETWEEN or (session.engine is None and tab != "runs"):
+        before = self._here()
+        if self._app.current_mode == BETWEEN or (session.engine is None and tab != "runs"):
             session.notify(session.not_open)
             return
-        if tab == self._screens.current_mode and target is None:
+        if tab == self._app.current_mode and target is None:
             return
         if before is not None:
             self._visited.append(before)
-        await self._screens.switch_mode(tab)
+        await self._app.switch_mode(tab)
         if target is not None:
             await self._uncover()
-            if isinstance(self._screens.screen, BaseScreen):
-                self._screens.screen.go_to(target)
+            if isinstance(self._app.screen, BaseScreen):
+                self._app.screen.go_to(target)
 
-    async def back(self) -> None:
+    async def back(self, session: Session) -> None:
         """Return to the tab or run that was left last."""
-        if self._screens.current_mode == BETWEEN:
+        if self._app.current_mode == BETWEEN:
             return
         if not self._visited:
-            self._session().notify(NOWHERE)
+            session.notify(NOWHERE)
             return
         visited = self._visited.pop()
-        await self._screens.switch_mode(visited.tab)
+        await self._app.switch_mode(visited.tab)
         if self._covering() != visited.run_ids:
             await self._uncover()
-        base = self._screens.screen_stack[0]
+        base = self._app.screen_stack[0]
         if isinstance(base, BaseScreen):
             base.return_to(visited.bookmark)
         for run_id in visited.run_ids[len(self._covering()) :]:
-            self.open_run(run_id)
+            self.open_run(session, run_id)
 
-    def open_run(self, run_id: str | None) -> None:
+    def open_run(self, session: Session, run_id: str | None) -> None:
         """Show a run on the full screen, unless it is shown already."""
         from app.console.run.screen import RunScreen
 
-        session, screen = self._session(), self._screens.screen
+        screen = self._app.screen
         is_here = isinstance(screen, RunScreen) and screen.focused_run_id == run_id
         if run_id is not None and session.engine is not None and not is_here:
-            self._screens.push_screen(RunScreen(session, run_id))
+            self._app.push_screen(RunScreen(session, run_id))
 
     def _here(self) -> VisitedScreen | None:
         """The current tab; None: it cannot be returned to."""
-        base, tab = self._screens.screen_stack[0], self._screens.current_mode
+        base, tab = self._app.screen_stack[0], self._app.current_mode
         if tab not in _RETURNS or not isinstance(base, BaseScreen):
             return None
         return VisitedScreen(tab, base.bookmark, self._covering())
 
     def _covering(self) -> tuple[str, ...]:
         """The runs open over the current tab."""
-        above = self._screens.screen_stack[1:]
+        above = self._app.screen_stack[1:]
         return tuple(run_id for each in above if isinstance(each, BaseScreen) and (run_id := each.focused_run_id))
 
     async def _uncover(self) -> None:
         """Close the runs open over the current tab; forms and sheets stay."""
-        while len(self._screens.screen_stack) > 1 and isinstance(self._screens.screen, BaseScreen):
-            await self._screens.pop_screen()
+        while len(self._app.screen_stack) > 1 and isinstance(self._app.screen, BaseScreen):
+            await self._app.pop_screen()

@@ -249,13 +249,12 @@ def _posting(screen: BaseScreen, name: str, about: str, message: Message) -> Pal
 def _other_tabs(screen: BaseScreen) -> Iterator[PaletteCommand]:
     """The actions of the other tabs; each shows its tab first. Imports all screens."""
     from app.console.keys.keymap import bindings_of, written
-    from app.console.screens import screen_types
+    from app.console.screens import screen_type
 
-    kinds = screen_types()
     for tab in TABS:
         if tab.name == screen.TAB:
             continue
-        named = {each.action: each for each in bindings_of(kinds[tab.name]) if each.id and each.description}
+        named = {each.action: each for each in bindings_of(screen_type(tab.name)) if each.id and each.description}
         for action, binding in named.items():
             if action.partition("(")[0].rpartition(".")[2] not in MOVES:
                 name = f"{binding.description[0].upper()}{binding.description[1:]} ({tab.title})"

@@ -1,29 +1,25 @@
 """The session: the profile on show, its engine, its batches, and what all screens share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from textual.app import App
+from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
 from app.config import Profile, Settings
-from app.console.session.batches import Batches
-from app.console.session.feeds import InboxFeed, VitalsFeed, first_vitals
+from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.tour import Tour
 from app.console.session.troubles import READ_ONLY, own_failure_text
+from app.events import Event, LinkChanged
 from app.text import safe_text
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
-from widgets.frame.freshness import PollTiming
 
 if TYPE_CHECKING:
-    from textual.dom import DOMNode
-
-    from app.console.session.coalesced_task import Start
     from app.engine import Engine
-    from app.events import Event
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
     from widgets.frame.notice import Notice
@@ -34,8 +30,6 @@ LONGEST_COPY: Final = 10_000
 """The most characters that are copied: more than any id has, since a shortened id would be another one."""
 STILL_OPENING: Final = "Still opening; a moment."
 TOAST_S: Final = 4.0
-CLOCK_S: Final = 15.0
-"""Seconds that the notice is shown that the clocks differ; it is shown once."""
 CURE_S: Final = 10.0
 """Seconds that a toast which names a cure is shown."""
 
@@ -49,42 +43,31 @@ class Session:
         profile: Profile,
         clock: Callable[[], datetime],
         first: "FirstPaint | None",
+        app: App[Any],
         *,
-        owner: "DOMNode",
-        toast: Callable[..., None],
-        copy_text: Callable[[str], None],
         can_switch: bool = False,
     ) -> None:
-        """Prepare; `first` is what the cache held at first, and `owner` runs workers and publishes signals."""
+        """Prepare; `first` is what the cache held at first, and the app runs workers and shows toasts."""
         self.settings = settings
         self.profile = profile
         self.clock = clock
         self.first = first
+        self.app = app
         self.engine: Engine | None = None
-        start = cast("Start", owner.run_worker)
-        self.vitals = VitalsFeed(
-            first_vitals(profile, first, can_switch=can_switch),
-            PollTiming(clock(), profile.poll.runs_s),
-            lambda: self.engine,
-            clock,
-            start,
-            Signal(owner, "vitals changed"),
-            moved=lambda: self.inbox.ask_soon(clock()),
-            warn=partial(self.notify, severity="warning", timeout=CLOCK_S),
-        )
-        self.batches = Batches(lambda: self.engine, start, Signal(owner, "batches changed"))
-        self.inbox = InboxFeed(
-            lambda: self.engine, settings.automations, start, Signal(owner, "inbox changed"), self.vitals.count_inbox
-        )
-        self.tour = Tour(settings, start, Signal(owner, "tour changed"))
+        self.vitals = VitalsFeed(self, first, can_switch=can_switch)
+        self.batches = Batches(self)
+        self.inbox = InboxFeed(self)
+        self.tour = Tour(self)
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as read last."""
-        self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(owner, "pins changed")
-        self.engine_changed: Signal[Event] = Signal(owner, "engine changed")
-        self._toast = toast
-        self._copy_text = copy_text
+        self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(app, "pins changed")
+        self.engine_changed: Signal[Event] = Signal(app, "engine changed")
         self._unsubscribe: tuple[Callable[[], None], ...] = ()
         self._opened = asyncio.Event()
+
+    def start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run this coroutine function in the background for as long as the app runs."""
+        self.app.run_worker(cast("Any", work))
 
     @property
     def healthy_words(self) -> frozenset[str]:
@@ -117,10 +100,8 @@ class Session:
         self._unsubscribe, self.engine = (), None
         self.show_pins(())
 
-    def handle(self, event: "Event") -> None:
+    def handle(self, event: Event) -> None:
         """Handle an event of the engine."""
-        from app.events import LinkChanged
-
         if isinstance(event, LinkChanged) and event.own_failure is not None and event.state.subject == "runs":
             title, text = own_failure_text(event.own_failure)
             self.notify(text, title=title, severity="warning", timeout=CURE_S)
@@ -179,9 +160,11 @@ class Session:
 
     # Notices
 
-    def notify(self, message: str, *, severity: str = "information", title: str = "", timeout: float = TOAST_S) -> None:
+    def notify(
+        self, message: str, *, severity: SeverityLevel = "information", title: str = "", timeout: float = TOAST_S
+    ) -> None:
         """Show a toast; foreign parts of the message must be safe text."""
-        self._toast(safe_text(message), title=title, severity=severity, markup=False, timeout=timeout)
+        self.app.notify(safe_text(message), title=title, severity=severity, markup=False, timeout=timeout)
 
     def copy(self, text: str) -> None:
         """Copy foreign text as safe text and confirm it: pasted into a shell, it must not act."""
@@ -190,5 +173,5 @@ class Session:
 
     def copy_as_is(self, text: str, said: str) -> None:
         """Copy text that is safe already."""
-        self._copy_text(text)
+        self.app.copy_to_clipboard(text)
         self.notify(said)

@@ -1,35 +1,46 @@
-"""What a session reads again after events: the header's figures with the runs' clock, and the items of the inbox."""
+"""What a session reads again after events: the header's figures, the items of the inbox, and the batches under way."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from app.console.session.coalesced_task import CoalescedTask, Start
+from textual.signal import Signal
+
+from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import link_notice, storage_notice
+from app.events import (
+    ActionChanged,
+    CacheChangedElsewhere,
+    Event,
+    HealthChanged,
+    LinkChanged,
+    RunsChanged,
+    StateChangedElsewhere,
+    StorageFailed,
+)
 from app.times import clocks_apart
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
 from storage.records.activity import ActivityFilter
+from widgets.frame.freshness import PollTiming
 from widgets.frame.header_bar import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.signal import Signal
-
     from app.automations.inbox import Inbox
-    from app.config import Profile
+    from app.console.session import Session
     from app.engine import Engine
-    from app.events import Event
     from app.rules.rule import Rule
     from storage.cache.first_paint import FirstPaint
+    from storage.records import Action, RunDetail
     from storage.records.inbox import InboxItem
-    from widgets.frame.freshness import PollTiming
+    from widgets.batch import BatchView
     from widgets.frame.notice import Notice
 
+CLOCK_S: Final = 15.0
+"""Seconds that the notice is shown that the clocks differ; it is shown once."""
 TODAY: Final = timedelta(hours=24)
 UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
 """Writes of unknown outcome."""
@@ -41,28 +52,18 @@ AT_LEAST_EVERY: Final = timedelta(minutes=1)
 class VitalsFeed:
     """The vitals of one session, read again whenever they may have changed."""
 
-    def __init__(
-        self,
-        before: Vitals,
-        timing: "PollTiming",
-        engine: "Callable[[], Engine | None]",
-        clock: Callable[[], datetime],
-        start: Start,
-        changed: "Signal[Vitals]",
-        *,
-        moved: Callable[[], None],
-        warn: Callable[[str], None],
-    ) -> None:
-        """Start with these; `moved` is called when the number of failed runs changed, `warn` when the clocks differ."""
-        self.now = before
-        self.timing = timing
-        self.changed = changed
-        self._engine = engine
-        self._clock = clock
-        self._moved = moved
-        self._warn = warn
-        self._reader = CoalescedTask(self._read, start)
-        self._unknown_reader = CoalescedTask(self._read_unknown, start)
+    def __init__(self, session: "Session", first: "FirstPaint | None", *, can_switch: bool) -> None:
+        """Start with what the cache held at first."""
+        profile = session.profile
+        vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
+        self.now = (
+            vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
+        )
+        self.timing = PollTiming(session.clock(), profile.poll.runs_s)
+        self.changed: Signal[Vitals] = Signal(session.app, "vitals changed")
+        self._session = session
+        self._reader = CoalescedTask(self._read, session.start)
+        self._unknown_reader = CoalescedTask(self._read_unknown, session.start)
         self._storage_trouble: str | None = None
         self._run_clock_ahead = timedelta(0)
         self._reported_ahead = timedelta(0)  # The difference that was reported last.
@@ -74,10 +75,8 @@ class VitalsFeed:
         self._reader.ask()
         self._unknown_reader.ask()
 
-    def engine_changed(self, event: "Event") -> None:
+    def engine_changed(self, event: Event) -> None:
         """Read again what the event may have changed."""
-        from app.events import ActionChanged, CacheChangedElsewhere, LinkChanged, StateChangedElsewhere, StorageFailed
-
         if isinstance(event, StorageFailed):
             self.storage_failed(event.message)
         self._has_polled = self._has_polled or isinstance(event, LinkChanged)
@@ -98,7 +97,7 @@ class VitalsFeed:
 
     def run_now(self) -> datetime:
         """The current time by the runs' clock: the service's may be hours away from this machine's."""
-        return self._clock() + self._run_clock_ahead
+        return self._session.clock() + self._run_clock_ahead
 
     @property
     def as_of(self) -> datetime | None:
@@ -111,7 +110,7 @@ class VitalsFeed:
     @property
     def trouble(self) -> "Notice | None":
         """The trouble with our own files or the link, or None."""
-        return self.storage_trouble or link_notice(self.now.runs_link, self._clock())
+        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock())
 
     @property
     def storage_trouble(self) -> "Notice | None":
@@ -123,14 +122,14 @@ class VitalsFeed:
         self.changed.publish(self.now)
 
     async def _read(self) -> None:
-        if (engine := self._engine()) is None:
+        if (engine := self._session.engine) is None:
             return
         trouble, has_polled, self._has_polled = self._storage_trouble, self._has_polled, False
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
         self._report_clock(engine.client.budget.clock_ahead)
-        vitals = await read_vitals(engine, self.now, self._clock())
+        vitals = await read_vitals(engine, self.now, self._session.clock())
         if vitals.failed != self.now.failed:
-            self._moved()
+            self._session.inbox.ask_soon(self._session.clock())
         if trouble is not None and has_polled:
             # The cache was written and read; once the ledger can be read as well, the trouble is over.
             await engine.ledger.actions(limit=1)
@@ -139,7 +138,7 @@ class VitalsFeed:
 
     async def _read_unknown(self) -> None:
         # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
-        if (engine := self._engine()) is None:
+        if (engine := self._session.engine) is None:
             return
         unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
         if unknown != self.now.unknown:
@@ -150,7 +149,8 @@ class VitalsFeed:
             return
         self._reported_ahead = ahead
         if ahead:
-            self._warn(f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock.")
+            told = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
+            self._session.notify(told, severity="warning", timeout=CLOCK_S)
 
 
 async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:
@@ -183,43 +183,29 @@ def link_of(links: tuple[LinkState, ...], subject: str) -> LinkState | None:
     return next((link for link in links if link.subject == subject), None)
 
 
-def first_vitals(profile: "Profile", first: "FirstPaint | None", *, can_switch: bool) -> Vitals:
-    """The header's figures before anything is read of the service."""
-    vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
-    return vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
-
-
 class InboxFeed:
     """The inbox of one session."""
 
-    def __init__(
-        self,
-        engine: "Callable[[], Engine | None]",
-        automations: "Sequence[Rule]",
-        start: Start,
-        changed: "Signal[tuple[InboxItem, ...]]",
-        count: "Callable[[int], None]",
-    ) -> None:
-        """Start empty; after each reading `count` is given the number of items, then `changed` is published."""
-        self.changed = changed
-        self._automations = automations
+    def __init__(self, session: "Session") -> None:
+        """Start empty; after each reading the header shows the number of items."""
+        self.changed: Signal[tuple[InboxItem, ...]] = Signal(session.app, "inbox changed")
         self.items: tuple[InboxItem, ...] | None = None
         """None: not read yet."""
         self.can_undo = False
         """Whether `undo` has something to bring back."""
         self.inbox: Inbox | None = None
         """None: the engine is not open yet."""
-        self._engine = engine
-        self._count = count
+        self._session = session
+        self._automations: Sequence[Rule] = session.settings.automations
         self._read_at: datetime | None = None
         self._is_stale = False
         """Whether something changed since the last reading."""
-        self._reader = CoalescedTask(self._read, start)
+        self._reader = CoalescedTask(self._read, session.start)
 
     @property
     def trouble(self) -> str:
         """Why items cannot be put away; empty: they can."""
-        engine = self._engine()
+        engine = self._session.engine
         return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
 
     def ask(self) -> None:
@@ -231,10 +217,8 @@ class InboxFeed:
         self._automations = tuple(automations)
         self.ask()
 
-    def engine_changed(self, event: "Event") -> None:
+    def engine_changed(self, event: Event) -> None:
         """Read the items again if this event may have changed them; new failed runs come by `ask_soon`."""
-        from app.events import ActionChanged, CacheChangedElsewhere, HealthChanged, RunsChanged, StateChangedElsewhere
-
         has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
         elsewhere = CacheChangedElsewhere | StateChangedElsewhere
         if has_moved or isinstance(event, ActionChanged | HealthChanged | elsewhere):
@@ -251,7 +235,7 @@ class InboxFeed:
             self.ask()
 
     async def _read(self) -> None:
-        if (engine := self._engine()) is None:
+        if (engine := self._session.engine) is None:
             return
         if self.inbox is None or self.inbox.engine is not engine:
             # In a thread: this imports the automations.
@@ -262,5 +246,80 @@ class InboxFeed:
         self._read_at, self._is_stale = engine.clock(), False
         self.can_undo = await self.inbox.can_undo()
         self.items = await self.inbox.items()
-        self._count(len(self.items))
+        self._session.vitals.count_inbox(len(self.items))
         self.changed.publish(self.items)
+
+
+class Batch(Protocol):
+    """The requests of one confirmation and their outcomes."""
+
+    @property
+    def batch_id(self) -> str:
+        """The batch's key, the same at every stage."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a request was sent or is about to be."""
+
+    @property
+    def unknown(self) -> "tuple[Action, ...]":
+        """Actions of unknown outcome."""
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Ids of the runs that were started or continued."""
+
+    def resolved(self, action: "Action") -> Self:
+        """The batch with the outcome of one action replaced."""
+
+    def view(self, details: "Mapping[str, RunDetail]") -> "BatchView":
+        """The batch as a line, with these details of its runs."""
+
+
+class Batches:
+    """Batches that have begun and were not dismissed."""
+
+    def __init__(self, session: "Session") -> None:
+        """Start empty; `changed` is published with the views of all batches."""
+        self.changed: Signal[tuple[BatchView, ...]] = Signal(session.app, "batches changed")
+        self.views: tuple[BatchView, ...] = ()
+        """Newest first."""
+        self._session = session
+        self._held: dict[str, Batch] = {}
+        self._reading = CoalescedTask(self._read, session.start)
+
+    def put(self, batch: Batch) -> None:
+        """Add a batch, or replace it by its next stage."""
+        if batch.has_begun:
+            self._held[batch.batch_id] = batch
+            self._reading.ask()
+
+    def let_go(self, keys: Iterable[str]) -> None:
+        """Dismiss these batches."""
+        for key in keys:
+            self._held.pop(key, None)
+        self._reading.ask()
+
+    def view(self, key: str) -> "BatchView | None":
+        """Return the batch with this key; None: it was dismissed."""
+        return next((view for view in self.views if view.key == key), None)
+
+    def engine_changed(self, event: Event) -> None:
+        """Update runs and unknown outcomes after an event."""
+        if self._held and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+            self._reading.ask()
+
+    async def _read(self) -> None:
+        if (engine := self._session.engine) is None:
+            return
+        for key, batch in tuple(self._held.items()):
+            for open_action in batch.unknown:
+                action = await engine.ledger.action(open_action.action_id)
+                if key in self._held and action is not None and action.state != open_action.state:
+                    self._held[key] = self._held[key].resolved(action)
+        made = [run_id for batch in self._held.values() for run_id in batch.made]
+        details = await engine.cache.details(made)
+        views = tuple(batch.view(details) for batch in reversed(self._held.values()))
+        if views != self.views:
+            self.views = views
+            self.changed.publish(views)

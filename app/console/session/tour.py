@@ -5,15 +5,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
+from textual.signal import Signal
 from textual.widgets import Static
 
-from app.config import Settings
-from app.console.session.coalesced_task import Start
 from app.console.session.user_preferences import keep, read
 from widgets.badges import STYLES
 
 if TYPE_CHECKING:
-    from textual.signal import Signal
+    from app.console.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +37,10 @@ STEPS: Final = (
 class Tour:
     """The progress of the tour, kept in the user's preferences."""
 
-    def __init__(self, settings: Settings, run_worker: Start, changed: "Signal[None]") -> None:
-        self._settings = settings
-        self._run_worker = run_worker
-        self.changed = changed
-        self._at = read(settings).tour if settings.console.tour else len(STEPS)
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self.changed: Signal[None] = Signal(session.app, "tour changed")
+        self._at = read(session.settings).tour if session.settings.console.tour else len(STEPS)
 
     @property
     def is_on(self) -> bool:
@@ -73,7 +71,7 @@ class Tour:
 
     def _go_to(self, step: int) -> None:
         self._at = step
-        self._run_worker(partial(keep, self._settings, lambda known: replace(known, tour=step)))
+        self._session.start(partial(keep, self._session.settings, lambda known: replace(known, tour=step)))
         self.changed.publish(None)
 
 

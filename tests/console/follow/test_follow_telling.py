@@ -10,6 +10,7 @@ from app.console.follow.following import RunFollower
 from app.console.session import Session
 from tests.console.conftest import Scene, Staged
 from tests.console.follow.conftest import Mover
+from tests.console.scenes import NotedApp
 from tests.run_board import START, Board, stamp
 
 WRITE_TITLE = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + '\\n')"
@@ -28,19 +29,13 @@ class Person:
         """Another console of the same profile, with these settings."""
         settings = replace(self.scene.engine.settings, notify=NotifySettings(**notify))
         engine, app = replace(self.scene.engine, settings=settings), self.scene.app
-        session = Session(
-            settings, engine.profile, engine.clock, None, owner=app, toast=self._toast, copy_text=self.said.append
-        )
+        noted = NotedApp()
+        self.titles, self.said = noted.titles, noted.said
+        session = Session(settings, engine.profile, engine.clock, None, noted)
         following = RunFollower(engine, session, app.run_worker, self._ring, lambda _: None)
         engine.subscribe(following.engine_changed)
         following.look()
         return following
-
-    def _toast(self, message: str, *, title: str, **_: object) -> None:
-        if title:
-            self.titles.append(title)
-        else:
-            self.said.append(message)
 
     def _ring(self) -> None:
         self.rings += 1
