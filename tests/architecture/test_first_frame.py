@@ -22,7 +22,6 @@ SLOW = {
     "click",
     "plotext",
     "app.engine",
-    "app.events",
     "app.api.client",
     "app.actions",
     "app.console.forms",
