@@ -1,27 +1,33 @@
-"""`backup` and `restore`: one file with everything that a service cannot recreate."""
+"""`backup` and `restore`: one file with everything that a service on SQLite cannot recreate."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from service.cli.output import AdminContext, admin_command, operator
-from service.clock import now_micros, rfc3339
+from service.clock import SECOND_MICROS, now_micros, rfc3339
+from service.setup import SetupError
 from service.text import plural
 
-_MIB = 1 << 20
+
+def _check_database(admin: AdminContext) -> None:
+    if admin.database_url is not None:
+        raise SetupError("PostgreSQL has its own back-ups: pg_dump and pg_restore, as docs/operations.md says")
 
 
 @click.command("backup")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @admin_command
 def backup(admin: AdminContext, file: Path) -> None:
-    """Back the service up into FILE (.tar.gz), also while it runs; only its owner may read the file."""
-    from service.backup.archive import BackupError
-    from service.backup.backup import back_up
+    """Back a service on SQLite up into FILE (.tar.gz), also while it runs; only its owner may read the file."""
+    from service.backup import BackupError, back_up
 
+    _check_database(admin)
+    made_at = now_micros() // SECOND_MICROS * SECOND_MICROS
     with admin.database() as database:
         try:
-            made = back_up(database, admin.folder, file.absolute(), now_micros)
+            number = back_up(admin.folder, file.absolute(), made_at)
         except BackupError:
             # Raised again within the change, so that the audit trail names the failed back-up.
             with admin.change("backup", database):
@@ -29,14 +35,8 @@ def backup(admin: AdminContext, file: Path) -> None:
         with admin.change("backup", database) as change:
             change.target = file.name
     size = file.stat().st_size
-    document = {
-        "file": str(file.absolute()),
-        "bytes": size,
-        "made_at": rfc3339(made.made_at),
-        "schema_version": made.schema_version,
-        "members": len(made.members),
-    }
-    admin.show(document, [f"{file}  {size / _MIB:.1f} MiB  the service as of {document['made_at']}"])
+    document = {"file": str(file.absolute()), "bytes": size, "made_at": rfc3339(made_at), "members": number}
+    admin.show(document, [f"{file}  {size / (1 << 20):.1f} MiB  the service as of {document['made_at']}"])
 
 
 @click.command("restore")
@@ -44,24 +44,16 @@ def backup(admin: AdminContext, file: Path) -> None:
 @click.option("--force", is_flag=True, help="Also over a service that is not empty: ALL of it is replaced.")
 @admin_command
 def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
-    """Restore the service from FILE, while it is stopped; runs that had not ended are executed again."""
-    from service.backup.restore import Restore
+    """Restore a service on SQLite from FILE, while it is stopped; turns that had not ended are executed again."""
+    from service.backup import restore
 
-    made = Restore(file.absolute(), admin.folder, admin.database_url, operator(), now_micros).run(force=force)
-    document = {
-        "data_dir": str(admin.folder.root),
-        "made_at": rfc3339(made.made_at),
-        "organizations": made.organizations,
-        "runs": made.runs,
-        "queued_again": made.queued,
-        "files": made.files,
-    }
+    _check_database(admin)
+    made = restore(file.absolute(), admin.folder, operator(), force=force)
+    document = {"data_dir": str(admin.folder.root)} | asdict(made) | {"made_at": rfc3339(made.made_at)}
     lines = [
         f"restored as of {document['made_at']}",
         f"  {plural(made.organizations, 'organization')}, {plural(made.runs, 'run')}, logs and diffs: {made.files}",
-        f"  executed again: {plural(made.queued, 'turn')} that had not ended"
-        if made.queued
-        else "  every turn had ended",
+        f"  executed again: {plural(made.queued_again, 'turn')} that had not ended",
         "  tokens revoked, organizations deactivated and runs deleted since are back: do it again where it matters",
     ]
     admin.show(document, lines)

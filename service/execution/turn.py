@@ -188,7 +188,7 @@ class TurnExecution:
     def _work(self, attempt: Attempt) -> TurnOutcome:
         snapshot = self._fetch(attempt)
         self._check_branch(attempt, snapshot)
-        done = own_commit(attempt, snapshot) if attempt.turn.attempt > 1 and not attempt.run.head_ref else None
+        done = own_commit(attempt, snapshot) if not attempt.run.head_ref else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
             patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)

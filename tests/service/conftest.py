@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from service.backup.backup import back_up
+from service.backup import back_up
 from service.clock import now_micros
 from service.hosts.health import HealthProbes
 from service.settings import DataFolder, ProbingSettings
@@ -310,5 +310,5 @@ def backup(tmp_path: Path) -> Path:
     folder = DataFolder(tmp_path / "data")
     with opened(folder, None) as database:
         a_service(database, folder)
-        back_up(database, folder, tmp_path / "backup.tar.gz", now_micros)
+    back_up(folder, tmp_path / "backup.tar.gz", now_micros())
     return tmp_path / "backup.tar.gz"

@@ -1,0 +1,180 @@
+"""Back-ups of a service on SQLite: one file with its database, settings, logs and diffs, and the way back."""
+
+import contextlib
+import gzip
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import sqlalchemy as sa
+
+from service.clock import SECOND_MICROS, now_micros, rfc3339
+from service.errors import ServiceError
+from service.execution import trees
+from service.settings import DataFolder
+from service.store import audit
+from service.store.database import Database
+from service.store.runs import FINAL
+from service.store.schema import organizations, runs, turns
+from service.worker_process import held
+
+_DATABASE, _SETTINGS = "service.sqlite", "service.toml"
+_NAME: Final = re.compile(
+    rf"{_DATABASE}|{_SETTINGS}|runs/run_[0-9A-Z]{{26}}/turn-[1-9][0-9]{{0,8}}\.(log|diff|run\.diff)", re.ASCII
+)
+"""The names of members: no other is read, so none can lead out of the target folder."""
+
+
+class BackupError(ServiceError):
+    """A back-up cannot be made or used; the text names the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSummary:
+    """What was restored, in numbers."""
+
+    made_at: int
+    """When the back-up was made, to the second, in microseconds since 1970."""
+    organizations: int
+    runs: int
+    queued_again: int
+    """Turns that had not ended."""
+    files: int
+
+
+def back_up(folder: DataFolder, target: Path, now: int) -> int:
+    """Write a back-up, readable by its owner alone, while the service runs; return the number of its files.
+
+    Only a complete one replaces an earlier one. `now` is in microseconds since 1970.
+
+    Raises:
+        BackupError: It cannot be written.
+    """
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with (
+            tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch,
+            os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file,
+        ):
+            with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as tar:
+                copy = Path(scratch) / _DATABASE
+                _copy_database(folder.database_file, copy)
+                tar.add(copy, _DATABASE, filter=lambda entry: entry.replace(mtime=now // SECOND_MICROS, deep=False))
+                for path in (folder.settings_file, *sorted(folder.runs.glob("*/*"))):
+                    name = str(path.relative_to(folder.root))
+                    # Retention may remove the file at this moment.
+                    with contextlib.suppress(FileNotFoundError):
+                        if _NAME.fullmatch(name):
+                            tar.add(path, name)
+                number = len(tar.getmembers())
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except OSError as error:
+        raise BackupError(f"the back-up {target} cannot be written: {error}; make room, or name another") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return number
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """Copy a database as of one moment; writers go on meanwhile."""
+    with (
+        contextlib.closing(Database(f"sqlite:///{source}")) as database,
+        contextlib.closing(Database(f"sqlite:///{target}")) as copy,
+        contextlib.closing(database.engine.raw_connection()) as reading,
+        contextlib.closing(copy.engine.raw_connection()) as writing,
+    ):
+        reading.driver_connection.backup(writing.driver_connection)  # type: ignore[union-attr]  # sqlite3's
+
+
+def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> RestoreSummary:
+    """Put a back-up into a data folder on which no service runs; with `force` in the place of all that is there.
+
+    It is unpacked and checked beside the old state, and then moved into its place.
+
+    Raises:
+        BackupError: The back-up is damaged, or the folder is not empty.
+        StartError: The service runs.
+        DatabaseError: The back-up's database is not of this program, or of a newer version.
+    """
+    for _ in _members(source):
+        pass
+    folder.create(restoring=True)
+    refusal = f"a service runs on {folder.root}; stop it before it is restored"
+    staged = folder.root / "restored"
+    with held(folder.lock_file, refusal), held(folder.worker_lock_file, refusal):
+        if (folder.exists() or any(folder.runs.iterdir()) or folder.restoring_file.exists()) and not force:
+            raise BackupError(f"{folder.root} is not empty; give --force to replace ALL of it, or another --data-dir")
+        trees.remove(staged)
+        (staged / "runs").mkdir(mode=0o700, parents=True)
+        made_at, files = 0, 0
+        for entry, file in _members(source):
+            path = staged / entry.name
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as target:
+                shutil.copyfileobj(file, target)
+            if entry.name == _DATABASE:
+                made_at = int(entry.mtime) * SECOND_MICROS
+            files += entry.name.startswith("runs/")
+        restored = _checked(staged / _DATABASE, actor, made_at)
+        # Nothing starts on the folder until this restore, or a later one, is complete.
+        folder.restoring_file.touch(0o600)
+        for stale in (folder.runs, folder.work):
+            if not trees.remove(stale):
+                raise BackupError(f"{stale} cannot be removed; remove it by hand, and restore again with --force")
+        # A journal of the old file would be rolled back into the new one.
+        for kind in ("-journal", "-wal", "-shm", ""):
+            folder.database_file.with_name(f"{folder.database_file.name}{kind}").unlink(missing_ok=True)
+        for path in staged.iterdir():
+            path.replace(folder.root / path.name)
+        trees.remove(staged)
+        folder.restoring_file.unlink()
+    folder.create()
+    return RestoreSummary(made_at, *restored, files)
+
+
+def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Yield the files of a back-up, whose checksum holds; read each before asking for the next.
+
+    Raises:
+        BackupError: It is damaged, cut off, or not a back-up.
+    """
+    try:
+        with gzip.open(source) as whole:
+            while whole.read(1 << 20):
+                pass
+        with tarfile.open(source, mode="r:gz") as tar:
+            number = Counter(tar.getnames())
+            if _DATABASE not in number:
+                raise BackupError(f"{source} is not a back-up of this service: it holds no {_DATABASE}")
+            for entry in tar:
+                file = tar.extractfile(entry) if entry.isreg() and _NAME.fullmatch(entry.name) else None
+                if file is None or number[entry.name] > 1:
+                    raise BackupError(f"{source} is not a back-up of this service: it holds {entry.name!r}")
+                yield entry, file
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise BackupError(f"{source} is damaged or not a back-up: {error}; use another one") from error
+
+
+def _checked(file: Path, actor: str, made_at: int) -> tuple[int, int, int]:
+    """Check and upgrade an unpacked database; return its organizations, runs, and turns that had not ended."""
+    with contextlib.closing(Database(f"sqlite:///{file}")) as database:
+        database.migrate()
+        with database.write() as connection:
+            if connection.exec_driver_sql("PRAGMA integrity_check").scalar() != "ok":
+                raise BackupError("the back-up's database is damaged; use another back-up")
+            audit.record(connection, actor, "restore", now_micros(), detail=f"the back-up of {rfc3339(made_at)}")
+            number = [
+                connection.execute(sa.select(sa.func.count()).select_from(table).where(*condition)).scalar_one()
+                for table, condition in ((organizations, ()), (runs, ()), (turns, (turns.c.status.notin_(FINAL),)))
+            ]
+    return number[0], number[1], number[2]
