@@ -15,8 +15,9 @@ from storage.records.service_traits import Wait, WaitReason
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
 from widgets.frame.freshness import PollTiming, freshness
-from widgets.runs.columns import GAP, ColumnChoice, ColumnKey, lay_out
-from widgets.runs.row_cells import SearchHighlight
+from widgets.runs.columns import ColumnChoice
+from widgets.runs.layout import GAP, lay_out
+from widgets.runs.lines import SearchHighlight
 from widgets.runs.timeline import Period, periods
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -109,7 +110,7 @@ def test_columns_never_overlap_and_those_that_fit_fill_the_view(width: int) -> N
     ],
 )
 def test_what_was_looked_for_is_marked_where_it_is(
-    wanted: RunFilter, column: ColumnKey, shown: str, marked: list[str]
+    wanted: RunFilter, column: str, shown: str, marked: list[str]
 ) -> None:
     """Words wherever they are, patterns in their own column and as they are anchored."""
     found = sorted(SearchHighlight.of(wanted).found(shown, column))

@@ -1,34 +1,106 @@
-"""The run table's columns: which ones are shown, how wide they are, and how the pointer rearranges them."""
+"""The run table's columns: what each of them shows, how wide it is, and which ones the user chose."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from datetime import datetime, timedelta
+from typing import Final
 
+from app.text import safe_text
+from app.times import span, started
+from storage.records import FIELD_BY_NAME, RunFigures, RunRow, Tone
+from widgets.badges import Badge, run_badge
 from widgets.cells import Cut
 
-ColumnKey = Literal["status", "repository", "branch", "started", "updated", "took", "run", "turns", "lines", "pull"]
-
-GUTTER: Final = 3
-"""Cells before the first column: the cursor, the mark and a space."""
-GAP: Final = 2
-"""Cells between two columns."""
-_DRAG_CELLS: Final = 2
-"""Cells that a title has to be dragged before it moves, so that an unsteady click moves nothing."""
-AIR: Final = 1
-"""Cells that stay empty at the right edge."""
 LEAST_WIDTH: Final = 4
 MOST_WIDTH: Final = 200
+FIELD_LIMIT: Final = 200
+"""The most characters of a foreign field that a table looks at."""
+RESTS: Final = timedelta(seconds=5)
+"""How long the shown ages of an ended run may stay out of date."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """The cells of a line that change with time."""
+
+    started: str
+    updated: str
+    took: str
+    is_live: bool = True
+    """Whether the service confirmed the run lately."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """What a row's cells are made of."""
+
+    row: RunRow
+    times: RowTimes
+    figures: RunFigures
+    is_stuck: bool
+
+
+def rests(row: RunRow, now: datetime) -> bool:
+    """Whether the row's times change at most once a minute, so that a late update is not noticed."""
+    latest = row.updated_at or row.created_at
+    return row.took.since is None and latest is not None and now - latest > timedelta(minutes=1)
+
+
+def row_times(
+    row: RunRow, now: datetime, as_of: datetime | None = None, confirmed_for: timedelta = timedelta.max
+) -> RowTimes:
+    """The row's times as they read now; `as_of` is when the service last answered, if it has stopped."""
+    return RowTimes(
+        started(row.created_at or row.first_seen_at, now),
+        started(row.updated_at, now),
+        took(row, now, as_of),
+        is_live=row.last_seen_at is None or now - row.last_seen_at <= confirmed_for,
+    )
+
+
+def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
+    """How long the run worked; so far if it is active, and at least that if the service does not answer."""
+    seconds = row.took.until(as_of or now)
+    if seconds is None:
+        return "-"
+    is_short = row.took.since is not None and as_of is not None
+    return f"≥{span(seconds)}" if is_short else span(seconds)
+
+
+def _lines(figures: RunFigures) -> str:
+    if figures.additions is None and figures.deletions is None:
+        return ""
+    return f"+{figures.additions or 0:,} -{figures.deletions or 0:,}"
+
+
+def _badge(row: RunRow, *, stuck: bool) -> Badge:
+    badge = run_badge(row.status, is_final=row.is_final)
+    if row.presence == "lost":
+        return Badge("◌", "gone", "quiet")
+    if row.presence == "unconfirmed":
+        return Badge("◌", f"{badge.word}?", "quiet")
+    return Badge(badge.glyph, f"{badge.word} !", "warn") if stuck else badge
+
+
+def _quiet(text: Callable[[RowFacts], str]) -> Callable[[RowFacts], tuple[str, Tone]]:
+    return lambda facts: (text(facts), "quiet")
+
+
+def _status(facts: RowFacts) -> tuple[str, Tone]:
+    badge = _badge(facts.row, stuck=facts.is_stuck)
+    return badge.text, badge.tone if facts.times.is_live else "quiet"
 
 
 @dataclass(frozen=True, slots=True)
 class RunColumn:
-    """A column, and how it may grow."""
+    """A field as a column: its cell, and how it may grow."""
 
-    key: ColumnKey
+    key: str
+    """The field's name."""
     width: int
     """The column's minimum width in cells."""
-    sort: str | None = None
-    """The order that a click on its title chooses; None: the cache has no such order."""
+    cell: Callable[[RowFacts], tuple[str, Tone]]
+    """The text and its tone."""
     grows: int = 0
     """The column's share of the spare cells."""
     most: int = 0
@@ -36,133 +108,70 @@ class RunColumn:
     cut: Cut = "end"
     frozen: bool = False
     """Stays in view while the others scroll sideways."""
-    title: str = ""
-    """Empty: its key."""
     least: int = 0
     """The column's minimum width beside a pane, in cells; 0: `width`."""
 
     @property
     def name(self) -> str:
         """Its title."""
-        return self.title or self.key
+        return FIELD_BY_NAME[self.key].title or self.key
+
+    @property
+    def sort(self) -> str | None:
+        """The order that a click on its title chooses; None: the cache has no such order."""
+        return self.key if FIELD_BY_NAME[self.key].order else None
 
 
 COLUMNS: Final = (
-    RunColumn("status", 12, "status", frozen=True),
-    RunColumn("repository", 16, "repository", grows=2, most=44, cut="middle", frozen=True, least=12),
-    RunColumn("branch", 20, "branch", grows=3, most=60, least=14),
-    RunColumn("started", 12, "started"),
-    RunColumn("updated", 12, "updated"),
-    RunColumn("took", 7, "took"),
-    RunColumn("run", 14, "run", grows=2, most=40, cut="middle", least=8),
-    RunColumn("turns", 5),
-    RunColumn("lines", 13, title="± lines"),
-    RunColumn("pull", 12, title="pull request"),
+    RunColumn("status", 12, _status, frozen=True),
+    RunColumn(
+        "repository",
+        16,
+        lambda facts: (safe_text(facts.row.repository, limit=FIELD_LIMIT), "plain"),
+        grows=2,
+        most=44,
+        cut="middle",
+        frozen=True,
+        least=12,
+    ),
+    RunColumn(
+        "branch",
+        20,
+        lambda facts: (safe_text(facts.row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
+        grows=3,
+        most=60,
+        least=14,
+    ),
+    RunColumn("started", 12, _quiet(lambda facts: facts.times.started)),
+    RunColumn("updated", 12, _quiet(lambda facts: facts.times.updated)),
+    RunColumn("took", 7, _quiet(lambda facts: facts.times.took)),
+    RunColumn(
+        "run",
+        14,
+        _quiet(lambda facts: safe_text(facts.row.run_id, limit=FIELD_LIMIT)),
+        grows=2,
+        most=40,
+        cut="middle",
+        least=8,
+    ),
+    RunColumn("turns", 5, _quiet(lambda facts: "" if facts.figures.turns is None else f"{facts.figures.turns:,}")),
+    RunColumn("lines", 13, _quiet(lambda facts: _lines(facts.figures))),
+    RunColumn("pull", 12, _quiet(lambda facts: "" if facts.figures.pull is None else f"#{facts.figures.pull}")),
 )
 """All columns."""
 COLUMN_KEYS: Final = tuple(column.key for column in COLUMNS)
 _BY_KEY: Final = {column.key: column for column in COLUMNS}
-DEFAULT_COLUMNS: Final[tuple[ColumnKey, ...]] = ("status", "repository", "branch", "started", "took", "run")
-FIGURES: Final[frozenset[ColumnKey]] = frozenset({"turns", "lines", "pull"})
+DEFAULT_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
+FIGURES: Final = frozenset({"turns", "lines", "pull"})
 """Columns whose values are read only while they are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedColumn:
-    """A column and its position on the line of all columns."""
-
-    column: RunColumn
-    x: int
-    """The column's first cell."""
-    width: int
-
-    @property
-    def end(self) -> int:
-        """The first cell after it."""
-        return self.x + self.width
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """All columns, side by side."""
-
-    placed: tuple[PlacedColumn, ...]
-    width: int
-    """Cells of the whole line; more than the view's if the table scrolls sideways."""
-    frozen_width: int
-    """Cells at the left that do not scroll."""
-
-    def at(self, x: int) -> PlacedColumn | None:
-        """The column under a cell of the line."""
-        return next((placed for placed in self.placed if placed.x <= x < placed.end + GAP), None)
-
-    @property
-    def stops(self) -> tuple[int, ...]:
-        """The cells at which scrolling sideways stops: a column is then right behind the frozen ones."""
-        return tuple(p.x - self.frozen_width for p in self.placed if not p.column.frozen)
-
-
-def lay_out(view_width: int, columns: Sequence[RunColumn]) -> Layout:
-    """Lay out the columns: those that fit fill the view to its last cell, the others follow to its right."""
-    fitting = _fitting(view_width, columns)
-    widths = _grown(fitting, view_width - needed(fitting)) + [c.width for c in columns[len(fitting) :]]
-    placed: list[PlacedColumn] = []
-    x = GUTTER
-    for column, width in zip(columns, widths, strict=True):
-        placed.append(PlacedColumn(column, x, width))
-        x += width + GAP
-    frozen = [p for p in placed if p.column.frozen]
-    layout = Layout(tuple(placed), max(view_width, x - GAP + AIR), frozen[-1].end + GAP if frozen else GUTTER)
-    return _to_the_last_stop(layout, view_width)
-
-
-def _to_the_last_stop(layout: Layout, view_width: int) -> Layout:
-    """Widen the last column so that scrolling ends at a stop: no column is ever cut at its left."""
-    hidden = layout.width - view_width
-    stop = next((stop for stop in layout.stops if stop >= hidden), hidden)
-    if hidden <= 0 or stop == hidden:
-        return layout
-    last = layout.placed[-1]
-    wider = replace(last, width=min(last.width + stop - hidden, max(last.width, last.column.most)))
-    return replace(layout, placed=(*layout.placed[:-1], wider), width=stop + view_width)
-
-
-def squeezed(columns: Sequence[RunColumn]) -> tuple[RunColumn, ...]:
-    """The columns at their minimum beside a pane."""
-    return tuple(replace(column, width=column.least or column.width) for column in columns)
-
-
-def needed(columns: Sequence[RunColumn]) -> int:
-    """Cells of these columns at their minimum."""
-    return GUTTER + sum(c.width for c in columns) + GAP * max(0, len(columns) - 1) + AIR
-
-
-def _fitting(view_width: int, columns: Sequence[RunColumn]) -> Sequence[RunColumn]:
-    count = len(columns)
-    while count > 1 and needed(columns[:count]) > view_width:
-        count -= 1
-    return columns[:count]
-
-
-def _grown(columns: Sequence[RunColumn], spare: int) -> list[int]:
-    widths = [c.width for c in columns]
-    while spare > 0:
-        hungry = [i for i, c in enumerate(columns) if c.grows and widths[i] < c.most]
-        if not hungry:
-            break
-        # The column furthest behind its share grows first; cell by cell nothing needs rounding.
-        smallest = min(hungry, key=lambda i: (widths[i] - columns[i].width) / columns[i].grows)
-        widths[smallest] += 1
-        spare -= 1
-    return widths
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
     """Which columns are shown, in which order and how wide; at least one is always shown."""
 
-    shown: tuple[ColumnKey, ...] = DEFAULT_COLUMNS
-    widths: dict[ColumnKey, int] = field(default_factory=dict)
+    shown: tuple[str, ...] = DEFAULT_COLUMNS
+    widths: dict[str, int] = field(default_factory=dict)
     """The columns with a width of their own, in cells; the others take what fits."""
 
     @property
@@ -172,19 +181,19 @@ class ColumnChoice:
         return tuple(sorted(found, key=lambda column: not column.frozen))
 
     @property
-    def every_key(self) -> tuple[ColumnKey, ...]:
+    def every_key(self) -> tuple[str, ...]:
         """All columns: the shown ones in their order, then the others."""
         shown = tuple(column.key for column in self.columns)
         return (*shown, *(key for key in COLUMN_KEYS if key not in shown))
 
-    def toggled(self, key: ColumnKey) -> "ColumnChoice":
+    def toggled(self, key: str) -> "ColumnChoice":
         """The choice with the column shown, or hidden if it was shown."""
         if key not in self.shown:
             return replace(self, shown=(*self.shown, key))
         rest = tuple(other for other in self.shown if other != key)
         return replace(self, shown=rest) if rest else self
 
-    def moved(self, key: ColumnKey, to: ColumnKey) -> "ColumnChoice":
+    def moved(self, key: str, to: str) -> "ColumnChoice":
         """The choice with the column in another's place; frozen columns stay in front."""
         order = [column.key for column in self.columns]
         if key not in order or to not in order or _BY_KEY[key].frozen != _BY_KEY[to].frozen:
@@ -194,112 +203,18 @@ class ColumnChoice:
         order.insert(index, key)
         return replace(self, shown=tuple(order))
 
-    def sized(self, key: ColumnKey, width: int | None) -> "ColumnChoice":
+    def sized(self, key: str, width: int | None) -> "ColumnChoice":
         """The choice with the column this wide; None: as wide as fits."""
         widths = {other: cells for other, cells in self.widths.items() if other != key}
         if width is not None:
             widths[key] = min(MOST_WIDTH, max(LEAST_WIDTH, width))
         return replace(self, widths=widths)
 
-    def width(self, key: ColumnKey) -> int | None:
+    def width(self, key: str) -> int | None:
         """The column's own width; None: what fits."""
         return self.widths.get(key)
 
-    def _column(self, key: ColumnKey) -> RunColumn:
+    def _column(self, key: str) -> RunColumn:
         column = _BY_KEY[key]
         width = self.widths.get(key)
         return column if width is None else replace(column, width=width, grows=0, most=width, least=0)
-
-
-class ColumnArrangement:
-    """The chosen columns, laid out for a view."""
-
-    def __init__(self, choice: ColumnChoice) -> None:
-        self.choice = choice
-        self.is_squeezed = False
-        """Whether they are at their minimum, beside a pane."""
-        self.fit(0)
-
-    def fit(self, width: int) -> None:
-        """Lay out the columns for a view of this width."""
-        columns = self.choice.columns
-        self.width = width
-        self.layout = lay_out(width, squeezed(columns) if self.is_squeezed else columns)
-
-    @property
-    def least_width(self) -> int:
-        """Cells that all of them need at least."""
-        return needed(squeezed(self.choice.columns))
-
-    def width_of(self, key: ColumnKey) -> int:
-        """The drawn width of a column; for a hidden one, its minimum."""
-        shown = ((placed.column.key, placed.width) for placed in self.layout.placed)
-        return next((width for column, width in shown if column == key), _BY_KEY[key].width)
-
-    def stop_beyond(self, x: int, direction: int) -> int | None:
-        """The cell at which scrolling sideways from this cell stops next; None: there is no further stop."""
-        later = [stop for stop in self.layout.stops if (stop > x if direction > 0 else stop < x)]
-        return (later[0] if direction > 0 else later[-1]) if later else None
-
-    def line_x(self, x: int, scroll_x: int) -> int:
-        """The cell on the line of all columns at this cell of the scrolled view."""
-        return x if x < self.layout.frozen_width else x + scroll_x
-
-
-@dataclass(frozen=True, slots=True)
-class TitleDrag:
-    """A drag of a title or of its edge, and the columns when it began."""
-
-    placed: PlacedColumn
-    x: int
-    """The cell where the drag began."""
-    is_edge: bool
-    """Whether the gap behind the title is dragged, which resizes the column; else the column moves."""
-    layout: Layout
-    choice: ColumnChoice
-
-    def dragged_to(self, x: int) -> ColumnChoice:
-        """The columns with the pointer at this cell."""
-        key = self.placed.column.key
-        if self.is_edge:
-            return self.choice if x == self.x else self.choice.sized(key, self.placed.width + x - self.x)
-        over = self.layout.at(x)
-        if over is None or abs(x - self.x) < _DRAG_CELLS:
-            return self.choice
-        return self.choice.moved(key, over.column.key)
-
-
-class TitlePointer:
-    """The pointer over the titles, from its press to its release."""
-
-    def __init__(self) -> None:
-        self._drag: TitleDrag | None = None
-        self.has_dragged = False
-        """Whether it has moved or resized a column since it was pressed."""
-
-    def press(self, title: TitleDrag | None) -> bool:
-        """Begin a drag of this title or its edge; return whether there is one."""
-        self._drag, self.has_dragged = title, False
-        return title is not None
-
-    def drag(self, x: int) -> ColumnChoice | None:
-        """Return the columns as they are with the pointer at this cell; None: nothing is dragged."""
-        if self._drag is None:
-            return None
-        choice = self._drag.dragged_to(x)
-        self.has_dragged = self.has_dragged or choice != self._drag.choice
-        return choice
-
-    def release(self) -> ColumnChoice | None:
-        """End the drag and return the columns from before it; None: nothing was dragged."""
-        drag, self._drag = self._drag, None
-        return drag.choice if drag is not None else None
-
-
-def title_at(layout: Layout, choice: ColumnChoice, x: int) -> TitleDrag | None:
-    """The title or edge at this cell; None: there is neither."""
-    placed = layout.at(x)
-    if placed is None:
-        return None
-    # The edge is the gap: a title may fill its column to the last cell.
-    return TitleDrag(placed, x, placed.end <= x < placed.end + GAP, layout, choice)

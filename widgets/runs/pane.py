@@ -15,8 +15,8 @@ from widgets.badges import run_badge
 from widgets.cells import shorten
 from widgets.line_text import LineText
 from widgets.runs import facts
+from widgets.runs.columns import RESTS
 from widgets.runs.facts import RunView
-from widgets.runs.row_cells import RESTS
 from widgets.runs.timeline import timeline, timeline_in_brief
 
 PaneForm = Literal["strip", "column"]

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from app.console.sheets import PickerScreen
 from storage.records import RunSort
 from widgets.badges import STYLES
-from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey
+from widgets.runs.columns import COLUMNS, ColumnChoice
 
 
 class ColumnList(Widget):
@@ -25,7 +25,7 @@ class ColumnList(Widget):
         self.cursor = 0
 
     @property
-    def key(self) -> ColumnKey:
+    def key(self) -> str:
         """The column under the cursor."""
         return self.choice.every_key[self.cursor]
 
@@ -40,7 +40,7 @@ class ColumnList(Widget):
         """A line for each column."""
         return Content("\n").join(self._line(index, key) for index, key in enumerate(self.choice.every_key))
 
-    def _line(self, index: int, key: ColumnKey) -> Content:
+    def _line(self, index: int, key: str) -> Content:
         column = next(column for column in COLUMNS if column.key == key)
         shown = key in self.choice.shown
         width = self.choice.width(key)
@@ -79,7 +79,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         self,
         choice: ColumnChoice,
         sort: RunSort,
-        width_of: Callable[[ColumnKey], int],
+        width_of: Callable[[str], int],
         apply: Callable[[ColumnChoice], None],
     ) -> None:
         super().__init__()

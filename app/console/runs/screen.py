@@ -37,8 +37,8 @@ from widgets.filter.extent import Extent
 from widgets.filter.search import SearchInput, SearchSuggestion, StyledSpan
 from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
+from widgets.runs.lines import SearchHighlight
 from widgets.runs.pane import RunPane
-from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:

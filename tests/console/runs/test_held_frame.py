@@ -8,8 +8,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
-from widgets.runs.rows import HOLD_S, RunRows
-from widgets.runs.table import RunTable
+from widgets.runs.table import HOLD_S, RunTable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOTAL = 1_000
@@ -33,7 +32,7 @@ class Table(App[None]):
             yield
         self.frames.append("free")
 
-    def on_run_rows_highlighted(self, message: RunRows.Highlighted) -> None:
+    def on_run_table_highlighted(self, message: RunTable.Highlighted) -> None:
         self.named.append(message.row.run_id if message.row else None)
 
     @property

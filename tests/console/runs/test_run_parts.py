@@ -9,8 +9,9 @@ from textual.geometry import Size
 
 from app.console.runs.split import placement
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
-from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnArrangement, ColumnChoice, lay_out, title_at
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
 from widgets.runs.facts import RunView, fields
+from widgets.runs.layout import ColumnArrangement, lay_out
 from widgets.runs.marks import RunMarks
 from widgets.runs.timeline import timeline
 
@@ -60,13 +61,13 @@ def chosen(moves: list[tuple[str, str, str]]) -> ColumnChoice:
     for what, key, other in moves:
         match what:
             case "toggle":
-                choice = choice.toggled(key)  # type: ignore[arg-type]
+                choice = choice.toggled(key)
             case "move":
-                choice = choice.moved(key, other)  # type: ignore[arg-type]
+                choice = choice.moved(key, other)
             case "size":
-                choice = choice.sized(key, 7 * len(other))  # type: ignore[arg-type]
+                choice = choice.sized(key, 7 * len(other))
             case _:
-                choice = choice.sized(key, None)  # type: ignore[arg-type]
+                choice = choice.sized(key, None)
     return choice
 
 
@@ -88,10 +89,12 @@ def test_any_choice_of_columns_can_be_drawn(moves: list[tuple[str, str, str]], w
 def test_a_title_is_moved_a_gap_stretches() -> None:
     """A press that trembles by one cell is still a click."""
     choice = ColumnChoice()
-    layout = lay_out(140, choice.columns)
+    columns = ColumnArrangement(choice)
+    columns.fit(140)
+    layout = columns.layout
     branch, took = (next(p for p in layout.placed if p.column.key == key) for key in ("branch", "took"))
 
-    title, edge = title_at(layout, choice, branch.x), title_at(layout, choice, branch.end)
+    title, edge = columns.title_at(branch.x, 0), columns.title_at(branch.end, 0)
     assert title is not None
     assert edge is not None
     assert title.dragged_to(branch.x + 1) == choice

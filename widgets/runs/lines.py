@@ -1,6 +1,6 @@
-"""Renders the run table's lines as strips in the theme's colours."""
+"""The run table's lines as strips in the theme's colours, with what the search matched."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -11,14 +11,16 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from app.text import SafeText, safe_text
-from storage.records import RunSort
+from storage.records import RunFilter, RunSort
 from storage.records.grouping import RunGroup
 from widgets.badges import Tone
 from widgets.cells import fit, shorten
 from widgets.frame.notice import Notice, above, wrapped
-from widgets.runs.columns import Layout
-from widgets.runs.row_cells import Cell
+from widgets.runs.columns import RowFacts
+from widgets.runs.layout import Layout, PlacedColumn
 
+MatchRange = tuple[int, int]
+"""A range of characters, without its end."""
 TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
 COMPONENTS: Final = {
     f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
@@ -28,6 +30,62 @@ HEAD_NUMBERS: Final = 55
 """Cells of the numbers of a group."""
 TAIL_MARGIN: Final = 6
 """Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHighlight:
+    """Text to highlight: words in every searched column, patterns in one each."""
+
+    words: tuple[str, ...] = ()
+    """Case-folded."""
+    repositories: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, condition: RunFilter) -> Self:
+        """The searched text of a filter."""
+        return cls(tuple(condition.search.casefold().split()), condition.repositories, condition.branches)
+
+    def found(self, shown: str, column: str) -> Iterator[MatchRange]:
+        """The matching ranges of a cell's text, which may be padded or cut."""
+        if column not in {"repository", "branch", "run"}:
+            return
+        yield from _words(shown, self.words)
+        patterns = {"repository": self.repositories, "branch": self.branches}.get(column, ())
+        for pattern in patterns:
+            yield from _pattern(shown, pattern)
+
+
+def _words(shown: str, words: tuple[str, ...]) -> Iterator[MatchRange]:
+    """The ranges of the words; none in text whose length changes with case folding."""
+    folded = shown.casefold()
+    if len(folded) != len(shown):
+        return
+    for word in words:
+        yield from _everywhere(folded, word)
+
+
+def _pattern(shown: str, pattern: str) -> Iterator[MatchRange]:
+    """The literal pieces of a pattern: first and last at the ends of the text, the others anywhere."""
+    text = shown.rstrip()
+    first, *rest = pattern.split("*")
+    if not rest:
+        yield from [(0, len(text))] if text == pattern else []
+        return
+    if first and text.startswith(first):
+        yield 0, len(first)
+    *middle, last = rest
+    for piece in middle:
+        yield from _everywhere(text, piece)
+    if last and text.endswith(last):
+        yield len(text) - len(last), len(text)
+
+
+def _everywhere(text: str, piece: str) -> Iterator[MatchRange]:
+    start = text.find(piece)
+    while piece and start >= 0:
+        yield start, start + len(piece)
+        start = text.find(piece, start + len(piece))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +161,9 @@ class TableRenderer:
         tail = Segment(note, self.unseen_style if unseen else self.header_style)
         return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
 
-    def row(self, line: Iterable[Cell], layout: Layout, width: int, scroll_x: int, state: RowState) -> Strip:
+    def row(
+        self, facts: RowFacts, sought: SearchHighlight, layout: Layout, width: int, scroll_x: int, state: RowState
+    ) -> Strip:
         """A run's line of `width` cells, from the cell `scroll_x`."""
         background = self._background(state)
         segments = [
@@ -111,12 +171,10 @@ class TableRenderer:
             Segment("■" if state.marked else " ", background + self.mark),
         ]
         x = 2
-        for cell in line:
-            segments.append(Segment(" " * (cell.placed.x - x), background))
-            segments.extend(
-                self._cell(cell, background, bold=state.at_cursor and cell.placed.column.key == "repository")
-            )
-            x = cell.placed.end
+        for placed in layout.placed:
+            segments.append(Segment(" " * (placed.x - x), background))
+            segments.extend(self._cell(placed, facts, sought, background, at_cursor=state.at_cursor))
+            x = placed.end
         return _scrolled(segments, layout, width, scroll_x, background)
 
     def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
@@ -169,18 +227,23 @@ class TableRenderer:
         right = max(0, width - left - strip.cell_length)
         return Strip.join([Strip.blank(left, self.base), strip, Strip.blank(right, self.base)])
 
-    def _cell(self, cell: Cell, background: Style, *, bold: bool) -> Iterator[Segment]:
-        style = background + self.tones[cell.tone]
-        if bold:
+    def _cell(
+        self, placed: PlacedColumn, facts: RowFacts, sought: SearchHighlight, background: Style, *, at_cursor: bool
+    ) -> Iterator[Segment]:
+        column = placed.column
+        text, tone = column.cell(facts)
+        shown = fit(text, placed.width, column.cut)
+        style = background + self.tones[tone]
+        if at_cursor and column.key == "repository":
             style += Style(bold=True)
         done = 0
-        for start, end in sorted(cell.matches):
+        for start, end in sorted(sought.found(shown, column.key)):
             if start < done:
                 continue
-            yield Segment(cell.text[done:start], style)
-            yield Segment(cell.text[start:end], style + self.found)
+            yield Segment(shown[done:start], style)
+            yield Segment(shown[start:end], style + self.found)
             done = end
-        yield Segment(cell.text[done:], style)
+        yield Segment(shown[done:], style)
 
 
 def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
