@@ -44,7 +44,6 @@ FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "deliveries_total": ("Messages to people; `waiting`: not settled.", ("route", "outcome")),
     "problems_told": ("Problems that people were told of, and that are not over.", ()),
     "budget_wait_seconds": ("How long the request budget makes polls wait.", ("reason",)),
-    "budget_requests_per_second": ("What polls may send, where a limit is known.", ()),
     "heartbeats_total": ("Heartbeats that this process sent.", ("outcome",)),
     "bot_working": ("1: this process holds the automations' lease.", ()),
 }

@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from app.config.settings import QuietHours
 
@@ -177,24 +177,10 @@ class Rule:
 
 
 def fingerprint(rule: Rule) -> str:
-    """A digest of the rule's definition, without the values that are the default."""
-    return hashlib.sha256(repr(_said(rule)).encode()).hexdigest()
+    """A digest of the rule's definition."""
+    return hashlib.sha256(repr(rule).encode()).hexdigest()
 
 
 def fingerprint_of(rules: Iterable[Rule]) -> str:
     """A digest of a set of rules, in any order."""
     return hashlib.sha256("".join(sorted(map(fingerprint, rules))).encode()).hexdigest()
-
-
-def _said(value: object) -> object:
-    """A rule's values by name, without those that are the default: a new version may have more of them."""
-    if not is_dataclass(value):
-        return value
-    said = {
-        each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != _default(each)
-    }
-    return type(value).__name__, [(name, _said(said[name])) for name in sorted(said)]
-
-
-def _default(each: "Field[Any]") -> object:
-    return each.default if each.default_factory is MISSING else each.default_factory()

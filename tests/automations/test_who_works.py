@@ -5,11 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from app.automations.bot import Bot
 from app.config import Settings
-from app.engine import Engine
 from tests.automations.test_acting import RUN, Said, Service, automation, configured, service
 from tests.waiting import until
 
@@ -37,30 +34,6 @@ async def looked(bot: Bot) -> None:
         while (state := (await bot.state.rule_states()).get("r")) is None or state.is_new:
             await asyncio.sleep(0.01)
     await until(lambda: bot.engine.polling.is_poller)
-
-
-@pytest.mark.parametrize("first", ["bot", "console"])
-async def test_console_and_bot_take_over_from_each_other(service: Service, tmp_path: Path, first: str) -> None:
-    """The first one polls; when it ends, the other one does. The bot acts all the time."""
-    settings = configured(service, tmp_path, automation('{ continue = "go on" }'))
-    console = await Engine.open(settings, settings.profile(), actor="console")
-    if first == "console":
-        console.start_polling()
-        await until(lambda: console.polling.is_poller)
-    async with at_work(settings) as (bot, said):
-        await until(lambda: ("working", {"profile": "acme"}) in said)
-        if first == "console":
-            assert not bot.engine.polling.is_poller
-            await console.close()
-            await until(lambda: bot.engine.polling.is_poller)
-        else:
-            await until(lambda: bot.engine.polling.is_poller)
-            console.start_polling()
-            await asyncio.sleep(0)
-            assert not console.polling.is_poller
-    if first == "bot":
-        await until(lambda: console.polling.is_poller)
-        await console.close()
 
 
 async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service, tmp_path: Path) -> None:

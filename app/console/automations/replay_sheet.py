@@ -103,7 +103,7 @@ class ReplaySheet(Sheet[None]):
         self._is_done = True
         self._count(Content.assemble(_counts(found), (_completeness(found, since), STYLES["quiet"])))
         listed = self.query_one("#replay-list", Static)
-        listed.update(journal_lines(found.newest, self._now, listed.size.width))
+        listed.update(journal_lines(found.newest, self._now, listed.size.width - 2))
 
     def _has_reached(self, moment: datetime) -> None:
         if self._is_done:

@@ -1,7 +1,7 @@
 """The Inbox tab: what needs the user's attention. Looking at it changes nothing."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from typing import ClassVar, Final
 
 from textual import on
@@ -13,7 +13,6 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base.screen import INBOX, BaseScreen
-from app.console.inbox.snoozes import snoozes
 from app.console.leads import runs_lead
 from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
@@ -41,6 +40,7 @@ NOTHING: Final = Notice(
     ),
     "good",
 )
+MORNING: Final = time(8)
 TABS_OF: Final = {
     "host": "health",
     "unknown": "activity",
@@ -181,7 +181,7 @@ class InboxScreen(BaseScreen):
             self.session.notify(self.session.not_open)
             return
         keys = await inbox.undo()
-        self._read_again()
+        self.session.inbox.ask()
         self.session.notify("Taken back." if keys else "There is nothing to take back.")
 
     def action_mark(self) -> None:
@@ -293,9 +293,6 @@ class InboxScreen(BaseScreen):
         self._marked -= self._put_away
         what = items[0].title if len(items) == 1 else f"{len(items):,} items"
         self.session.notify(f"{how}: {what}. u takes it back.")
-        self._read_again()
-
-    def _read_again(self) -> None:
         self.session.inbox.ask()
 
     def _show(self) -> None:
@@ -322,3 +319,20 @@ def _summary(items: tuple[InboxItem, ...], marked: int) -> Content:
 
 def _run_line(entry: InboxEntry, now: datetime) -> Content:
     return Content(safe_text(f"{when(entry.at, now):<9} {entry.branch_name}  {entry.run_id}", limit=120))
+
+
+def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
+    """The ends of a snooze: an hour, tomorrow morning and Monday morning, by the local clock."""
+    today = now.astimezone().date()
+    hour, tomorrow = now + timedelta(hours=1), _morning(today + timedelta(days=1))
+    monday = _morning(today + timedelta(days=7 - today.weekday()))
+    return (
+        (f"an hour, until {hour.astimezone():%H:%M}", hour),
+        (f"until tomorrow morning, {tomorrow.astimezone():%a %H:%M}", tomorrow),
+        (f"until Monday, {monday.astimezone():%d %b %H:%M}", monday),
+    )
+
+
+def _morning(day: date) -> datetime:
+    # A naive time is local: it is eight by the wall clock also after the clocks changed.
+    return datetime.combine(day, MORNING).astimezone()

@@ -20,7 +20,6 @@ from widgets.inbox import InboxTable
 RULES: Final = parse(
     Path("/etc/config.toml"), rule(approval="true") + "\n" + rule(name='"nightly review"', on='{ every = "6h" }')
 ).automations
-HOSTILE: Final = "fix/\x1b]52;c;eA==\x07[/nope]\u202egnp.exe"
 
 
 @pytest.fixture(autouse=True)

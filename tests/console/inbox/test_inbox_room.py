@@ -1,17 +1,22 @@
 """The Inbox tab, over the real cache, ledger and state."""
 
 from datetime import datetime
+from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from app.automations.inbox import Inbox
-from app.console.inbox.snoozes import snoozes
+from app.console.inbox.screen import snoozes
 from app.console.run.screen import RunScreen
 from app.events import StateChangedElsewhere
+from storage.errors import DatabaseDamagedError
 from storage.foreign_writes import ForeignWrites
 from storage.records import PollOutcome
 from storage.records.inbox import Mark
-from tests.console.conftest import MESSAGE, Disk, Staged
+from storage.state import State
+from storage.state.opening import DAMAGE_CURE
+from tests.console.conftest import MESSAGE, SMALL, Disk, Staged, seen
 from tests.console.inbox.conftest import fail, here, inbox, keys, state_of
 from tests.console.scenes import engine_on
 from tests.run_board import Board
@@ -214,3 +219,28 @@ async def test_a_disk_that_fails_is_said(staged: Staged, disk: Disk) -> None:
             assert MESSAGE in scene.text
             disk.fails = False
             await scene.ended(PollOutcome("runs", scene.clock()))
+
+
+async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is shown; that nothing can be put away is said, and no key does."""
+
+    def fail(*_: object, **__: object) -> None:
+        path = Path("~/.local/share/runwarden/acme-prod/state.sqlite3")
+        raise DatabaseDamagedError(f"{path} is not a database. {DAMAGE_CURE}", path=path)
+
+    monkeypatch.setattr(State, "open", fail)
+    async with staged(SMALL) as scene:
+        await scene.press("7", "e")
+        assert keys(scene)
+        assert scene.toasts[-1] == "Nothing can be put away: see below."
+        assert "is not a database" in " ".join(scene.text.split())
+
+
+async def test_picture_of_a_full_one_and_of_an_empty_one(staged: Staged, picture: SnapshotAssertion) -> None:
+    """With two marked, and after everything was dealt with."""
+    async with inbox(staged, SMALL) as scene:
+        await scene.press("j", "space", "space")
+        await seen(scene, picture, "full-")
+        await scene.press("asterisk", "e")
+        assert keys(scene) == []
+        await seen(scene, picture, "empty-")
