@@ -2,19 +2,21 @@
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from unittest.mock import ANY
 
 import pytest
 
 from app.api.client import Client
 from app.api.errors import ApiError, UnusableAnswerError
-from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
+from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
 from app.config.token import Token
 from app.version import __version__
-from storage.records import Repository
+from storage.records import Execution, Organization, Project, Repository
 from tests.contract.attempts import nothing
-from tests.lab import Respond, Server
+from tests.lab import ORGANIZATION, Respond, Server
 
 API = Repository.parse("acme/api")
+IN_API = {"repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}}
 RUN = {
     "run_id": "run_1",
     "status": "queued",
@@ -191,16 +193,15 @@ async def test_health_without_an_installation_is_empty(server: Server, client: C
 async def test_start_run_sends_the_body_and_reads_the_run(server: Server, client: Client, status: int) -> None:
     """Spec 4.3 does not name the status of success: all three are."""
     server.script(Respond(status, RUN))
-    request = StartRun("Fix the login ✓", API, "fix/login", {"ticket": 7})
 
-    answer = await client.send(request, before_first_byte=nothing)
+    answer = await client.send(StartRun("Fix the login ✓", API, "fix/login", {"ticket": 7}), before_first_byte=nothing)
 
     (sent,) = server.requests
     assert (sent.method, sent.target) == ("POST", "/v1/external/runs")
     assert sent.headers["content-type"] == "application/json"
     assert sent.json() == {
+        **IN_API,
         "instructions": "Fix the login ✓",
-        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
         "branch_name": "fix/login",
         "metadata": {"ticket": 7},
     }
@@ -209,86 +210,70 @@ async def test_start_run_sends_the_body_and_reads_the_run(server: Server, client
     assert json.loads(answer.raw_json) == RUN
 
 
-async def test_continue_run_names_the_run(server: Server, client: Client) -> None:
-    """Spec 4.3: the same endpoint, with run_id."""
-    server.script(Respond(201, RUN))
-
-    answer = await client.send(ContinueRun("run_1", "And the tests", API), before_first_byte=nothing)
-
-    assert server.requests[0].json() == {
-        "instructions": "And the tests",
-        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
-        "run_id": "run_1",
-    }
-    assert answer.result_id == "run_1"
+ONBOARDED = {"success": True, "status": "already_connected", "webhook_configured": True, "project_id": 42}
 
 
-async def test_start_agent_goes_to_the_agent_and_reads_the_execution(server: Server, client: Client) -> None:
-    """Spec 4.4 and 2.6."""
-    server.script(Respond(201, {"execution_id": "exec_1", "status": "accepted", "created_at": 1_777_777_777}))
-    request = StartAgent("security review", "acme/api", None, {"depth": "full", "n": 3})
+@pytest.mark.parametrize(
+    ("request_", "target", "body", "answered", "result"),
+    [
+        (
+            ContinueRun("run_1", "And the tests", API),
+            "runs",
+            {"run_id": "run_1", "instructions": "And the tests", **IN_API},
+            RUN,
+            "run_1",
+        ),
+        (
+            StartAgent("security review", "acme/api", None, {"depth": "full", "n": 3}),
+            "agents/security%20review/runs",
+            {"repository": "acme/api", "inputs": {"depth": "full", "n": 3}},
+            {"execution_id": "exec_1", "status": "accepted", "created_at": 1_777_777_777},
+            Execution("security review", "exec_1", "acme/api", "accepted", "1777777777", ANY),
+        ),
+        (
+            CreateOrganization("ada@example.com", "PARTNER-5"),
+            "organizations",
+            {"email": "ada@example.com", "offer_code": "PARTNER-5"},
+            ORGANIZATION,
+            Organization(*ORGANIZATION.values(), raw_json=ANY),
+        ),
+        # The id is proof; a missing name must not turn a creation into a doubt.
+        (
+            CreateOrganization("ada@example.com"),
+            "organizations",
+            {"email": "ada@example.com"},
+            {"organization_id": "org_2"},
+            "org_2",
+        ),
+        (
+            OnboardProject("core/api"),
+            "gitlab/projects",
+            {"project_path": "core/api"},
+            ONBOARDED,
+            Project(
+                "core/api",
+                "already_connected",
+                success=True,
+                webhook_configured=True,
+                project_id=42,
+                error=None,
+                raw_json=ANY,
+            ),
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_each_write_goes_to_its_endpoint_and_its_answer_is_read(
+    server: Server, client: Client, request_: WriteRequest, target: str, body: object, answered: object, result: object
+) -> None:
+    """Spec 4.1, 4.3, 4.4 and 4.6: what was not given is not sent, and what was answered is kept."""
+    server.script(Respond(201, answered))
 
-    answer = await client.send(request, before_first_byte=nothing)
-
-    (sent,) = server.requests
-    assert sent.target == "/v1/external/agents/security%20review/runs"
-    assert sent.json() == {"repository": "acme/api", "inputs": {"depth": "full", "n": 3}}
-    assert answer.execution is not None
-    assert (answer.result_id, answer.execution.agent_name, answer.execution.repository) == (
-        "exec_1",
-        "security review",
-        "acme/api",
-    )
-    assert (answer.execution.status, answer.execution.created_at) == ("accepted", "1777777777")
-
-
-async def test_create_organization_reads_all_four_fields(server: Server, client: Client) -> None:
-    """Spec 4.1 and 2.2."""
-    body = {
-        "organization_id": "org_2",
-        "organization_name": "Ada's",
-        "organization_slug": "adas",
-        "parent_organization_id": "org_1",
-    }
-    server.script(Respond(201, body))
-
-    answer = await client.send(CreateOrganization("ada@example.com", "PARTNER-5"), before_first_byte=nothing)
-
-    (sent,) = server.requests
-    assert (sent.target, sent.json()) == (
-        "/v1/external/organizations",
-        {"email": "ada@example.com", "offer_code": "PARTNER-5"},
-    )
-    organization = answer.organization
-    assert organization is not None
-    assert (organization.organization_id, organization.organization_name) == ("org_2", "Ada's")
-    assert (organization.organization_slug, organization.parent_organization_id) == ("adas", "org_1")
-
-
-async def test_an_organization_with_an_id_alone_was_created(server: Server, client: Client) -> None:
-    """The id is proof; a missing name must not turn a creation into a doubt."""
-    server.script(Respond(201, {"organization_id": "org_2"}))
-
-    answer = await client.send(CreateOrganization("ada@example.com"), before_first_byte=nothing)
-
-    assert server.requests[0].json() == {"email": "ada@example.com"}
-    assert answer.result_id == "org_2"
-
-
-async def test_onboarding_a_project_reads_what_became_of_it(server: Server, client: Client) -> None:
-    """Spec 4.6 names it only; the shape is the design's decision."""
-    server.script(
-        Respond(200, {"success": True, "status": "already_connected", "webhook_configured": True, "project_id": 42})
-    )
-
-    answer = await client.send(OnboardProject("core/api"), before_first_byte=nothing)
+    answer = await client.send(request_, before_first_byte=nothing)
 
     (sent,) = server.requests
-    assert (sent.target, sent.json()) == ("/v1/external/gitlab/projects", {"project_path": "core/api"})
-    project = answer.project
-    assert project is not None
-    assert (project.project_path, project.status, project.success) == ("core/api", "already_connected", True)
-    assert (project.webhook_configured, project.project_id, project.error) == (True, 42, None)
+    assert (sent.target, sent.json()) == (f"/v1/external/{target}", body)
+    assert result in (answer.result_id, answer.execution, answer.organization, answer.project)
 
 
 async def test_the_body_is_sent_exactly_as_it_was_kept(server: Server, client: Client) -> None:
