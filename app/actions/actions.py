@@ -19,13 +19,10 @@ from app.actions.refusals import (
 )
 from app.actions.settlement import (
     CommitPoint,
-    Done,
     InFlight,
-    NotDone,
     SendCancelledError,
     Settlement,
-    SettlementVerdict,
-    UnknownOutcome,
+    Verdict,
     verdict_on,
 )
 from app.api.client import Client
@@ -213,19 +210,21 @@ class Actions:
             return await self._settle(commit, verdict_on(error))
         except StorageError as error:
             # From here to the first byte only the ledger is used.
-            return await self._settle(commit, NotDone(ActionError(error.kind, error.message)))
+            return await self._settle(commit, Verdict("not_sent", ActionError(error.kind, error.message)))
         except asyncio.CancelledError as cancelled:
             reason = ActionError("interrupted", "Interrupted before the answer came.")
-            raise SendCancelledError(await self._settle(commit, UnknownOutcome(reason))) from cancelled
+            raise SendCancelledError(await self._settle(commit, Verdict("unknown", reason))) from cancelled
         except Exception as error:
             # A mistake of ours: an action that the ledger has as begun may have been carried out.
             log.exception("a write broke")
             reason = ActionError("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
-            settled = await self._settle(commit, UnknownOutcome(reason))
+            settled = await self._settle(commit, Verdict("unknown", reason))
             if settled.state == "not_sent":
                 raise
             return settled
-        settled = await self._settle(commit, Done(answer.result_id, answer.raw_json))
+        settled = await self._settle(
+            commit, Verdict("confirmed", result_id=answer.result_id, response_json=answer.raw_json)
+        )
         try:
             await self._keep(answer)
         except asyncio.CancelledError as cancelled:
@@ -244,7 +243,7 @@ class Actions:
             log.exception("a started run was not kept")
             self._tell(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
 
-    async def _settle(self, commit: CommitPoint, verdict: SettlementVerdict) -> Action:
+    async def _settle(self, commit: CommitPoint, verdict: Verdict) -> Action:
         settlement = Settlement(self.ledger, commit, verdict, self.command_line)
         try:
             return self._ring(await self.in_flight.to_its_end(settlement.record()))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from app.api.errors import ApiError, RefusedError
 from storage.errors import StorageClosedError, StorageError
@@ -20,45 +20,31 @@ NOT_RECORDED: Final = "not_recorded"
 """The error's kind when the outcome is known and could not be recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The service confirmed it."""
+NO_ERROR: Final = ActionError("", "")
+OutcomeT = TypeVar("OutcomeT")
 
-    result_id: str
-    response_json: str
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The service refused it: it had no effect."""
+class Verdict:
+    """What is known of a write's effect."""
 
-    error: ActionError
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownOutcome:
-    """It may have had an effect, if a byte of it left."""
-
-    error: ActionError
+    state: Literal["confirmed", "rejected", "unknown", "not_sent"]
+    """`unknown`: it may have had an effect, if a byte of it left."""
+    error: ActionError = NO_ERROR
+    """Why it is not confirmed."""
+    result_id: str = ""
+    response_json: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NotDone:
-    """No byte of it left."""
-
-    error: ActionError
-
-
-SettlementVerdict = Done | Refused | UnknownOutcome | NotDone
-
-
-def verdict_on(error: ApiError) -> SettlementVerdict:
+def verdict_on(error: ApiError) -> Verdict:
     """The effect of a write that failed with this API error."""
     code = error.error_code if isinstance(error, RefusedError) else None
     reason = ActionError(error.kind, error.message, getattr(error, "status", None), code)
     if error.may_have_been_executed:
-        return UnknownOutcome(reason)
-    return Refused(reason) if isinstance(error, RefusedError) else NotDone(reason)
+        return Verdict("unknown", reason)
+    return Verdict("rejected" if isinstance(error, RefusedError) else "not_sent", reason)
 
 
 class SendCancelledError(asyncio.CancelledError):
@@ -99,7 +85,7 @@ class Settlement:
 
     ledger: Ledger
     commit: CommitPoint
-    verdict: SettlementVerdict
+    verdict: Verdict
     command_line: str
     """The beginning of a command on the same ledger."""
     settled: Action = field(init=False)
@@ -130,42 +116,35 @@ class Settlement:
     @property
     def _was_sent(self) -> bool:
         """Whether a byte of it may have left."""
-        return self.commit.action.state == "sending" and not isinstance(self.verdict, NotDone)
+        return self.commit.action.state == "sending" and self.verdict.state != "not_sent"
 
     async def _write(self) -> Action:
         ledger, action_id, verdict = self.ledger, self.commit.action.action_id, self.verdict
-        if isinstance(verdict, Done):
+        if verdict.state == "confirmed":
             return await ledger.confirm(action_id, result_id=verdict.result_id, response_json=verdict.response_json)
         if not self._was_sent:
             return await ledger.not_sent(action_id, verdict.error)
-        if isinstance(verdict, Refused):
+        if verdict.state == "rejected":
             return await ledger.reject(action_id, verdict.error)
         return await ledger.unknown(action_id, verdict.error)
 
     def _unrecorded(self, why: str) -> Action:
         """The action as the ledger will have it after this process ended."""
         action, verdict = self.commit.action, self.verdict
-        if isinstance(verdict, Done):
+        if verdict.state == "confirmed":
             return self._unknown(f"The service confirmed {verdict.result_id}. {why}", f"--created {verdict.result_id}")
         if not self._was_sent and not self.commit.was_committed:
             return replace(action, state="not_sent", error=verdict.error)
         if not self._was_sent:
             return self._unknown(f"Nothing was sent: {verdict.error.message} {why}", "--not-created")
-        if isinstance(verdict, Refused):
+        if verdict.state == "rejected":
             return self._unknown(f"The service refused: {verdict.error.message} {why}", "--not-created")
         return replace(action, state="unknown", error=verdict.error)
 
     def _unknown(self, outcome: str, word: str) -> Action:
         cure = f"Once it can: {self.command_line} actions resolve {self.commit.action.action_id} {word}"
-        known = None if isinstance(self.verdict, Done) else self.verdict.error
-        status, code = (known.http_status, known.error_code) if known else (None, None)
-        error = ActionError(NOT_RECORDED, f"{outcome} {cure}", status, code)
+        error = replace(self.verdict.error, kind=NOT_RECORDED, message=f"{outcome} {cure}")
         return replace(self.commit.action, state="unknown", error=error)
-
-
-log = logging.getLogger(__name__)
-
-OutcomeT = TypeVar("OutcomeT")
 
 
 class InFlight:

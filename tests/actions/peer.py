@@ -116,7 +116,7 @@ async def hint_first(it: Exchange) -> Step:
 
 
 PLAYS: Final[tuple[Play, ...]] = (
-    *(succeed, succeed, succeed, succeed_late, execute_late, refuse, doubt, odd_success),
+    *(succeed, succeed, succeed, succeed_late, execute_late, refuse, refuse, refuse, doubt, odd_success),
     *(truncate, garble, end_silently, end_silently, stall, hint_first),
 )
 
