@@ -7,12 +7,10 @@ from math import sqrt
 from typing import ClassVar, Final, Literal
 
 from rich.cells import cell_len
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.geometry import Size
-from textual.message import Message
-from textual.widget import Widget
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
 
 from app.text import SafeText, safe_text
 from app.times import age
@@ -153,133 +151,66 @@ def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> Styled
     return (text if badge.tone == "good" else f"{text} {badge.word}"), STYLES["quiet"] if is_stale else badge.style
 
 
-class ProfileList(Widget, can_focus=True):
-    """The profiles, one below the other, with a cursor."""
+class ProfileList(OptionList):
+    """The profiles, one below the other; the id of an option is its profile's name."""
 
+    DEFAULT_CSS = """
+    ProfileList, ProfileList:focus {
+        border: none; padding: 0; background: $background; background-tint: $foreground 0%;
+        scrollbar-size-vertical: 1;
+        & > .option-list--option-highlighted {
+            background: $block-cursor-blurred-background; color: $foreground; text-style: none;
+        }
+    }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "down", show=False, id="profiles.down"),
-        Binding("up,k", "move(-1)", "up", show=False, id="profiles.up"),
-        Binding("home,g", "move(-1000)", "first", show=False, id="profiles.first"),
-        Binding("end,G", "move(1000)", "last", show=False, id="profiles.last"),
-        Binding("enter", "choose", "open", key_display="enter", id="profiles.open"),
+        Binding("j", "cursor_down", "down", show=False, id="profiles.down"),
+        Binding("k", "cursor_up", "up", show=False, id="profiles.up"),
+        Binding("g", "first", "first", show=False, id="profiles.first"),
+        Binding("G", "last", "last", show=False, id="profiles.last"),
+        Binding("enter", "select", "open", key_display="enter", id="profiles.open"),
     ]
 
-    @dataclass
-    class Chosen(Message):
-        """A profile was chosen."""
-
-        name: str
-
     def __init__(self, detail: Detail) -> None:
-        super().__init__()
+        super().__init__(markup=False)
         self._detail = detail
-        self._facts: tuple[ProfileFacts, ...] = ()
-        self._criteria: Criteria | None = None
-        self._cursor = ""
-        """The name of the profile under the cursor."""
-        self._shown: Content | None = None
 
     @property
     def name_at_cursor(self) -> str | None:
         """The profile under the cursor; None: the list is empty."""
-        return self._facts[self._at].name if self._facts else None
+        return None if self.highlighted_option is None else self.highlighted_option.id
 
-    def show(self, facts: tuple[ProfileFacts, ...], criteria: Criteria) -> None:
-        """Show the profiles; the cursor stays on its own. Repaint only if something changed."""
-        if len(facts) != len(self._facts):
-            self.refresh(layout=True)
-        self._facts, self._criteria = facts, criteria
-        if self._cursor not in {each.name for each in facts} and facts:
-            self._cursor = next((each.name for each in facts if each.is_current), facts[0].name)
-        if self._shown is None or not self._content().is_same(self._shown):
-            self.refresh()
+    def show(self, facts: Sequence[ProfileFacts], criteria: Criteria) -> None:
+        """Show the profiles; the cursor stays on its own, and begins on the one on show."""
+        names, here = [each.name for each in facts], self.name_at_cursor
+        if names != [option.id for option in self.options]:
+            self.set_options(Option("", each.name) for each in facts)
+            first = next((index for index, each in enumerate(facts) if each.is_current), 0)
+            self.highlighted = None if not names else names.index(here) if here in names else first
+        for each in facts:
+            self.replace_option_prompt(each.name, Content("\n").join(self._described(each, criteria)))
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The lines of all profiles."""
-        del container, viewport, width
-        return max(1, len(self._facts) * self._height)
-
-    def render(self) -> Content:
-        """The profiles around the cursor."""
-        self._shown = self._content()
-        return self._shown
-
-    def action_move(self, step: int) -> None:
-        """Move the cursor; a single step wraps around the ends."""
-        if self._facts:
-            last, there = len(self._facts) - 1, self._at + step
-            if abs(step) == 1:
-                there %= last + 1
-            self._cursor = self._facts[min(max(0, there), last)].name
-            self.refresh()
-
-    def action_choose(self) -> None:
-        """Post the profile under the cursor as chosen."""
-        if self.name_at_cursor is not None:
-            self.post_message(self.Chosen(self.name_at_cursor))
-
-    def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked profile; a double click chooses it."""
-        index = self._top + event.y // self._height
-        if index < len(self._facts):
-            self._cursor = self._facts[index].name
-            self.refresh()
-            if event.chain > 1 or self._detail == "line":
-                self.action_choose()
-
-    def on_mouse_scroll_down(self) -> None:
-        """Move down."""
-        self.action_move(1 if self._at < len(self._facts) - 1 else 0)
-
-    def on_mouse_scroll_up(self) -> None:
-        """Move up."""
-        self.action_move(-1 if self._at else 0)
-
-    @property
-    def _at(self) -> int:
-        return next((index for index, each in enumerate(self._facts) if each.name == self._cursor), 0)
-
-    @property
-    def _height(self) -> int:
-        if self._detail == "line":
-            return 1
-        return 3 if self.size.width >= WIDE else 4
-
-    @property
-    def _top(self) -> int:
-        """The first visible profile."""
-        room = max(1, self.size.height // self._height)
-        return max(0, min(self._at - room // 2, len(self._facts) - room))
-
-    def _content(self) -> Content:
-        room = max(1, self.size.height // self._height)
-        shown = self._facts[self._top : self._top + room]
-        return Content("\n").join(line for each in shown for line in self._lines(each))
-
-    def _lines(self, facts: ProfileFacts) -> list[Content]:
-        if self._criteria is None:
-            return []
-        is_here = facts.name == self._cursor
-        state = worst(facts, self._criteria)
+    def _described(self, facts: ProfileFacts, criteria: Criteria) -> list[Content]:
+        state = worst(facts, criteria)
         name = shorten(safe_text(facts.name, limit=60), NAME - 1, "middle")
         head: list[StyledText] = [
-            ("▌ " if is_here else "  ", "$accent"),
+            ("  ", ""),
             (f"{state.glyph} ", state.style),
             (fit(name, NAME), "bold"),
         ]
         if self._detail == "line":
-            return [self._line([*head, *self._rest_of_line(facts, state)], is_here=is_here)]
+            return [self._fitted([*head, *self._rest_of_line(facts, state)])]
         head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
-        location, counts, hosts = place_words(facts), count_words(facts), host_words(facts, self._criteria)
+        location, counts, hosts = place_words(facts), count_words(facts), host_words(facts, criteria)
         indent: StyledText = (" " * INDENT, "")
         if self.size.width >= WIDE:
-            link_text, link_style = link_words(facts, self._criteria)
+            link_text, link_style = link_words(facts, criteria)
             first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts or _UNKNOWN)]
             room = NAME + STATE + LINK
             second = [indent, (fit(shorten(location, room - 1, "middle"), room), STYLES["quiet"]), *_spaced(hosts)]
-            return [self._line(line, is_here=is_here) for line in (first, second)] + [Content("")]
+            return [self._fitted(line) for line in (first, second)] + [Content("")]
         lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (location, STYLES["quiet"])])
-        return [self._line(line, is_here=is_here) for line in lines] + [Content("")]
+        return [self._fitted(line) for line in lines] + [Content("")]
 
     def _rest_of_line(self, facts: ProfileFacts, state: Badge) -> list[StyledText]:
         room = self.size.width - INDENT - NAME - STATE - 1
@@ -289,15 +220,14 @@ class ProfileList(Widget, can_focus=True):
             (shorten(location, max(0, room), "middle"), STYLES["quiet"]),
         ]
 
-    def _line(self, parts: list[StyledText], *, is_here: bool) -> Content:
-        """One line, cut to fit, with the cursor's background under all of it."""
-        ground = " on $block-cursor-blurred-background" if is_here else ""
-        room, fitted = self.size.width, list[StyledText]()
+    def _fitted(self, parts: list[StyledText]) -> Content:
+        """One line, cut to fit."""
+        room, fitted = self.scrollable_content_region.width or self.size.width, list[StyledText]()
         for text, style in parts:
             piece = shorten(text, room)
-            fitted.append((piece, f"{style}{ground}".strip()))
+            fitted.append((piece, style))
             room -= cell_len(piece)
-        return Content.assemble(*fitted, (" " * max(0, room), ground.strip()))
+        return Content.assemble(*fitted)
 
 
 def _spaced(parts: Sequence[StyledText]) -> list[StyledText]:

@@ -8,7 +8,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
 from app.console.base.screen import OVERVIEW, BaseScreen
 from app.console.messages import GoToTab, SwitchProfile
@@ -87,10 +87,10 @@ class ProfilesScreen(BaseScreen):
         self.session.poll_soon()
         self._reader.ask()
 
-    @on(ProfileList.Chosen)
-    def _on_chosen(self, message: ProfileList.Chosen) -> None:
-        is_current = message.name == self.session.profile.name
-        self.post_message(GoToTab("runs") if is_current else SwitchProfile(message.name))
+    @on(OptionList.OptionSelected)
+    def _on_chosen(self, message: OptionList.OptionSelected) -> None:
+        name = message.option_id or ""
+        self.post_message(GoToTab("runs") if name == self.session.profile.name else SwitchProfile(name))
 
     def _read_again(self) -> None:
         if self.is_current:

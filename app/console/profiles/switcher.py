@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from app.config import CACHE_FILE, Profile, Settings, data_folder
 from app.console.fuzzy import fuzzy
@@ -55,7 +55,8 @@ class ProfileSwitcher(PickerScreen[str]):
 
     def action_move(self, step: int) -> None:
         """Move the cursor."""
-        self.query_one(ProfileList).action_move(step)
+        profiles = self.query_one(ProfileList)
+        profiles.action_cursor_down() if step > 0 else profiles.action_cursor_up()
 
     @on(Input.Changed)
     def _on_typed(self, message: Input.Changed) -> None:
@@ -65,9 +66,9 @@ class ProfileSwitcher(PickerScreen[str]):
     def _on_entered(self) -> None:
         self.dismiss(self.query_one(ProfileList).name_at_cursor)
 
-    @on(ProfileList.Chosen)
-    def _on_chosen(self, message: ProfileList.Chosen) -> None:
-        self.dismiss(message.name)
+    @on(OptionList.OptionSelected)
+    def _on_chosen(self, message: OptionList.OptionSelected) -> None:
+        self.dismiss(message.option_id)
 
     async def _read(self) -> None:
         session = self._session
