@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from rich.cells import cell_len
 from textual import events, on
@@ -198,9 +198,11 @@ class FormField(Widget):
 class LineField(FormField):
     """A one-line field."""
 
+    CONTROL: ClassVar[type[LineInput]] = LineInput
+
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
         super().__init__(key, label, hint)
-        self._control = LineInput(value, placeholder)
+        self._control = self.CONTROL(value, placeholder)
         self._known = self._control.value
 
     def compose_control(self) -> ComposeResult:
@@ -226,15 +228,16 @@ class LineField(FormField):
 class ChoiceField(LineField):
     """A one-line field with suggestions."""
 
+    CONTROL = ChoiceInput
+    _control: ChoiceInput
+
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
         super().__init__(key, label, hint, value=value, placeholder=placeholder)
-        self._choice_control = ChoiceInput(value, placeholder)
-        self._control = self._choice_control
         self._resting_hint: tuple[SafeText, Tone] = self._hint
 
     def offer(self, choices: tuple[str, ...]) -> None:
         """Set the suggestions, best first."""
-        self._choice_control.offer(choices)
+        self._control.offer(choices)
         self._show_matches()
 
     def rest(self, hint: SafeText, tone: Tone = "quiet") -> None:
@@ -266,7 +269,7 @@ class ChoiceField(LineField):
 
     @property
     def _matching(self) -> list[str]:
-        return [choice for choice in self._choice_control.matches() if choice != self.value]
+        return [choice for choice in self._control.matches() if choice != self.value]
 
     def _show_matches(self) -> None:
         found = self._matching
@@ -317,8 +320,8 @@ class ParagraphField(FormField):
 class SecretInput(LineInput):
     """A one-line input that shows dots; Textual's own would copy the secret behind them."""
 
-    def __init__(self) -> None:
-        super().__init__(password=True)
+    def __init__(self, value: str, placeholder: str) -> None:
+        super().__init__(value, placeholder, password=True)
 
     def action_copy(self) -> None:
         """Copy nothing: every program can read the clipboard, and some keep it."""
@@ -331,6 +334,4 @@ class SecretInput(LineInput):
 class SecretField(LineField):
     """A field for a secret."""
 
-    def __init__(self, key: str, label: str, hint: str) -> None:
-        super().__init__(key, label, hint)
-        self._control = SecretInput()
+    CONTROL = SecretInput

@@ -60,7 +60,7 @@ class ResolveForm(ModalScreen[Action | None]):
         background: $background 60%;
         FormDialog { height: 22; }
         #found {
-            width: 1fr; height: 3; margin-left: 1; padding: 0; border: none; background: $surface;
+            width: 1fr; height: 3; margin-left: 2; padding: 0; border: none; background: $surface;
             text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
         }
         FormFact.-found { height: 3; max-height: 3; }

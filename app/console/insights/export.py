@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -10,11 +10,15 @@ from typing import Final
 
 from app.atomic_file import replacing
 from app.text import csv_cell, json_escaped
-from storage.records.insights import Concurrency
+from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.insights.figures import InsightsView
 
 FORMATS: Final = (".csv", ".json")
 COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
+
+OUTCOMES: Final = {name: name for name in ("completed", "failed", "unfinished", "ended_otherwise")}
+DURATIONS: Final = {"success": "success_rate", "p50_s": "p50_s", "p95_s": "p95_s", "timed": "timed_runs"}
+"""The measures, with their names in JSON."""
 
 CsvRow = tuple[str, str, str, str, str, float | int | None]
 
@@ -42,35 +46,20 @@ def as_csv(view: InsightsView) -> str:
 
 def as_json(view: InsightsView) -> str:
     """Format as one JSON document; `complete_since` is null if nothing is known to be complete."""
+
+    def figures(each: Outcomes | RepositoryFigures, measures: Mapping[str, str]) -> dict[str, float | int | None]:
+        return {name: getattr(each, measure) for measure, name in measures.items()}
+
     document = {
         "from": _time(view.since),
         "to": _time(view.at),
         "complete_since": _time(view.coverage.complete_since),
         "complete": view.is_complete,
         "outcomes": [
-            {
-                "from": _time(each.start),
-                "to": _time(each.end),
-                "completed": each.completed,
-                "failed": each.failed,
-                "unfinished": each.unfinished,
-                "ended_otherwise": each.ended_otherwise,
-            }
-            for each in view.outcomes
+            {"from": _time(each.start), "to": _time(each.end), **figures(each, OUTCOMES)} for each in view.outcomes
         ],
         "repositories": [
-            {
-                "repository": each.repository,
-                "completed": each.completed,
-                "failed": each.failed,
-                "unfinished": each.unfinished,
-                "ended_otherwise": each.ended_otherwise,
-                "success_rate": each.success,
-                "p50_s": each.p50_s,
-                "p95_s": each.p95_s,
-                "timed_runs": each.timed,
-            }
-            for each in view.repositories
+            {"repository": each.repository, **figures(each, OUTCOMES | DURATIONS)} for each in view.repositories
         ],
         "concurrency": [
             {"from": _time(each.start), "to": _time(each.end), "average": _average(each, view)}
@@ -84,10 +73,10 @@ def _csv_rows(view: InsightsView) -> Iterator[CsvRow]:
     since, until = _time(view.since) or "", _time(view.at) or ""
     for outcome in view.outcomes:
         start, end = _time(outcome.start) or "", _time(outcome.end) or ""
-        for measure in ("completed", "failed", "unfinished", "ended_otherwise"):
+        for measure in OUTCOMES:
             yield "outcomes", start, end, "", measure, getattr(outcome, measure)
     for each in view.repositories:
-        for measure in ("completed", "failed", "unfinished", "ended_otherwise", "success", "p50_s", "p95_s", "timed"):
+        for measure in OUTCOMES | DURATIONS:
             yield "repositories", since, until, each.repository, measure, getattr(each, measure)
     for moment in view.concurrency:
         start, end = _time(moment.start) or "", _time(moment.end) or ""

@@ -20,11 +20,31 @@ from app.text import safe_text
 TokenOrigin = Literal["pasted", "variable", "file", "command"]
 """The token's source. `pasted`: stored in a file of its own."""
 
-ORIGINS: Final[dict[TokenOrigin, str]] = {
-    "pasted": "pasted here, kept in a file only you can read",
-    "variable": "an environment variable",
-    "file": "a file that is there already",
-    "command": "what a command prints (a password manager)",
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One of the token's sources, and the field that asks for it."""
+
+    title: str
+    label: str
+    hint: str
+    placeholder: str = ""
+
+
+ORIGINS: Final[dict[TokenOrigin, Origin]] = {
+    "pasted": Origin(
+        "pasted here, kept in a file only you can read", "token", "From its settings: API, Create API Token."
+    ),
+    "variable": Origin("an environment variable", "variable", "It must be set whenever the console starts."),
+    "file": Origin(
+        "a file that is there already", "file", "Readable by you alone: chmod 600.", "~/.secrets/runwarden.token"
+    ),
+    "command": Origin(
+        "what a command prints (a password manager)",
+        "command",
+        "With its arguments; no shell is involved.",
+        "pass show runwarden",
+    ),
 }
 _DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
 """First parts of a host name that do not identify its owner."""

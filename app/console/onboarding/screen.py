@@ -20,7 +20,6 @@ from app.console.onboarding.answers import (
     ORIGINS,
     UNWRITTEN,
     Answers,
-    CheckResult,
     TokenOrigin,
     check,
     suggested_name,
@@ -36,12 +35,6 @@ from widgets.forms.field import FormField, LineField, SecretField
 _HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 _ORIGINS: Final[tuple[TokenOrigin, ...]] = tuple(ORIGINS)
 _ACCESS: Final = ("see and act", "look only: nothing is ever changed")
-_HINTS: Final[dict[TokenOrigin, tuple[str, str]]] = {
-    "pasted": ("token", "From its settings: API, Create API Token."),
-    "variable": ("variable", "It must be set whenever the console starts."),
-    "file": ("file", "Readable by you alone: chmod 600."),
-    "command": ("command", "With its arguments; no shell is involved."),
-}
 
 
 class OnboardingScreen(Screen[str | None]):
@@ -62,7 +55,8 @@ class OnboardingScreen(Screen[str | None]):
         self._variables = variables
         self._suggested = ""
         """The suggested name, as long as it was not replaced."""
-        self._origin_choice, self._access_choice = FormChoice(tuple(ORIGINS.values())), FormChoice(_ACCESS)
+        self._origin_choice = FormChoice([origin.title for origin in ORIGINS.values()])
+        self._access_choice = FormChoice(_ACCESS)
         self._checking = False
         self._doubted: Profile | None = None
         """The profile that the service did not confirm, and that may be written anyway."""
@@ -81,17 +75,17 @@ class OnboardingScreen(Screen[str | None]):
                 )
                 yield LineField("name", "name", "What you call it.")
                 yield _labelled("token from", self._origin_choice, "origin")
-                yield SecretField("pasted", *_HINTS["pasted"])
-                yield LineField("variable", *_HINTS["variable"], value="RUNWARDEN_TOKEN")
-                yield LineField("file", *_HINTS["file"], placeholder="~/.secrets/runwarden.token")
-                yield LineField("command", *_HINTS["command"], placeholder="pass show runwarden")
+                for key, origin in ORIGINS.items():
+                    field = SecretField if key == "pasted" else LineField
+                    value = "RUNWARDEN_TOKEN" if key == "variable" else ""
+                    yield field(key, origin.label, origin.hint, value=value, placeholder=origin.placeholder)
                 yield _labelled("access", self._access_choice, "access")
             yield Static(id="verdict")
             with Horizontal(id="verbs"):
-                yield Button("esc Leave", id="leave", compact=True)
-                yield Button("^y Write anyway", id="anyway", compact=True)
+                yield Button("esc Leave", id="leave", action="screen.leave", compact=True)
+                yield Button("^y Write anyway", id="anyway", action="screen.write_anyway", compact=True)
                 yield Static(id="spring")
-                yield Button("^s Check and open", id="go", compact=True)
+                yield Button("^s Check and open", id="go", action="screen.go", compact=True)
 
     def on_mount(self) -> None:
         """Fill in the likeliest answers."""
@@ -133,11 +127,6 @@ class OnboardingScreen(Screen[str | None]):
             return
         self.dismiss(None)
 
-    @on(Button.Pressed)
-    async def _pressed(self, event: Button.Pressed) -> None:
-        action = {"leave": "leave", "anyway": "write_anyway", "go": "go"}[event.button.id or "leave"]
-        await self.run_action(action)
-
     @on(FormField.Changed)
     def _changed(self, event: FormField.Changed) -> None:
         self._doubt(None)
@@ -157,7 +146,7 @@ class OnboardingScreen(Screen[str | None]):
             self._field(origin).display = origin == self._origin
         variable = self._field("variable").value
         is_set = f"{variable} is set." if variable in self._variables else f"{variable} is not set here."
-        self._field("variable").say(safe_text(f"{is_set} {_HINTS['variable'][1]}"))
+        self._field("variable").say(safe_text(f"{is_set} {ORIGINS['variable'].hint}"))
 
     @on(Input.Submitted)
     def _next(self) -> None:
@@ -169,12 +158,9 @@ class OnboardingScreen(Screen[str | None]):
         if result.is_good:
             self._write(new)
             return
-        self._show_failure(result)
-        self._doubt(new)
-
-    def _show_failure(self, result: CheckResult) -> None:
         self._say(f"{result.text} Nothing was written.", "bad")
         self._field(self._origin if result.token_is_at_fault else "base_url").take_focus()
+        self._doubt(new)
 
     def _write(self, new: Profile) -> None:
         kept: Path | None = None

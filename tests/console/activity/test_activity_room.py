@@ -1,6 +1,5 @@
 """The Activity tab, over the real ledger and the real poll log."""
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -20,7 +19,6 @@ from app.api.requests import (
 from app.console.run.screen import RunScreen
 from storage.records import ActionError, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
-from tests.run_board import START, Board
 from widgets.activity import ActivityTable
 
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
@@ -220,20 +218,6 @@ async def test_picture(staged: Staged, picture: SnapshotAssertion, same_ids: Non
     """An unknown outcome on top, under the cursor."""
     async with room(staged, SMALL) as scene:
         await seen(scene, picture)
-
-
-async def test_what_an_unknown_write_may_have_made_is_proposed_beside_it(staged: Staged, board: Board) -> None:
-    """The runs that came up after its send, from the cache: nothing is decided."""
-    async with room(staged) as scene:
-        await enter(scene, StartRun("Go.", API, "fix/new"), "unknown", ago_m=1)
-        minutes = (scene.clock.now - START).total_seconds() / 60 - 0.9
-        board.put("run_new1", "queued", created=minutes, branch_name="fix/new")
-        await scene.sync()
-        await scene.press("home")
-
-        text = scene.text
-
-    assert re.search(r"may be +run_new1  5s after the send", text)
 
 
 async def test_an_organization_and_its_action_lead_to_each_other(staged: Staged) -> None:

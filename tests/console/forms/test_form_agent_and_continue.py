@@ -1,15 +1,11 @@
 from typing import Any
 
-import pytest
-
 from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
 from app.console.forms.second_press import SecondPress
 from app.engine import Engine
 from storage.records import Repository, Run
-from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
+from tests.console.forms.steps import CREATED, opened, painted, press, words, write
 from tests.fault_server import Drop, Respond
-from widgets.after_refresh import after_refresh
-from widgets.runs.conversation import Conversation
 
 EXECUTION = {
     "agent_name": "security-review",
@@ -47,16 +43,6 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any
     }
     assert "exec_7" in outcome
     assert "No endpoint reads an execution back" in outcome
-
-
-async def test_an_agents_name_cannot_lead_elsewhere(stage: Any, post: Any) -> None:
-    """`..` would make another endpoint of the path."""
-    app = stage(StartAgentForm)
-    async with opened(app, "..\tacme/web", "ctrl+s", "ctrl+s"):
-        assert "Name the agent as the service knows it" in painted(app)
-        assert app.screen.phase == "editing"
-
-    assert post.requests == []
 
 
 async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
@@ -145,26 +131,6 @@ async def test_a_project_is_onboarded(stage: Any, post: Any) -> None:
         assert "The service took the project" in painted(app)
 
     assert [request.json() for request in post.requests] == [{"project_path": "acme/web", "project_id": 7}]
-
-
-async def test_what_a_closed_form_put_off_is_not_done(stage: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The screen below makes the call after the next paint, when the form has lost its parts; the console goes on."""
-    app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
-    put_off: list[Any] = []
-    late: list[str] = []
-    async with opened(app) as pilot:
-        conversation = app.screen.query_one(Conversation)
-        monkeypatch.setattr(conversation, "call_after_refresh", put_off.append)
-        conversation.show((), clock())
-        after_refresh(conversation, late.append, "closed by now")
-        app.screen.dismiss(None)
-        await settle(pilot)
-        conversation.show((), clock())
-        for call in put_off:
-            call()
-
-        assert app.ended
-        assert (len(put_off), late) == (3, [])
 
 
 def test_a_held_key_never_counts_as_a_second_press() -> None:

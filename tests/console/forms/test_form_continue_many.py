@@ -123,23 +123,6 @@ async def test_sending_stops_between_two_runs(stage: Any, clock: Any, engine: En
     assert len(post.requests) == 1
 
 
-async def test_more_than_the_cap_are_sent_in_batches(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
-    """One confirmation; the cap is said before a word is typed, and each next batch waits for a key."""
-    post.next(*(goes_on(number) for number in (1, 2, 3)))
-    form = await continuing(engine, clock, (1, 2, 3), cap=2)
-    app = stage(lambda _: form)
-    async with opened(app, size=(100, 34)) as pilot:
-        assert "first 2, then the next: at most 2 at a time (send_cap)" in words(app)
-        await sent(pilot)
-        assert "2 of 3 runs continued" in words(app)
-        assert "^s sends the next 1" in words(app)
-        assert len(post.requests) == 2
-        await press(pilot, "ctrl+s")
-
-        assert "3 of 3 runs continued" in words(app)
-    assert [request.json()["run_id"] for request in post.requests] == ["run_1", "run_2", "run_3"]
-
-
 async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(
     stage: Any, clock: Any, engine: Engine, post: Any
 ) -> None:

@@ -1,18 +1,16 @@
 """What was typed into a form is not lost: escape, another form, a killed program."""
 
 import asyncio
-import errno
 import json
-import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from app.console.forms import NewRunForm
-from app.console.forms.drafts import Draft, Drafts, DraftsError, FormDraft
+from app.console.forms.drafts import Draft, Drafts, DraftsError
 from app.engine import Engine
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, write
 from tests.console.quiet import toasts
@@ -66,40 +64,6 @@ async def test_a_damaged_file_is_moved_aside_once(drafts: Drafts, text: str) -> 
     assert drafts.path.with_suffix(".damaged").read_text() == text
     await drafts.save("run.start", Draft({"a": "b"}, NOON))
     assert await drafts.load("run.start") == Draft({"a": "b"}, NOON)
-
-
-async def test_a_newer_file_is_left_alone(drafts: Drafts) -> None:
-    """An older program neither reads nor overwrites it."""
-    text = json.dumps({"version": 2, "drafts": {}})
-    drafts.path.parent.mkdir()
-    drafts.path.write_text(text)
-
-    with pytest.raises(DraftsError, match="newer version"):
-        await drafts.save("run.start", Draft({"a": "b"}, NOON))
-    assert drafts.path.read_text() == text
-
-
-async def test_what_was_typed_last_is_what_the_file_ends_up_with(drafts: Drafts) -> None:
-    """However saves overlap."""
-    form_draft = FormDraft(drafts, "run.start", {"a": ""}, lambda: NOON, pytest.fail)
-    for text in ("x", "xy", "xyz"):
-        form_draft.typed({"a": text})
-        flushing = asyncio.create_task(form_draft.flush())
-    await flushing
-    await form_draft.flush()
-
-    assert await drafts.load("run.start") == Draft({"a": "xyz"}, NOON)
-
-
-async def test_a_form_emptied_by_hand_leaves_no_draft(drafts: Drafts) -> None:
-    """What the form began with is not worth keeping."""
-    form_draft = FormDraft(drafts, "run.start", {"a": "prefilled"}, lambda: NOON, pytest.fail)
-    form_draft.typed({"a": "more"})
-    await form_draft.flush()
-    form_draft.typed({"a": "prefilled"})
-    await form_draft.flush()
-
-    assert await drafts.load("run.start") is None
 
 
 async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any) -> None:
@@ -171,20 +135,3 @@ async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any
         assert app.screen.phase == "outcome"
 
     assert "written by a newer version" in text
-
-
-async def test_a_draft_that_is_lost_is_said(stage: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, with the cure, however fast the form is left."""
-
-    def full(path: Path) -> NoReturn:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
-    monkeypatch.setattr("app.console.forms.drafts.replacing", full)
-    path, app = drafts_of(engine).path, stage(NewRunForm)
-    async with opened(app, FILLED, "escape"):
-        said = toasts(app)
-
-    assert app.ended
-    assert len(said) == 1
-    assert str(path) in said[0]
-    assert "No space left" in said[0]

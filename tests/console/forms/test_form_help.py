@@ -131,30 +131,3 @@ async def test_a_preview_is_copied_for_a_shell(stage: Any, monkeypatch: pytest.M
     assert curl.startswith("curl --request POST ")
     assert '"Authorization: Bearer $RUNWARDEN_TOKEN"' in curl
     assert command.startswith("runwarden --profile=acme runs start --repository=acme/api --branch=main -- ")
-
-
-async def test_every_stage_of_a_form_has_the_same_height(stage: Any, post: Any) -> None:
-    """Nothing jumps from the fields to the preview to the outcome."""
-    from app.console.forms import OrganizationForm
-    from widgets.forms.dialog import FormDialog
-
-    post.next(
-        Respond(
-            201,
-            {
-                "organization_id": "org_9",
-                "organization_name": "G",
-                "organization_slug": "g",
-                "parent_organization_id": "o",
-            },
-        )
-    )
-    app = stage(OrganizationForm)
-    regions = []
-    async with opened(app, "ada@globex.example") as pilot:
-        for _ in range(3):
-            regions.append(app.screen.query_one(FormDialog).region)
-            await press(pilot, "ctrl+s")
-        assert app.screen.phase == "outcome"
-
-    assert len(set(regions)) == 1

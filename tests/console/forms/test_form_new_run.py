@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.widgets import Input, TextArea
 
 from app.console.forms import NewRunForm
@@ -168,23 +167,6 @@ async def test_templates_come_from_the_configuration(stage: Any) -> None:
 
     assert "[/b] review" in text
     assert "Find the flaky test" in text
-
-
-async def test_the_editor_gets_the_instructions_and_gives_them_back(
-    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever it left is in the form."""
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\nprintf " Carefully." >> "$1"\n')
-    editor.chmod(0o700)
-    monkeypatch.setenv("VISUAL", str(editor))
-    app = stage(lambda engine: NewRunForm(engine, instructions="Fix it."))
-    async with opened(app) as pilot:
-        # The headless terminal of the tests has nothing to hand over: the hand-over itself is tried on a real one.
-        monkeypatch.setattr(type(app._driver), "can_suspend", property(lambda driver: True))
-        await press(pilot, "ctrl+e")
-
-        assert app.screen.values["instructions"] == "Fix it. Carefully."
 
 
 async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:

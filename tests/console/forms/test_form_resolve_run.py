@@ -83,19 +83,6 @@ async def test_sending_again_says_what_to_type_beside_candidates(
         assert (made.value, made.matches()) == ("run_made1", ("run_made1",))
 
 
-async def test_what_was_resolved_elsewhere_is_not_doubted(stage: Any, engine: Engine, server: FaultServer) -> None:
-    """Another console was faster: that is said, and nothing is left to record."""
-    action = await unknown_start(engine, server, RUNS)
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app) as pilot:
-        await engine.ledger.resolve_created(action.action_id, "run_made1")
-        await press(pilot, "1", "ctrl+s")
-        text = words(app)
-
-    assert f"{action.action_id} is confirmed, resolved as created" in text
-    assert "Record it anyway" not in text
-
-
 @pytest.mark.parametrize("how", ["created", "not_created", "send_again"])
 async def test_what_is_settled_elsewhere_is_said_while_the_form_is_open(
     stage: Any, engine: Engine, server: FaultServer, how: str

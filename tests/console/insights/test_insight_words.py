@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.console.insights.span import SPANS
 from storage.records.coverage import Coverage, CoverageRange
 from storage.records.insights import Concurrency
-from widgets.insights.charts import ceiling, columns, stacked
+from widgets.insights.charts import ceiling, stacked
 from widgets.insights.figures import InsightsView, share
 
 DAY, WEEK, MONTH = SPANS
@@ -39,16 +39,6 @@ def test_days_begin_at_local_midnight_also_where_the_clock_was_put_forward(berli
     assert all(edge.astimezone().hour == 0 for edge in edges)
 
 
-def test_hours_are_full_hours_and_the_last_one_goes_on() -> None:
-    """Twenty-four of them, the present one included."""
-    now = datetime(2026, 5, 1, 22, 17, tzinfo=UTC)
-
-    edges = DAY.edges(now)
-
-    assert (len(edges), edges[-1] - edges[0]) == (25, timedelta(hours=24))
-    assert edges[-2] <= now < edges[-1]
-
-
 @pytest.mark.parametrize("span", SPANS)
 @pytest.mark.parametrize("minute", [0, 1, 59])
 def test_fine_steps_cover_the_span_up_to_now(span: object, minute: int) -> None:
@@ -68,25 +58,6 @@ def test_every_part_of_a_bar_that_is_there_is_seen(values: list[int], rows: int)
 
     assert [count > 0 for count in taken] == [value > 0 for value in values]
     assert sum(taken) <= rows
-
-
-@given(st.integers(1, 60), st.integers(1, 200))
-def test_bars_stay_inside_their_chart_and_apart(count: int, width: int) -> None:
-    """Where there is a cell for each."""
-    if count > width:
-        return
-    places, wide = columns(count, width)
-
-    assert places[-1] + wide <= width
-    assert all(before + wide <= after for before, after in pairwise(places))
-
-
-@given(st.floats(0, 1e9))
-def test_an_axis_holds_what_it_shows(highest: float) -> None:
-    """With little room wasted, and a middle that can be named."""
-    top = ceiling(highest)
-
-    assert highest <= top <= max(2, highest * 2)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from syrupy.assertion import SnapshotAssertion
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.insights.screen import InsightsScreen
 from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.run_board import Board
@@ -167,19 +165,6 @@ async def test_before_the_first_run_it_says_what_will_stand_here(staged: Staged,
         await scene.shows("The service has no run yet", "the number of runs at once", "It begins with the first run")
 
 
-async def test_new_runs_are_counted_while_one_looks_but_not_at_every_ring(staged: Staged, board: Board) -> None:
-    """The figures are made again after a while, once for all that came."""
-    async with staged(WIDE) as scene:
-        await scene.press("4")
-        for number in range(3):
-            board.put(f"run_new{number}", "failed", created=599.0, updated=599.5)
-            await scene.sync()
-        assert "60 runs" in scene.text
-
-        await scene.tick(seconds=6)
-        assert "63 runs" in scene.text
-
-
 async def exported(scene: Scene, folder: Path) -> None:
     """The numbers on show are written to the file that is shown, as its name says."""
     table, document = folder / "figures.csv", folder / "figures.json"
@@ -221,26 +206,3 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
 
     assert kept == "precious"
     assert json.loads(path.read_text())["outcomes"]
-
-
-async def test_leaving_while_the_file_is_written_does_not_hide_the_outcome(
-    staged: Staged, empty_board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing stops a write under way: it ends behind the room, and says how."""
-    gate = threading.Event()
-
-    def slow(*_: object) -> None:
-        gate.wait()
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("app.console.insights.export.write", slow)
-    async with staged(WIDE) as scene:
-        await show(scene, "x")
-        scene.app.screen.query_one(Input).value = str(tmp_path / "figures.csv")
-        await scene.pilot.press("enter")
-        await scene.pilot.press("escape")
-        assert isinstance(scene.app.screen, InsightsScreen)
-        gate.set()
-        await scene.settle()
-
-        assert "No space left on device" in str(scene.toasts)

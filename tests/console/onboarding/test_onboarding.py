@@ -14,7 +14,7 @@ from app.config import load
 from app.config.token import CommandToken, EnvToken, FileToken, resolve
 from app.console.onboarding.answers import suggested_name
 from app.console.onboarding.screen import OnboardingApp
-from tests.console.conftest import SMALL, WIDE
+from tests.console.conftest import SMALL
 from tests.console.quiet import lines, quiet
 from tests.fault_server import FaultServer, Hang, Respond
 from tests.pty.terminal import Terminal
@@ -299,17 +299,15 @@ def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "size"),
-    [("", (60, 20)), ("", WIDE), ("filled", SMALL), ("wrong", SMALL)],
-    ids=["empty-60x20", "empty-140x40", "filled-80x24", "wrong-80x24"],
+    [("", (60, 20)), ("wrong", SMALL)],
+    ids=["empty-60x20", "wrong-80x24"],
 )
 async def test_the_first_screen(place: Path, picture: SnapshotAssertion, keys: str, size: tuple[int, int]) -> None:
     """Questions, answers, and what is wrong with them."""
     async with OnboardingApp(Path("~/.config/runwarden/config.toml"), frozenset()).run_test(size=size) as pilot:
         newcomer = Newcomer(pilot)
         await newcomer.settle()
-        if keys == "filled":
-            await newcomer.answer("https://api.acme.example/v1")
-        elif keys == "wrong":
+        if keys == "wrong":
             await newcomer.paste("http://api.acme.example/v1")
             await newcomer.press("ctrl+s")
 
