@@ -274,9 +274,11 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Board) -> None:
-    """The whole way, in the program itself, typed faster than it answers."""
+    """The whole way, in the program itself."""
     terminal.shows("Welcome", "up to the version")
-    terminal.type(f"{board.base_url}\t\t\t{TOKEN}")
+    terminal.type(board.base_url)
+    terminal.press("\t", "\t", "\t")
+    terminal.type(TOKEN)
     terminal.shows("local", "\N{BULLET}" * len(TOKEN))
     terminal.type("\x13")
     terminal.shows("fix/login-timeout")
