@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from bench.figures import Figure, in_turn, timed
 from service.api.run_list import PageToken
-from service.clock import DAY_MICROS, now_micros
+from service.clock import now_micros
 from service.lab import history
 from service.setup import OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
 from service.store import runs
@@ -53,8 +53,8 @@ def _fill(database: Database, count: int) -> tuple[str, str]:
     )
     with database.write() as connection:
         made = apply_setup(connection, Setup(organizations=(entry,)), Path.cwd(), now_micros())["organizations"][0]
-    span = 365 * DAY_MICROS
-    history.make(database, history.HistorySpec("bench", count, 1, span, now_micros(), active=5, repositories=20))
+    wanted = history.HistoryRequest(organization="bench", runs=count, span="365d", active=5, repositories=20)
+    history.make(database, wanted, now_micros())
     return str(made["id"]), str(made["tokens"][0]["value"])
 
 

@@ -10,8 +10,7 @@ ServiceError
 │   ├── HttpError                        a request is refused; endpoints make those below into one
 │   ├── InactiveOrganizationError        an organization may not have runs or repositories
 │   ├── OnboardingError                  GitLab has no such project, or refuses a request
-│   ├── PayloadError, UnknownRepositoryError           a delivery cannot be read, or is about no known repository
-│   └── UnknownOrganizationError, HistoryExistsError   the lab cannot make a history
+│   └── PayloadError, UnknownRepositoryError           a delivery cannot be read, or is about no known repository
 ├── in a turn's failure and its log (`execution.turn`)
 │   ├── GitCommandError, AgentFailedError, NoSandboxError, NoProgramError, PlaceholderError
 │   ├── FindingsError                    an agent's findings are left out

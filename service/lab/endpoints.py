@@ -1,21 +1,20 @@
 """The lab's endpoints under /_lab, opened by its own token."""
 
-from typing import Annotated, Literal
+from dataclasses import asdict
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import errors
 from service.api.bodies import ReadBody
-from service.api.errors import HttpError, bad_request
-from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339, rfc3339
+from service.api.errors import HttpError
+from service.clock import CENTURY_MICROS, SECOND_MICROS, rfc3339
 from service.lab import history
-from service.lab.faults import Fault
-from service.lab.lab import PREFIX, Lab
-from service.store.agents import DEFAULT_NAME
+from service.lab.history import HistoryRequest
+from service.lab.lab import PREFIX, Fault, Lab
 
 _CENTURY_S = CENTURY_MICROS // SECOND_MICROS
-_TEAM_RUNS = 100_000
 
 
 class ClockShift(BaseModel):
@@ -24,32 +23,6 @@ class ClockShift(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     offset_s: Annotated[int, Field(ge=-_CENTURY_S, le=_CENTURY_S)]
-
-
-class HistoryRequest(BaseModel):
-    """Body of POST /_lab/runs."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    organization: str
-    """Slug or id."""
-    runs: Annotated[int, Field(ge=1, le=10_000_000)]
-    seed: int = 1
-    span: str = "90d"
-    until: str | None = None
-    """RFC 3339; None: now."""
-    active: Annotated[int, Field(ge=0)] = 0
-    repositories: Annotated[int, Field(ge=1, le=99)] = 12
-    agents: Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(min_length=1, max_length=20)] = [
-        DEFAULT_NAME
-    ]
-    rhythm: Literal["even", "team"] = "even"
-
-    @model_validator(mode="after")
-    def _fits(self) -> "HistoryRequest":
-        if self.rhythm == "team" and (self.active or self.runs > _TEAM_RUNS):
-            raise ValueError(f"the rhythm of a team has no active runs, and at most {_TEAM_RUNS:,}")
-        return self
 
 
 def build(lab: Lab) -> FastAPI:
@@ -79,26 +52,25 @@ LabAccess = Annotated[Lab, Depends(_authorized)]
 
 
 @router.get("")
-def read(lab: LabAccess) -> dict[str, object]:
+async def read(lab: LabAccess) -> dict[str, object]:
     """Return the clock's offset, the faults to come, and the account of those consumed."""
-    consumed, dropped = lab.script.account()
     return {
         "offset_s": lab.clock.offset_s,
         "expiry_now": rfc3339(lab.clock()),
-        "faults": lab.script.pending(),
-        "consumed": consumed,
-        "consumed_dropped": dropped,
+        "faults": [one.body() for one in lab.script],
+        "consumed": [asdict(one) for one in lab.consumed],
+        "consumed_dropped": lab.number_consumed - len(lab.consumed),
     }
 
 
 @router.post("/faults", status_code=201)
-def script(lab: LabAccess, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, object]:
-    """Put a fault on the script."""
-    return lab.script.add(fault).body()
+async def script(lab: LabAccess, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, object]:
+    """Put a fault at the end of the script."""
+    return lab.add(fault).body()
 
 
 @router.put("/clock")
-def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, object]:
+async def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, object]:
     """Shift the clock by which tokens expire."""
     lab.clock.offset_s = request.offset_s
     return {"offset_s": lab.clock.offset_s, "expiry_now": rfc3339(lab.clock())}
@@ -109,37 +81,13 @@ def make_history(
     lab: LabAccess, request: Annotated[HistoryRequest, Depends(ReadBody(HistoryRequest))]
 ) -> dict[str, object]:
     """Generate runs; answers when all of them are in the database."""
-    try:
-        span = parse_duration(request.span)
-        until = lab.context.clock() if request.until is None else parse_rfc3339(request.until, round_up=False)
-    except ValueError as error:
-        raise bad_request("invalid_request", str(error)) from error
-    if until <= span:
-        raise bad_request("invalid_request", "the span begins before 1970")
-    if until > lab.context.clock() + CENTURY_MICROS:
-        raise bad_request("invalid_request", "until: more than 100 years from now")
-    spec = history.HistorySpec(
-        organization=request.organization,
-        runs=request.runs,
-        seed=request.seed,
-        span_micros=span,
-        until=until,
-        active=request.active,
-        repositories=request.repositories,
-        agents=tuple(request.agents),
-        team=request.rhythm == "team",
-    )
-    try:
-        return history.make(lab.context.database, spec)
-    except history.UnknownOrganizationError as error:
-        raise HttpError(404, "organization_not_found", str(error)) from error
-    except history.HistoryExistsError as error:
-        raise HttpError(409, "made_already", str(error)) from error
+    return history.make(lab.context.database, request, lab.context.clock())
 
 
 @router.post("/reset")
 def reset(lab: LabAccess) -> dict[str, object]:
     """Forget script and account, set the clock right, and remove generated runs."""
     lab.script.clear()
-    lab.clock.offset_s = 0
+    lab.consumed.clear()
+    lab.number_consumed = lab.clock.offset_s = 0
     return {"runs_removed": history.unmake(lab.context.database)}

@@ -5,15 +5,15 @@ import math
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service import ids
-from service.clock import SECOND_MICROS
-from service.errors import ServiceError
+from service.api.errors import HttpError, bad_request
+from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339
 from service.reference import default_branch
 from service.store import organizations, repositories
 from service.store.agents import DEFAULT_NAME
@@ -23,6 +23,7 @@ from service.store.schema import runs, turns
 from service.store.turns import MADE_UP
 
 _BATCH: Final = 10_000
+_TEAM_RUNS: Final = 100_000
 _FAILED_SHARE: Final = 0.12
 _AGAIN_SHARE: Final = 0.15
 _BRANCH_SHARE: Final = 0.4
@@ -68,55 +69,61 @@ Row = tuple[dict[str, Any], list[dict[str, object]]]
 """A run and its turns."""
 
 
-class UnknownOrganizationError(ServiceError):
-    """The organization that the history is for does not exist."""
+class HistoryRequest(BaseModel):
+    """Body of POST /_lab/runs."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no organization {name!r}")
-
-
-class HistoryExistsError(ServiceError):
-    """The same history was generated before."""
-
-    def __init__(self) -> None:
-        super().__init__("these very runs are there; choose another seed, or reset the lab")
-
-
-@dataclass(frozen=True, slots=True)
-class HistorySpec:
-    """The history to generate."""
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     organization: str
-    """Its slug or id."""
-    runs: int
-    seed: int
-    span_micros: int
-    until: int
-    """The end of the span, in microseconds since 1970."""
-    active: int
+    """Slug or id."""
+    runs: Annotated[int, Field(ge=1, le=10_000_000)]
+    seed: int = 1
+    span: str = "90d"
+    until: str | None = None
+    """RFC 3339; None: now."""
+    active: Annotated[int, Field(ge=0)] = 0
     """How many of the newest runs stay queued or working: they are never executed."""
-    repositories: int
-    agents: tuple[str, ...] = (DEFAULT_NAME,)
-    """The names of the runs' agents."""
-    team: bool = False
-    """Whether the runs follow a team's days, nights and weekends instead of coming evenly."""
+    repositories: Annotated[int, Field(ge=1, le=99)] = 12
+    agents: Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(min_length=1, max_length=20)] = [
+        DEFAULT_NAME
+    ]
+    """The agents of a team's runs; those of the even rhythm have the reviewer."""
+    rhythm: Literal["even", "team"] = "even"
+    """A team's days, nights and weekends, or runs that come evenly."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "HistoryRequest":
+        if self.rhythm == "team" and (self.active or self.runs > _TEAM_RUNS):
+            raise ValueError(f"the rhythm of a team has no active runs, and at most {_TEAM_RUNS:,}")
+        return self
 
 
-def make(database: Database, spec: HistorySpec) -> dict[str, object]:
+def make(database: Database, spec: HistoryRequest, now: int) -> dict[str, object]:
     """Insert the runs with their turns and return what was made and how long it took.
 
     Raises:
-        UnknownOrganizationError: There is no such organization; nothing was inserted.
-        HistoryExistsError: The same runs exist; nothing was inserted.
+        HttpError: The span cannot be read, there is no such organization, or the same runs exist.
     """
     began = time.monotonic()
+    try:
+        span = parse_duration(spec.span)
+        until = now if spec.until is None else parse_rfc3339(spec.until, round_up=False)
+    except ValueError as error:
+        raise bad_request("invalid_request", str(error)) from error
+    if until <= span:
+        raise bad_request("invalid_request", "the span begins before 1970")
+    if until > now + CENTURY_MICROS:
+        raise bad_request("invalid_request", "until: more than 100 years from now")
     with database.read() as connection:
         owner = organizations.by_slug(connection, spec.organization)
         if owner is None:
-            raise UnknownOrganizationError(spec.organization)
+            raise HttpError(404, "organization_not_found", f"there is no organization {spec.organization!r}")
         known = repositories.of(connection, owner.id)
-    targets = _generated_repositories(known, spec.repositories)
-    rows = _team_rows(spec, owner.id, targets) if spec.team else _rows(spec, owner.id, targets)
+    # The configured repositories come first, then ones that exist in name only.
+    names = [f"lab/service-{number:02d}" for number in range(1, spec.repositories + 1)]
+    made_up = [Repository(name, "github", name, f"https://lab.invalid/{name}.git") for name in names]
+    history = _team_rows if spec.rhythm == "team" else _rows
+    rows = history(spec, owner.id, [*known, *made_up][: spec.repositories], until - span, until)
     made = 0
     while batch := list(itertools.islice(rows, _BATCH)):
         _insert(database, batch)
@@ -131,7 +138,9 @@ def _insert(database: Database, batch: list[Row]) -> None:
             connection.execute(sa.insert(runs), [run for run, _ in batch])
             connection.execute(sa.insert(turns), [turn for _, taken in batch for turn in taken])
     except sa.exc.IntegrityError as error:
-        raise HistoryExistsError from error
+        raise HttpError(
+            409, "made_already", "these very runs are there; choose another seed, or reset the lab"
+        ) from error
 
 
 def unmake(database: Database) -> int:
@@ -146,18 +155,10 @@ def unmake(database: Database) -> int:
             return removed
 
 
-def _generated_repositories(known: list[Repository], wanted: int) -> list[Repository]:
-    """Return `wanted` repositories: the configured ones first, then ones that exist in name only."""
-    names = (f"lab/service-{number:02d}" for number in range(1, wanted + 1))
-    made_up = [Repository(name, "github", name, f"https://lab.invalid/{name}.git") for name in names]
-    return [*known, *made_up][:wanted]
-
-
-def _rows(spec: HistorySpec, owner: str, repositories: list[Repository]) -> Iterator[Row]:
+def _rows(spec: HistoryRequest, owner: str, repositories: list[Repository], since: int, until: int) -> Iterator[Row]:
     rng = random.Random(spec.seed)
     for number in range(spec.runs):
-        fraction = (number + rng.random()) / spec.runs
-        created_at = spec.until - int(spec.span_micros * (1 - fraction))
+        created_at = until - int((until - since) * (1 - (number + rng.random()) / spec.runs))
         # Some repositories see far more runs than others.
         repository = repositories[int(len(repositories) * rng.random() ** 2)]
         lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
@@ -169,35 +170,11 @@ def _rows(spec: HistorySpec, owner: str, repositories: list[Repository]) -> Iter
         yield _row(owner, repository, run_id, task, status, created_at, lasted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """When a run of a team begins, and whether that is in its bad night or in the incident."""
+def _hour(at: int, until: int) -> tuple[float, bool, bool]:
+    """Weigh the hour that begins at an instant, and tell whether it is in the bad night or in the incident.
 
-    at: int
-    """In microseconds since 1970."""
-    is_bad_night: bool
-    is_incident: bool
-
-    def failure(self, platform: str, rng: random.Random) -> str | None:
-        """Why a run that begins at this moment fails; None: it succeeds."""
-        if self.is_incident and platform == _INCIDENT_PLATFORM:
-            return f"{_INCIDENT_REASON} (seeded by the lab)"
-        share = _BAD_NIGHT_SHARE if self.is_bad_night else _TEAM_FAILED_SHARE
-        if rng.random() >= share:
-            return None
-        return f"{_NIGHT_REASON if self.is_bad_night else rng.choice(_REASONS)} (seeded by the lab)"
-
-
-def _moments(rng: random.Random, since: int, until: int, count: int) -> Iterator[_Moment]:
-    """Yield the moments at which `count` runs begin, oldest first."""
-    hours = [_moment_of_hour(at, until) for at in range(since, until - _HOUR + 1, _HOUR)]
-    picked = rng.choices(hours, [weight for _, weight in hours], k=count)
-    for at, moment in sorted((moment.at + rng.randrange(_HOUR), moment) for moment, _ in picked):
-        yield _Moment(at, moment.is_bad_night, moment.is_incident)
-
-
-def _moment_of_hour(at: int, until: int) -> tuple[_Moment, float]:
-    """The beginning of an hour, and the weight of the hour: how many runs begin in it, compared with other hours."""
+    The weight is how many runs begin in it, compared with other hours.
+    """
     begins = datetime.fromtimestamp(at // SECOND_MICROS, UTC)
     hour, weekday = begins.hour, begins.weekday()
     midnight = until - until % _DAY
@@ -205,30 +182,48 @@ def _moment_of_hour(at: int, until: int) -> tuple[_Moment, float]:
     incident = weekday == _TUESDAY and hour in _INCIDENT_HOURS and until - 8 * _DAY <= at < until - _DAY
     weight = 1.0 if hour in range(8, 18) else 0.25 if hour in range(6, 22) else 0.08
     weight *= 0.15 if weekday >= _SATURDAY else 1
-    return _Moment(at, night, incident), 1.6 if night else 3.0 if incident else weight
+    return 1.6 if night else 3.0 if incident else weight, night, incident
 
 
-def _team_rows(spec: HistorySpec, owner: str, repositories: list[Repository]) -> Iterator[Row]:
+def _team_rows(
+    spec: HistoryRequest, owner: str, repositories: list[Repository], since: int, until: int
+) -> Iterator[Row]:
     rng = random.Random(spec.seed)
-    for moment in _moments(rng, spec.until - spec.span_micros, spec.until, spec.runs):
+    hours = {at: _hour(at, until) for at in range(since, until - _HOUR + 1, _HOUR)}
+    picked = rng.choices([*hours], [weight for weight, _, _ in hours.values()], k=spec.runs)
+    for at, hour in sorted((hour + rng.randrange(_HOUR), hour) for hour in picked):
         repository = rng.choices(repositories, [1 / (1 + rank) for rank in range(len(repositories))])[0]
-        yield _team_row(spec, owner, repository, moment, rng)
+        _, is_bad_night, is_incident = hours[hour]
+        failure = None
+        if is_incident and repository.platform == _INCIDENT_PLATFORM:
+            failure = _INCIDENT_REASON
+        elif rng.random() < (_BAD_NIGHT_SHARE if is_bad_night else _TEAM_FAILED_SHARE):
+            failure = _NIGHT_REASON if is_bad_night else rng.choice(_REASONS)
+        yield _team_row(spec, owner, repository, at, until, failure, rng)
 
 
-def _team_row(spec: HistorySpec, owner: str, repository: Repository, moment: _Moment, rng: random.Random) -> Row:
-    failure = moment.failure(repository.platform, rng)
+def _team_row(
+    spec: HistoryRequest,
+    owner: str,
+    repository: Repository,
+    at: int,
+    until: int,
+    failure: str | None,
+    rng: random.Random,
+) -> Row:
     lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
-    lasted = min(lasted, max(SECOND_MICROS, spec.until - moment.at))  # Every run of a team ends within the history.
-    run_id = f"run_{ids.ulid(moment.at, rng.getrandbits)}"
+    lasted = min(lasted, max(SECOND_MICROS, until - at))  # Every run of a team ends within the history.
+    run_id = f"run_{ids.ulid(at, rng.getrandbits)}"
     task, status = rng.choice(_TASKS), "completed" if failure is None else "failed"
-    run, taken = _row(owner, repository, run_id, f"{task}.", status, moment.at, lasted)
+    run, taken = _row(owner, repository, run_id, f"{task}.", status, at, lasted)
     run |= {"agent": rng.choice(spec.agents), "metadata": {"requested_by": rng.choice(_REQUESTERS)}}
     if rng.random() < _BRANCH_SHARE:
         run["branch"] = rng.choice(_BRANCHES)
     (turn,) = taken
-    turn |= {"summary": f"{task}: done (seeded by the lab)." if failure is None else None, "failure": failure}
+    turn["summary"] = f"{task}: done (seeded by the lab)." if failure is None else None
+    turn["failure"] = None if failure is None else f"{failure} (seeded by the lab)"
     if failure is None and rng.random() < _AGAIN_SHARE:
-        half = moment.at + lasted // 2
+        half = at + lasted // 2
         again = turn | {"number": 2, "instructions": "And the tests?", "accepted_at": half}
         again |= {"dispatched_at": half, "started_at": half}
         turn["finished_at"], run["turn"] = half, 2

@@ -3,22 +3,24 @@
 import asyncio
 import dataclasses
 import hmac
+import itertools
 import json
 import logging
+import re
 import secrets
 import socket
 import struct
-from collections.abc import Mapping
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final, Literal
 
 from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.context import CONTEXT, Context
 from service.api.protocol import TRANSPORT
 from service.clock import SECOND_MICROS, Clock, rfc3339
-from service.lab.faults import ConsumedFault, Fault, FaultScript, operation_of
 from service.mail.message import MailError, MailMessage
 
 PREFIX: Final = "/_lab"
@@ -26,6 +28,83 @@ _MARK: Final = (b"x-runwarden-lab", b"on")
 # With a linger time of zero, closing a socket sends RST instead of FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _logger = logging.getLogger(__name__)
+
+
+Operation = Literal["create_organization", "list_runs", "start_run", "start_agent", "read_health", "onboard_project"]
+
+_PATHS: Final[tuple[tuple[str, re.Pattern[str], Operation], ...]] = (
+    ("POST", re.compile("/v1/external/organizations"), "create_organization"),
+    ("GET", re.compile("/v1/external/runs"), "list_runs"),
+    ("POST", re.compile("/v1/external/runs"), "start_run"),
+    ("POST", re.compile("/v1/external/agents/[^/]+/runs"), "start_agent"),
+    ("GET", re.compile("/v1/external/installation/health"), "read_health"),
+    ("POST", re.compile("/v1/external/gitlab/projects"), "onboard_project"),
+)
+Kind = Literal["status", "delay", "reset", "lose_answer", "truncate", "drip", "partial"]
+HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]{1,200}$")]
+_ACCOUNTED: Final = 10_000
+"""The account keeps this many entries; older ones are dropped, and counted."""
+
+
+class Fault(BaseModel):
+    """A scripted fault, as POST /_lab/faults takes it."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    operation: Operation | Literal["any"]
+    kind: Kind
+    times: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """How many requests it affects."""
+    delay_s: Annotated[float, Field(ge=0, le=3600)] = 0
+    """The pause before anything else happens."""
+    status: Annotated[int, Field(ge=400, le=599)] | None = None
+    """For `status`: the answer in place of the operation."""
+    retry_after: HeaderText | None = None
+    """For `status`: the header Retry-After, seconds or a date, as it is."""
+    message: str | None = None
+    error_code: str | None = None
+    keep_bytes: Annotated[int, Field(ge=0)] | None = None
+    """For `truncate`: how much of the body is sent; half of it if left out."""
+    interval_s: Annotated[float, Field(ge=0, le=60)] = 0.1
+    """For `drip`: the pause after each byte of the body."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Fault":
+        if (self.kind == "status") != (self.status is not None):
+            raise ValueError("status belongs to the kind 'status', which needs it")
+        if self.kind == "partial" and self.operation != "create_organization":
+            raise ValueError("'partial' is a fault of create_organization")
+        if self.kind == "delay" and not self.delay_s:
+            raise ValueError("'delay' needs delay_s")
+        return self
+
+
+@dataclass(slots=True)
+class PendingFault:
+    """A scripted fault, and how many requests it will still affect."""
+
+    id: int
+    fault: Fault
+    left: int
+
+    def body(self) -> dict[str, object]:
+        """Return its form in an answer."""
+        return {"id": self.id, "left": self.left} | self.fault.model_dump(exclude_none=True)
+
+
+@dataclass(slots=True)
+class ConsumedFault:
+    """One request that a fault hit."""
+
+    fault_id: int
+    operation: Operation
+    kind: Kind
+    path: str
+    at: str
+    executed_status: int | None = None
+    """The operation's own answer; None: it was not executed."""
+    ended: bool = False
+    """True once the fault is over: the answer is sent, or the connection gone."""
 
 
 class ShiftedClock:
@@ -53,19 +132,45 @@ class FailingMailer:
 
 
 class Lab:
-    """The state of the lab: its token, its script, its clock, and the context that the application runs in."""
+    """The state of the lab: its token, its script, its clock, and the context that the application runs in.
+
+    The script and the account belong to the event loop, on which requests and the lab's endpoints are answered.
+    """
 
     def __init__(self, context: Context) -> None:
         self.token = f"rwlab_{secrets.token_urlsafe(24)}"
         """The bearer token for /_lab, and for nothing else; each start makes a new one, and it is not stored."""
         self.clock = ShiftedClock(context.expiry_clock)
         self.context = dataclasses.replace(context, expiry_clock=self.clock)
-        self.script = FaultScript(lambda: rfc3339(context.clock()))
+        self.script: list[PendingFault] = []
+        self.consumed: deque[ConsumedFault] = deque(maxlen=_ACCOUNTED)
+        self.number_consumed = 0
+        self._ids = itertools.count(1)
 
     def authorizes(self, authorization: str | None) -> bool:
         """Whether a request's Authorization header carries the lab's token."""
         given = (authorization or "").encode("utf-8", "replace")
         return hmac.compare_digest(given, f"Bearer {self.token}".encode())
+
+    def add(self, fault: Fault) -> PendingFault:
+        """Put a fault at the end of the script."""
+        made = PendingFault(next(self._ids), fault, fault.times)
+        self.script.append(made)
+        return made
+
+    def consume(self, method: str, path: str) -> tuple[Fault, ConsumedFault] | None:
+        """Consume the first fault that is meant for a request; None: there is none."""
+        called = next((name for verb, pattern, name in _PATHS if verb == method and pattern.fullmatch(path)), None)
+        found = next((one for one in self.script if called and one.fault.operation in {called, "any"}), None)
+        if called is None or found is None:
+            return None
+        found.left -= 1
+        if found.left == 0:
+            self.script.remove(found)
+        entry = ConsumedFault(found.id, called, found.fault.kind, path, rfc3339(self.context.clock()))
+        self.consumed.append(entry)
+        self.number_consumed += 1
+        return found.fault, entry
 
 
 class FaultInjector:
@@ -87,35 +192,36 @@ class FaultInjector:
         if path == PREFIX or path.startswith(f"{PREFIX}/"):
             await self._endpoints(scope, receive, marked)
             return
-        operation = operation_of(scope["method"], path)
-        taken = None if operation is None else self._lab.script.take(operation, path)
-        if taken is None:
+        found = self._lab.consume(scope["method"], path)
+        if found is None:
             await self._app(scope, receive, marked)
             return
-        fault, entry = taken
+        fault, entry = found
         _logger.warning("lab: fault %d (%s) hits %s", entry.fault_id, fault.kind, path)
         await asyncio.sleep(fault.delay_s)
-        await self._carry_out(fault, entry, (scope, receive, marked))
+        if fault.kind in {"status", "reset"}:
+            # The client has sent everything when it is answered.
+            while (await receive()).get("more_body", False):
+                pass
+            await (_refuse(marked, fault) if fault.kind == "status" else _reset(scope, receive))
+        else:
+            await self._execute(fault, entry, scope, receive, marked)
         entry.ended = True
 
-    async def _carry_out(self, fault: Fault, entry: ConsumedFault, request: tuple[Scope, Receive, Send]) -> None:
-        scope, receive, send = request
-        if fault.kind == "status":
-            await _read_all(receive)
-            headers = {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
-            await _refuse(send, fault.status or 500, _document(fault), headers)
-        elif fault.kind == "reset":
-            await _read_all(receive)
-            await _reset(scope, receive)
-        else:
-            await self._execute(fault, entry, request)
-
-    async def _execute(self, fault: Fault, entry: ConsumedFault, request: tuple[Scope, Receive, Send]) -> None:
-        scope, receive, send = request
+    async def _execute(self, fault: Fault, entry: ConsumedFault, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application execute a request, and spoil its answer."""
         if fault.kind == "partial":
             broken = dataclasses.replace(self._lab.context, mailer=FailingMailer())
             scope = {**scope, "state": {**scope["state"], CONTEXT: broken}}
-        answer = await _hold_back(self._app, scope, receive)
+        answer = _HeldAnswer()
+
+        async def hold(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answer.status, answer.headers = message["status"], list(message["headers"])
+            else:
+                answer.body += message.get("body", b"")
+
+        await self._app(scope, receive, hold)
         entry.executed_status = answer.status
         match fault.kind:
             case "lose_answer":
@@ -127,11 +233,6 @@ class FaultInjector:
                 await _drip(receive, send, answer, fault.interval_s)
             case _:
                 await _pass_on(send, answer)
-
-
-def _document(fault: Fault) -> dict[str, str]:
-    message = fault.message or f"the lab was told to answer {fault.status}"
-    return {"message": message, "error_code": fault.error_code or "lab"}
 
 
 def _marking(send: Send) -> Send:
@@ -157,38 +258,20 @@ class _HeldAnswer:
         return {"type": "http.response.start", "status": self.status, "headers": self.headers}
 
 
-async def _hold_back(app: ASGIApp, scope: Scope, receive: Receive) -> _HeldAnswer:
-    """Let the application execute a request, and return its answer instead of sending it."""
-    answer = _HeldAnswer()
-
-    async def keep(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            answer.status, answer.headers = message["status"], list(message["headers"])
-        else:
-            answer.body += message.get("body", b"")
-
-    await app(scope, receive, keep)
-    return answer
-
-
 async def _pass_on(send: Send, answer: _HeldAnswer) -> None:
     """Send the whole answer."""
     await send(answer.start)
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _read_all(receive: Receive) -> None:
-    """Read the request to its end and drop it, so that the client has sent everything when it is answered."""
-    while (await receive()).get("more_body", False):
-        pass
-
-
-async def _refuse(send: Send, status: int, document: Mapping[str, object], headers: Mapping[str, str]) -> None:
+async def _refuse(send: Send, fault: Fault) -> None:
     """Answer without executing anything."""
-    raw = json.dumps(document).encode()
-    fields = {"Content-Type": "application/json", "Content-Length": str(len(raw))} | dict(headers)
-    pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
-    await _pass_on(send, _HeldAnswer(status, pairs, raw))
+    message = fault.message or f"the lab was told to answer {fault.status}"
+    raw = json.dumps({"message": message, "error_code": fault.error_code or "lab"}).encode()
+    fields = {"content-type": "application/json", "content-length": str(len(raw))}
+    fields |= {} if fault.retry_after is None else {"retry-after": fault.retry_after}
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
+    await _pass_on(send, _HeldAnswer(fault.status or 500, headers, raw))
 
 
 async def _reset(scope: Scope, receive: Receive) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from service.clock import DAY_MICROS, now_micros
+from service.clock import now_micros
 from service.execution.queue import migrate_queue
 from service.lab import history
 from service.store import organizations, repositories, runs, turn_files, turns, workers
@@ -192,7 +192,8 @@ def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Dat
     now = [0.0]
     counts = RunCounter(lambda: now[0])
     owner = organization(database)
-    history.make(database, history.HistorySpec("acme", runs.EXACT_BELOW, 1, DAY_MICROS, NOW, active=0, repositories=2))
+    wanted = history.HistoryRequest(organization="acme", runs=runs.EXACT_BELOW, span="1d", repositories=2)
+    history.make(database, wanted, NOW)
     every, failed = Filters(owner), Filters(owner, status="failed")
     looks: list[str] = []
     sa.event.listen(database.engine, "before_cursor_execute", lambda *given: looks.append(given[2]))
