@@ -84,17 +84,33 @@ def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
 def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]:
     """The triggers of a rule about runs, hosts or actions; changes of status only since then."""
     match rule.on:
-        case OnRun() as on:
-            found = (_change(each, seen.ahead) for each in seen.changes if _is_meant(on, each))
-            yield from (each for each in found if each.at >= since)
+        case OnRun(to, was, scope):
+            for change in seen.changes:
+                run_id, at = change.run_id, change.at - seen.ahead
+                is_meant = change.new == to and was in {None, change.old} and at >= since
+                if is_meant and is_within(scope, change.repository, change.branch_name):
+                    facts = _facts(run_id, change.repository, change.branch_name, change.new, change.old or "")
+                    # To the microsecond: a run that was continued may fail a second time.
+                    yield Occurrence(f"run:{run_id}:{change.new}:{change.at.isoformat()}", at, run_id, facts)
         case OnStuck(scope):
-            yield from (
-                _stuck(each, seen.ahead) for each in seen.stuck if is_within(scope, each.repository, each.branch_name)
-            )
-        case OnHealth() as on:
-            yield from _incidents(on, seen)
+            for run in seen.stuck:
+                if is_within(scope, run.repository, run.branch_name):
+                    identity = f"stuck:{run.run_id}:{run.active_since.isoformat()}"
+                    facts = _facts(run.run_id, run.repository, run.branch_name, run.status)
+                    yield Occurrence(identity, run.last_seen_at - seen.ahead, run.run_id, facts)
+        case OnHealth(is_over, lasting, platforms):
+            for one in (incident for incident in seen.incidents if _matches(platforms, incident.platform)):
+                identity, over_at = f"health:{one.platform}:{one.start.isoformat()}", one.recovered_at or one.until
+                if is_over and one.is_over and over_at > seen.now - INCIDENT_RECENT:
+                    facts = {"host.platform": one.platform, "host.status": "recovered"}
+                    yield Occurrence(f"{identity}:over", over_at, "", facts)
+                if not is_over and not one.is_over and one.lasted >= lasting:
+                    facts = {"host.platform": one.platform, "host.status": one.word}
+                    yield Occurrence(f"{identity}:bad", one.start, "", facts)
         case OnUnknownAction(older):
-            yield from (_action(each) for each in seen.unknown if seen.now - each.created_at >= older)
+            for action in (each for each in seen.unknown if seen.now - each.created_at >= older):
+                facts = {"action.id": action.action_id, "action.kind": action.kind, "action.subject": action.subject}
+                yield Occurrence(f"action:{action.action_id}", action.created_at, "", facts)
 
 
 def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
@@ -124,14 +140,6 @@ def _facts(run_id: str, repository: str, branch: str, status: str, was: str = ""
     return dict(zip(names, (run_id, repository, branch, status, was), strict=True))
 
 
-def _is_meant(on: OnRun, change: StatusChange) -> bool:
-    return (
-        change.new == on.to
-        and on.was in {None, change.old}
-        and is_within(on.scope, change.repository, change.branch_name)
-    )
-
-
 def is_labelled(scope: Scope, labels: Mapping[str, str]) -> bool:
     """Whether a run's metadata is as the scope asks."""
     return all(name in labels and _matches(globs, labels[name]) for name, globs in scope.labels)
@@ -145,41 +153,3 @@ def is_within(scope: Scope, repository: str, branch: str) -> bool:
 def _matches(globs: Iterable[str], text: str) -> bool:
     globs = tuple(globs)
     return not globs or any(fnmatchcase(text, glob) for glob in globs)
-
-
-def _change(change: StatusChange, ahead: timedelta) -> Occurrence:
-    return Occurrence(
-        # To the microsecond: a run that was continued may fail a second time.
-        f"run:{change.run_id}:{change.new}:{change.at.isoformat()}",
-        change.at - ahead,
-        change.run_id,
-        _facts(change.run_id, change.repository, change.branch_name, change.new, change.old or ""),
-    )
-
-
-def _stuck(run: StuckRun, ahead: timedelta) -> Occurrence:
-    identity = f"stuck:{run.run_id}:{run.active_since.isoformat()}"
-    return Occurrence(
-        identity, run.last_seen_at - ahead, run.run_id, _facts(run.run_id, run.repository, run.branch_name, run.status)
-    )
-
-
-def _incidents(on: OnHealth, seen: Seen) -> Iterator[Occurrence]:
-    for incident in seen.incidents:
-        if not _matches(on.platforms, incident.platform):
-            continue
-        over_at = incident.recovered_at or incident.until
-        if on.is_over and incident.is_over and over_at > seen.now - INCIDENT_RECENT:
-            yield _incident(incident, "over", over_at, "recovered")
-        if not on.is_over and not incident.is_over and incident.lasted >= on.lasting:
-            yield _incident(incident, "bad", incident.start, incident.word)
-
-
-def _incident(incident: Incident, end: str, at: datetime, status: str) -> Occurrence:
-    identity = f"health:{incident.platform}:{incident.start.isoformat()}:{end}"
-    return Occurrence(identity, at, "", {"host.platform": incident.platform, "host.status": status})
-
-
-def _action(action: Action) -> Occurrence:
-    facts = {"action.id": action.action_id, "action.kind": action.kind, "action.subject": action.subject}
-    return Occurrence(f"action:{action.action_id}", action.created_at, "", facts)

@@ -142,7 +142,8 @@ class Runner:
         if come.newest is not None:
             await self._decide(rule, come.newest, come.missed)
         found = {each.identity: each for each in occurrences(rule, seen, state.since - SKEW)}
-        for identity in await self._unclaimed(rule, found):
+        free = await self.state.unclaimed(rule.name, tuple(found)) if found else frozenset()
+        for identity in (each for each in found if each in free):
             if state.is_new or await self._is_meant(rule, found[identity]):
                 await self._decide(rule, found[identity], history=state.is_new)
         if state.is_new:
@@ -154,12 +155,6 @@ class Runner:
         if not (isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels):
             return True
         return is_labelled(rule.on.scope, await self.observer.run_facts.labels(occurrence.facts["run.id"]))
-
-    async def _unclaimed(self, rule: Rule, found: dict[str, Occurrence]) -> list[str]:
-        if not found:
-            return []
-        free = await self.state.unclaimed(rule.name, tuple(found))
-        return [identity for identity in found if identity in free]
 
     async def _decide(self, rule: Rule, occurrence: Occurrence, missed: int = 0, *, history: bool = False) -> None:
         now = self.clock()
@@ -174,7 +169,8 @@ class Runner:
             if history:
                 return Verdict("history", "it was so before the rule")
             found = decide(rule, occurrence, past, now)
-            return Verdict(found.outcome, f"{found.reason}{_missed(missed, found.reason)}")
+            caught_up = f"for {missed} missed before it as well" if missed else ""
+            return Verdict(found.outcome, "; ".join(filter(None, (found.reason, caught_up))))
 
         active_run = await self._active_run(rule, occurrence.conversation)
         decision = await self.state.decide(rule.name, occurrence, verdict, active_run=active_run)
@@ -296,8 +292,12 @@ class Runner:
         state = (await self.state.rule_states()).get(rule.name)
         if state is not None and state.paused is not None:
             await self._close(decision, "skipped", f"the rule is paused: {state.paused}")
-        elif not is_quiet(rule, now) and await self._active_run(rule, decision.occurrence.conversation) is None:
-            await self._take(rule, decision)
+        elif (
+            not is_quiet(rule, now)
+            and await self._active_run(rule, decision.occurrence.conversation) is None
+            and await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason)
+        ):
+            await self._act_on(rule, decision)
 
     async def _take_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
         """Send an approved request, unless its cause is gone."""
@@ -316,10 +316,6 @@ class Runner:
             await self._act_on(rule, taken)
         elif taken is not None:
             self.journal(taken)
-
-    async def _take(self, rule: Rule, decision: Decision) -> None:
-        if await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason):
-            await self._act_on(rule, decision)
 
     async def _act_on(self, rule: Rule, decision: Decision) -> None:
         now = self.clock()
@@ -341,9 +337,3 @@ class Runner:
             await self._close(decision, "interrupted", why)
             return
         await self._act(rule, decision)
-
-
-def _missed(count: int, reason: str) -> str:
-    if not count:
-        return ""
-    return f"{'; ' if reason else ''}for {count} missed before it as well"
