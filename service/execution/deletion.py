@@ -5,7 +5,7 @@ import time
 from typing import Final
 
 from service import ids
-from service.clock import DAY_MICROS, Clock
+from service.clock import Clock
 from service.execution import trees
 from service.execution.queue import QueueHistory
 from service.execution.workspace import attempts_at_work
@@ -14,8 +14,6 @@ from service.store import deletions
 from service.store.database import Database
 
 _PAUSE_S: Final = 0.3
-_REMEMBERED_MICROS: Final = 30 * DAY_MICROS
-"""How long other machines look for copies in their data folders (PostgreSQL)."""
 
 
 class Deletion:
@@ -71,9 +69,6 @@ class Deletion:
                 for mail in self._folder.outbox.glob(f"{one}.*"):
                     mail.unlink(missing_ok=True)
                 _remove(str(self._folder.caches / one))
-            remembered = 0 if self._database.is_sqlite else _REMEMBERED_MICROS
-            with self._database.write() as connection:
-                deletions.forget(connection, self._clock() - remembered)
         return len(held) + len(pending)
 
     def _remove_mirrors(self) -> None:

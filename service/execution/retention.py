@@ -20,13 +20,15 @@ from service.execution.queue import QueueHistory
 from service.hosts.http import token_for
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
-from service.store import audit, deliveries, organizations, repositories, runs, turn_files, turns
+from service.store import audit, deletions, deliveries, organizations, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.runs import Run
 
 _BATCH: Final = 500
 """Rows removed in one transaction, so that other writers do not wait long."""
 _PAUSE_S: Final = 3600.0
+_REMEMBERED_DAYS: Final = 30
+"""How long each machine looks for what deleted runs left in its data folder."""
 _HELD_PAUSE_S: Final = 5.0
 """How soon a deletion that waits for an agent's end, or for another worker, is tried again."""
 _AGAIN_MICROS: Final = DAY_MICROS
@@ -196,6 +198,7 @@ class Retention:
         stored = 0 if settings.logs_days is None else self._pruner.stored_files(self._before(settings.logs_days))
         with self._database.write() as connection:
             deliveries.remove(connection, self._before(settings.deliveries_days))
+            deletions.forget(connection, self._before(_REMEMBERED_DAYS))
             if settings.audit_days is not None:
                 audit.remove(connection, self._before(settings.audit_days))
         if settings.branches_days is not None:

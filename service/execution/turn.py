@@ -82,7 +82,13 @@ class TurnExecution:
             InterruptedTurnError: The service is going down.
             SupersededError: Another attempt has the turn now.
         """
-        outcome = self._patiently(lambda: self.perform(run_id, number, workspaces))
+        try:
+            outcome = self._patiently(lambda: self.perform(run_id, number, workspaces))
+        except (InterruptedTurnError, SupersededError):
+            raise
+        except Exception:  # One guard at the boundary of a turn: it must come to an end.
+            _logger.exception("%s turn %d failed in the service itself", run_id, number)
+            outcome = TurnOutcome("failed", failure=OWN_FAULT)
         self._patiently(lambda: self.settle(run_id, number, outcome))
 
     def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:

@@ -17,13 +17,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.clock import SECOND_MICROS, Clock
 from service.execution.queue import DurableEngine
 from service.execution.retention import Retention
-from service.execution.turn import OWN_FAULT, InterruptedTurnError, SupersededError, TurnExecution
+from service.execution.turn import InterruptedTurnError, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
 from service.store import dispatch, invitations, organizations, postings, turns, workers
 from service.store.database import Database
-from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 
 _ROUND_S: Final = 1.0
@@ -129,23 +128,21 @@ class TurnWorker:
         """Execute a turn to its end, unless another worker has to end it."""
         with self._counting:
             self._active += 1
-        with self._bound(run_id, number):
-            try:
+        try:
+            with self._bound(run_id, number):
                 self._execution.execute(run_id, number, self._own_workspaces())
-            except InterruptedTurnError:
-                _logger.info("%s turn %d was interrupted; the next worker starts it again", run_id, number)
-                with self._counting:
-                    self._interrupted += 1
-                    self._counting.notify_all()
-                    # Held until the process ends: a return would count as the end of the workflow.
-                    self._counting.wait_for(lambda: False)
-            except SupersededError as reason:
-                _logger.warning("not executed again: %s", reason)
-            except Exception:  # One guard at the boundary of a turn: it must come to an end.
-                _logger.exception("%s turn %d failed in the service itself", run_id, number)
-                self._execution.settle(run_id, number, TurnOutcome("failed", failure=OWN_FAULT))
-        with self._counting:
-            self._active -= 1
+        except InterruptedTurnError:
+            _logger.info("%s turn %d was interrupted; the next worker starts it again", run_id, number)
+            with self._counting:
+                self._interrupted += 1
+                self._counting.notify_all()
+                # Held until the process ends: a return would count as the end of the workflow.
+                self._counting.wait_for(lambda: False)
+        except SupersededError as reason:
+            _logger.warning("%s turn %d is not executed again: %s", run_id, number, reason)
+        finally:
+            with self._counting:
+                self._active -= 1
         # The turn has freed its place for another.
         self.wake()
 

@@ -24,6 +24,7 @@ Kind = Literal["organization", "run", "turn"]
 """What was deleted: a `turn` is named as in the queue."""
 BATCH: Final = 200
 """Runs deleted in one transaction, so that other writers do not wait long."""
+_ADDRESSES: Final = sa.union(sa.select(repositories.c.url), sa.select(run_table.c.url))
 
 
 def delete_run(connection: sa.Connection, run_id: str, now: int) -> None:
@@ -57,7 +58,8 @@ def delete_organization(connection: sa.Connection, organization_id: str) -> bool
     connection.execute(sa.delete(rate_limits).where(rate_limits.c.organization_id == organization_id))
     connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
     connection.execute(sa.delete(organizations).where(mine))
-    connection.execute(sa.delete(default_branches).where(default_branches.c.url.not_in(addresses(connection))))
+    in_use = sa.select(_ADDRESSES.subquery().c.url)
+    connection.execute(sa.delete(default_branches).where(default_branches.c.url.not_in(in_use)))
     return True
 
 
@@ -74,8 +76,7 @@ def noted(connection: sa.Connection, kind: Kind) -> list[str]:
 
 def addresses(connection: sa.Connection) -> set[str]:
     """Return the addresses of all repositories that are configured or have runs."""
-    every = sa.union(sa.select(repositories.c.url), sa.select(run_table.c.url))
-    return set(connection.execute(every).scalars())
+    return set(connection.execute(_ADDRESSES).scalars())
 
 
 def forget_turns(connection: sa.Connection, names: Sequence[str]) -> None:

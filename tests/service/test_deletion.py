@@ -259,6 +259,7 @@ def test_what_was_deleted_is_overwritten_in_the_file(tmp_path: Path) -> None:
         before = folder.database_file.read_bytes()
         with database.write() as connection:
             audit.remove(connection, now_micros() + 1)
+            deletions.forget(connection, now_micros())
         after = folder.database_file.read_bytes()
 
     assert owner.encode() in before
