@@ -26,10 +26,8 @@ from app.reconcile.reconciliation import Reconciliation
 from app.results.service import ServiceExtension
 from app.schedule import JobWork
 from app.sync.backfill import Backfill
-from app.sync.health import HealthSync
 from app.sync.listing import Listing
-from app.sync.polls import OthersPoll
-from app.sync.reread import Rereader
+from app.sync.polls import HealthSync, OthersPoll
 from app.sync.retention import Retention
 from app.sync.runs import RunSync
 from storage.cache import Cache
@@ -57,7 +55,6 @@ class Engine:
     health: HealthSync
     listing: Listing
     backfill: Backfill
-    reread: Rereader
     state: State | StorageError
     """The automations' state and the leases; an error: it cannot be used, and each process polls for itself."""
     actions: Actions
@@ -105,13 +102,12 @@ class Engine:
         others_poll = partial(lease.is_held_by_another, POLLER, cache.process)
         runs, health = _syncs(client, cache, ring, clock, poll, others_poll, is_asked=actor == "cli")
         backfill = Backfill(runs, client, ring, settings.history)
-        reread = Rereader(runs, client, settings.history)
         retention = Retention(cache, ledger, ring, settings.history, clock)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring)
         actor = f"{actor}:{login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, actor, profile.read_only, settings.command_line)
-        chores = _chores(retention, backfill, reread, reconciliation, Cancellations(actions))
+        chores = _chores(retention, backfill, reconciliation, Cancellations(actions))
         pace = (poll.runs_s, poll.health_s, client.budget)
         polling = Polling(runs, health, cache, ledger, lease, ring, *pace, chores, state)
         return cls(
@@ -124,7 +120,6 @@ class Engine:
             runs=runs,
             health=health,
             backfill=backfill,
-            reread=reread,
             listing=listing,
             reconciliation=reconciliation,
             actions=actions,
@@ -159,8 +154,8 @@ class Engine:
         """The service's own account of runs, if it offers one."""
         return ServiceExtension(
             self.client,
-            lambda: self.cache.has_habit("no_results", self.clock()),
-            lambda: self.cache.note_habit("no_results", self.clock()),
+            lambda: self.cache.has_no_results(self.clock()),
+            lambda: self.cache.note_no_results(self.clock()),
         )
 
     def usable_state(self) -> State:
@@ -259,5 +254,5 @@ def _syncs(
     return runs, HealthSync(health, cache, ring, clock=clock, others_poll=others_poll)
 
 
-def _chores(*workers: Backfill | Rereader | Retention | Reconciliation | Cancellations) -> dict[str, JobWork]:
+def _chores(*workers: Backfill | Retention | Reconciliation | Cancellations) -> dict[str, JobWork]:
     return {type(worker).__name__.lower(): worker.work for worker in workers}

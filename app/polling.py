@@ -14,8 +14,7 @@ from app.api.budget import Budget, Priority, Wait
 from app.api.errors import ApiError, RateLimitedError
 from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StateChangedElsewhere, StorageFailed
 from app.schedule import Job, JobWork, Schedule
-from app.sync.health import HealthSync
-from app.sync.polls import CANNOT_POLL
+from app.sync.polls import CANNOT_POLL, HealthSync
 from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.errors import StorageError

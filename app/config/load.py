@@ -163,7 +163,6 @@ def _history(table: ConfigTable) -> HistorySettings:
     history = HistorySettings(
         days=table.number("days", base.days, least=0, most=_LONGEST_HISTORY_DAYS),
         runs=table.whole("runs", base.runs, least=0, most=_MOST_RUNS),
-        reread_days=table.number("reread_days", base.reread_days, least=0, most=_LONGEST_HISTORY_DAYS),
         keep_days=table.number("keep_days", base.keep_days, least=0, most=_LONGEST_HISTORY_DAYS),
         max_mb=table.whole("max_mb", base.max_mb, least=0, most=_MOST_MEGABYTES),
     )

@@ -174,23 +174,18 @@ class PollSettings:
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """How much of the service's history is fetched in the background, and read again."""
+    """How much of the service's history is fetched in the background, and kept."""
 
     days: float = 30.0
     """How many days before the newest run are fetched."""
     runs: int = 100_000
     """The maximum number of runs that are fetched."""
-    reread_days: float = 7.0
-    """Days before the newest run within which runs are read again, for late changes and deletions. 0: none."""
     keep_days: float = 400.0
     """Days after their creation for which runs that have ended are kept. 0: for ever."""
     max_mb: int = 2_000
     """Megabytes beyond which the oldest runs that have ended are dropped. 0: no limit."""
-
-    @property
-    def confirmed_for(self) -> timedelta:
-        """How long a run counts as live after the service confirmed it."""
-        return timedelta(days=max(1.0, self.reread_days))
+    confirmed_for: ClassVar[timedelta] = timedelta(days=7)
+    """How long a run counts as live after the service confirmed it."""
 
 
 @dataclass(frozen=True, slots=True)

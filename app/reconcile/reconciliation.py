@@ -81,8 +81,6 @@ class Reconciliation:
         cache, budget = self.runs.cache, self.runs.reader.client.budget
         if Send.of(action, await cache.run_clock()) is None:
             return Proposal()
-        # The answer also shows how the service dates its runs.
-        await self.runs.service_traits()
         await budget.settle()
         send = Send.of(action, await cache.run_clock())
         if send is None:

@@ -1,27 +1,32 @@
-"""Backfill: missing history, fetched newest first and in parallel; fetched runs are never asked for again."""
+"""Backfill: missing history, fetched newest first; fetched runs are never asked for again."""
 
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from app.api.budget import Priority
 from app.api.client import Client
-from app.api.errors import ApiError, EndlessListError, RateLimitedError
+from app.api.errors import (
+    ApiError,
+    EndlessListError,
+    ForbiddenError,
+    NotAuthorizedError,
+    RateLimitedError,
+    RefusedError,
+    ServerFailedError,
+)
 from app.config import HistorySettings
-from app.events import Announce
-from app.sync.backfill_report import BackfillReport
-from app.sync.fill import PARALLEL, FilterDoubtError, Missing, WindowFill
-from app.sync.list_fill import ListFill
-from app.sync.reader import RunReader
+from app.events import Announce, BackfillMoved
 from app.sync.runs import RunSync
-from app.sync.walk import TICK
-from app.sync.windows import LONGEST
+from app.sync.walk import TICK, Order, RunReader, StoredPage
+from app.sync.windows import LONGEST, PARALLEL, WindowFill
 from storage.records import Coverage, CoverageGap, RunFilter
-from storage.records.backfill import BackfillProgress
+from storage.records.backfill import BackfillPhase, BackfillProgress
 
 SLICE_S: Final = 20.0
 """A job fills for this long, then checks whether it should continue."""
@@ -34,11 +39,18 @@ LONGEST_WAIT_S: Final = 300.0
 """The wait after a failure doubles from the first to the longest."""
 OLDER_RUNS: Final = 1_000
 """Runs fetched for one request of a user."""
+ANNOUNCED_S: Final = 0.25
+"""How often progress is announced while runs arrive."""
+SHARED_S: Final = 1.0
+"""Seconds between two exchanges with other processes: our progress is stored, their requests are read."""
+Missing = Callable[[], Awaitable[Sequence[CoverageGap]]]
+"""The gaps that are missing now, newest first."""
+_NOT_THE_TOKENS_FAULT: Final = (NotAuthorizedError, ForbiddenError, RateLimitedError, ServerFailedError)
 
 
 @dataclass(slots=True)
 class _Effort:
-    """The limits of one filling: the `Pace` of `app.sync.fill`."""
+    """The limits of one filling: the `Pace` of `app.sync.windows`."""
 
     came: Callable[[int, float | None, Coverage | None, int], None]
     may_go_on: Callable[[], bool]
@@ -51,10 +63,10 @@ class _Effort:
         """Whether to ask for more while this many runs are on their way."""
         return self.room > coming and self.may_go_on()
 
-    def moved(self, runs: int, coverage: Coverage | None, dropped: int) -> None:
-        """Count new runs; take the coverage if it changed, and the number of entries left out."""
-        self.room -= runs
-        self.came(runs, self._left, coverage, dropped)
+    def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
+        """Count the runs of a page; take the coverage if it changed."""
+        self.room -= len(stored.changes.new)
+        self.came(len(stored.changes.new), self._left, coverage, stored.page.dropped)
 
     def estimate(self, runs_left: float | None) -> None:
         """Estimate how many runs are left; None: not known."""
@@ -65,25 +77,27 @@ class Backfill:
     """Fetches missing history, as far as the configuration or a user asks."""
 
     def __init__(self, runs: RunSync, client: Client, announce: Announce, history: HistorySettings) -> None:
+        self.progress = BackfillProgress()
+        """The progress of this process's backfill."""
         self._runs = runs
-        self.report: Final = BackfillReport(runs.cache, announce, runs.clock)
+        self._announce = announce
         self._in_background = replace(runs.reader, client=client.at(Priority.BACKFILL))
         self._on_demand = replace(runs.reader, client=client.at(Priority.ASKED))
         self._cache = runs.cache
         self._history = history
         self._parallel = float(PARALLEL)
+        self._odd: list[CoverageGap] = []
+        """Gaps that were asked for and whose runs are out of order: only a user has them asked for again."""
         self._is_paused = False
         self._turn = asyncio.Lock()
         self._asked_for = 0
         """The number of fillings that a user waits for; while there are any, the background filling pauses."""
         self._wait_s = FIRST_WAIT_S
+        self._began = (0.0, 0)
+        """Monotonic seconds, and the runs done by then: the speed is measured from there."""
+        self._announced_s = -math.inf
 
-    @property
-    def progress(self) -> BackfillProgress:
-        """The progress of this process's backfill."""
-        return self.report.progress
-
-    # In the background.
+    # In the background
 
     async def work(self) -> float:
         """Fill for a while; return the seconds until the next time, longer after each failure."""
@@ -91,13 +105,16 @@ class Backfill:
             return LOOK_S  # Before the first refresh has ended there is nothing to begin with.
         self._is_paused = await self._cache.backfill_paused()
         if self._is_paused:
-            self.report.enter("paused")
+            self._enter("paused")
             return LOOK_S
         try:
             done = await self.run(for_s=SLICE_S)
         except ApiError as error:
-            wait_s = self._wait(error)
-            await self.report.keep()
+            wait_s = error.retry_after_s if isinstance(error, RateLimitedError) else None
+            if wait_s is None:
+                wait_s, self._wait_s = self._wait_s, min(LONGEST_WAIT_S, 2 * self._wait_s)
+            self._enter("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
+            await self._share()
             return wait_s
         self._wait_s = FIRST_WAIT_S
         return REST_S if done else LOOK_S if self._asked_for else 0.0
@@ -113,7 +130,8 @@ class Backfill:
         end_s = time.monotonic() + for_s
 
         async def missing() -> Sequence[CoverageGap]:
-            return await self._missing(await self._floor(days), in_background=not is_asked)
+            found = await self._missing(await self._floor(days))
+            return found if is_asked else [gap for gap in found if not any(gap.overlaps(odd) for odd in self._odd)]
 
         async with self._turn:
             if not await missing():
@@ -124,28 +142,28 @@ class Backfill:
                 lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
             )
             reader = self._on_demand if is_asked else self._in_background
-            async with self.report.shared(None if is_asked else self._hear_pause):
+            async with self._shared(hears_pause=not is_asked):
                 await self._fill(reader, missing, effort, LONGEST)
             return await self._ended(is_done=effort.room <= 0 or not await missing())
 
     async def _ended(self, *, is_done: bool) -> bool:
-        if self.report.enter("paused" if self._is_paused else "done" if is_done else "running"):
-            await self.report.keep()
+        if self._enter("paused" if self._is_paused else "done" if is_done else "running"):
+            await self._share()
         return is_done
 
     async def pause(self) -> None:
         """Ask for nothing more until `resume`, in every process with this cache."""
         self._is_paused = True
         await self._cache.pause_backfill(paused=True)
-        self.report.enter("paused")
+        self._enter("paused")
 
     async def resume(self) -> None:
         """Go on after a pause."""
         self._is_paused = False
         await self._cache.pause_backfill(paused=False)
-        self.report.enter("idle")
+        self._enter("idle")
 
-    # On demand.
+    # On demand
 
     async def fetch_older(
         self, *, since: datetime | None = None, run_id: str | None = None, gap: CoverageGap | None = None
@@ -169,36 +187,15 @@ class Backfill:
             async with self._turn:
                 left: Sequence[CoverageGap] | None = None
                 while left != (left := await missing()):
-                    async with self.report.shared():
+                    async with self._shared():
                         await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
                     if run_id is None or await self._cache.detail(run_id):
                         return
         finally:
             self._asked_for -= 1
-            self.report.enter("idle")
+            self._enter("idle")
 
-    async def _hear_pause(self) -> None:
-        self._is_paused = self._is_paused or await self._cache.backfill_paused()
-
-    async def _fill(self, reader: RunReader, missing: Missing, effort: _Effort, longest: float) -> None:
-        gaps = await missing()
-        if not gaps or not effort.goes_on():
-            return
-        traits = await self._runs.service_traits()
-        try:
-            if traits.date_filter == "created" and gaps[0].before is not None:
-                await WindowFill(reader, traits.display_offset, effort, longest).fill(gaps)
-                return
-        except FilterDoubtError:
-            await self._cache.set_traits(replace(traits, date_filter="unknown"))
-        finally:
-            self._parallel = effort.parallel
-        try:
-            await ListFill(self._runs, reader, effort, missing).fill()
-        except EndlessListError:
-            if await self._cache.is_unread():
-                await self._cache.note_habit("endless", self._runs.clock())
-            raise
+    # What is missing, and filling it
 
     async def _floor(self, days: float | None) -> datetime | None:
         """The creation time down to which history is wanted, by the service's own times."""
@@ -210,12 +207,10 @@ class Backfill:
         dropped, floor = await self._cache.dropped_until(), newest - timedelta(days=self._history.days)
         return floor if dropped is None else max(floor, dropped + TICK)
 
-    async def _missing(self, floor: datetime | None, *, in_background: bool = False) -> Sequence[CoverageGap]:
+    async def _missing(self, floor: datetime | None) -> Sequence[CoverageGap]:
         coverage = await self._cache.coverage()
         if await self._cache.is_unread():
-            if in_background and await self._cache.has_habit("endless", self._runs.clock()):
-                return ()  # The list was read to its end.
-            return (CoverageGap(None, None),)  # The list goes on, and its times cannot be read.
+            return (CoverageGap(None, None),)  # The list goes on, and its order proves nothing.
         if floor is None:
             return coverage.gaps
         return [
@@ -224,13 +219,129 @@ class Backfill:
             if gap.before is not None and gap.before > floor
         ]
 
-    def _effort(self, room: float, may_go_on: Callable[[], bool]) -> _Effort:
-        self.report.begin()
-        return _Effort(self.report.came, may_go_on, room, self._parallel)
+    async def _fill(self, reader: RunReader, missing: Missing, effort: _Effort, longest: float) -> None:
+        gaps = await missing()
+        if not gaps or not effort.goes_on():
+            return
+        try:
+            if gaps[0].before is not None and await self._runs.filters_by_creation():
+                windows = WindowFill(reader, effort, longest)
+                await windows.fill(gaps)
+                if not windows.is_odd:
+                    return
+                self._runs.doubt_dates()
+        finally:
+            self._parallel = effort.parallel
+        while (gaps := await missing()) and effort.goes_on():
+            if not await self._walk(reader, gaps[0].before, missing, effort):
+                self._odd += await missing()
+                return
 
-    def _wait(self, error: ApiError) -> float:
-        wait_s = error.retry_after_s if isinstance(error, RateLimitedError) else None
-        if wait_s is None:
-            wait_s, self._wait_s = self._wait_s, min(LONGEST_WAIT_S, 2 * self._wait_s)
-        self.report.enter("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
-        return wait_s
+    async def _walk(self, reader: RunReader, before: datetime | None, missing: Missing, effort: _Effort) -> bool:
+        """Fill gaps by a walk down the list, from the place that an earlier one left; return whether it came further.
+
+        A walk without such a place begins at the newest run. A list out of order is read to its end all the same.
+
+        Raises:
+            EndlessListError: The list goes on for ever.
+            ApiError: A request failed; runs before it are kept.
+        """
+        place = await self._cache.place(before)
+        if place is None or (before is None and not (await self._cache.coverage()).is_disordered):
+            return await self._walk_from_top(reader, missing, effort)
+        order = Order(before, place.total, pages=1)
+        try:
+            async for stored in reader.read(token=place.token):
+                order.read(stored.page)
+                following, floor = stored.page.next_token, order.floor
+                coverage: Coverage | None = None
+                if before is None:
+                    await self._cache.leave_place(None, following)
+                elif order.is_odd:
+                    await self._cache.leave_place(before, None)
+                    return True  # It starts from the newest run.
+                elif following is None or (floor is not None and floor < before):
+                    start = None if following is None else floor
+                    coverage = await self._cache.extend_coverage(start, before - TICK)
+                    await self._cache.leave_place(start, following, order.total)
+                effort.moved(stored, coverage)
+                if not await missing() or not effort.goes_on():
+                    return True
+        except (RefusedError, EndlessListError) as error:
+            if isinstance(error, _NOT_THE_TOKENS_FAULT):
+                raise
+            # The token has expired, or leads in a circle.
+            await self._cache.leave_place(before, None)
+            return before is not None
+        return True
+
+    async def _walk_from_top(self, reader: RunReader, missing: Missing, effort: _Effort) -> bool:
+        walk = replace(await self._runs.begin_walk(), known=None)
+        before = await missing()
+        try:
+            async for stored in reader.read():
+                await self._runs.claim(walk, stored)
+                effort.moved(stored, await self._cache.coverage())
+                # A walk cannot be continued in the middle of what is known, so the time for it does not matter.
+                if not await missing() or effort.room <= 0 or self._is_paused:
+                    return True
+        except EndlessListError:
+            await self._cache.leave_place(None, None)
+            raise
+        return not walk.order.is_odd and before != await missing()
+
+    # Progress
+
+    def _effort(self, room: float, may_go_on: Callable[[], bool]) -> _Effort:
+        self._began = (time.monotonic(), self.progress.done_runs)
+        return _Effort(self._came, may_go_on, room, self._parallel)
+
+    def _came(self, runs: int, left: float | None, coverage: Coverage | None, dropped: int) -> None:
+        """Report new runs, about how many are left, the coverage if it changed, and entries left out."""
+        began_s, before = self._began
+        done = self.progress.done_runs + runs
+        speed = (done - before) / max(time.monotonic() - began_s, 1e-3)
+        self.progress = replace(
+            self.progress,
+            phase="running",
+            done_runs=done,
+            dropped=self.progress.dropped + dropped,
+            estimated_runs=None if left is None else done + round(left),
+            seconds_left=None if left is None or not speed else left / speed,
+            oldest=coverage.complete_since if coverage else self.progress.oldest,
+            until=None,
+            why="",
+        )
+        if time.monotonic() >= self._announced_s + ANNOUNCED_S:
+            self._announced_s = time.monotonic()
+            self._announce(BackfillMoved(self.progress))
+
+    def _enter(self, phase: BackfillPhase, *, until: datetime | None = None, why: str = "") -> bool:
+        """Announce a phase, its end and its reason; return whether the phase is a new one."""
+        before, entered = self.progress, replace(self.progress, phase=phase, until=until, why=why)
+        if entered != before:
+            self.progress = entered
+            self._announce(BackfillMoved(entered))
+        return entered.phase != before.phase
+
+    async def _share(self) -> None:
+        """Store the progress for other processes."""
+        await self._cache.store_progress(self.progress, self._runs.clock())
+
+    @asynccontextmanager
+    async def _shared(self, *, hears_pause: bool = False) -> AsyncIterator[None]:
+        """Store the progress every second while the body runs, and hear whether another process paused it."""
+
+        async def share() -> None:
+            while True:
+                await asyncio.sleep(SHARED_S)
+                await self._share()
+                if hears_pause:
+                    self._is_paused = self._is_paused or await self._cache.backfill_paused()
+
+        sharing = asyncio.create_task(share())
+        try:
+            yield
+        finally:
+            sharing.cancel()
+            await asyncio.gather(sharing, return_exceptions=True)

@@ -5,17 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Final
 
 from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError
-from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.runs import RunSync
-from app.sync.walk import reach
-from storage.records import Repository, Run, RunFilter, ServiceTraits
-
-WIDER: Final = timedelta(seconds=1)
-"""The service may show whole seconds and filter finer times."""
+from app.sync.walk import SECOND, Order, RunQuery
+from storage.records import Repository, Run, RunFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class Listing:
         # With a filter of ours most of a page may be dropped: small pages would cost many requests.
         size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
-        count = 0
+        count, order = 0, Order()
         walk = await self.runs.begin_walk() if query == RunQuery() else None
         async for stored in self.runs.reader.read(query, size=size):
             if walk is not None:
@@ -58,8 +53,9 @@ class Listing:
             found = tuple(islice(passing, None if limit is None else limit - count))
             count += len(found)
             yield Listed(found, stored.page.dropped)
-            if count == limit or (condition.since and (reach(stored.page.runs) or condition.since) < condition.since):
-                return  # All further runs are older.
+            order.read(stored.page)
+            if count == limit or _is_before(order, condition.since):
+                return
 
     async def older(self, condition: RunFilter, before: datetime | None) -> AsyncGenerator[int, None]:
         """Fetch matching runs, page by page, with the service's filter; this completes no range.
@@ -76,44 +72,41 @@ class Listing:
         reader = replace(reader, client=reader.client.at(Priority.ASKED))
         finals = await self.runs.cache.final_statuses()
         for status in condition.statuses or ("",):
-            query = await self._query(replace(wanted, statuses=(status,) if status else ()))
+            query, order = await self._query(replace(wanted, statuses=(status,) if status else ())), Order()
             if query.status is None and query.repository is None:
                 raise FilterIgnoredError
-            async for stored in _obeying(reader, query):
-                new = set(stored.changes.new)
-                yield sum(run.run_id in new and matches(run, condition, finals) for run in stored.page.runs)
-                if condition.since and (reach(stored.page.runs) or condition.since) < condition.since:
-                    break  # All further runs are older.
+            try:
+                async for stored in reader.read(query):
+                    if not _obeys(stored.page.runs, query):
+                        raise FilterIgnoredError
+                    new = set(stored.changes.new)
+                    yield sum(run.run_id in new and matches(run, condition, finals) for run in stored.page.runs)
+                    order.read(stored.page)
+                    if _is_before(order, condition.since):
+                        break
+            except (RejectedError, EndlessListError) as error:
+                raise FilterIgnoredError from error
 
     async def _query(self, condition: RunFilter) -> RunQuery:
-        """The part of the filter that the API has parameters for (spec 4.2); it excludes no matching run."""
+        """The part of the filter that the API has parameters for (spec 4.2); it excludes no matching run.
+
+        Only a service that filters by creation is asked for an end: one that filters by the last change would leave
+        out runs that changed since. The start is as good with either, since no run changes before it is created.
+        """
         since, until = condition.since, condition.until
-        traits = await self.runs.service_traits() if since or until else ServiceTraits()
-        if traits.date_filter not in {"created", "updated"}:
-            since = until = None  # Without a known date filter the service might leave out any of the runs.
-        if traits.date_filter == "updated":
-            until = None  # A run of that time may have changed since.
+        if until is not None and not await self.runs.filters_by_creation():
+            until = None
         return RunQuery(
             status=condition.statuses[0] if len(condition.statuses) == 1 else None,
             repository=_only_repository(condition.repositories),
-            since=_shifted(since, -traits.display_offset - WIDER),
-            until=_shifted(until, -traits.display_offset + WIDER),
+            since=_shifted(since, -SECOND),
+            until=_shifted(until, SECOND),
         )
 
 
-async def _obeying(reader: RunReader, query: RunQuery) -> AsyncIterator[StoredPage]:
-    """The pages of a list that the service filters.
-
-    Raises:
-        FilterIgnoredError: It does not, or refuses to.
-    """
-    try:
-        async for stored in reader.read(query):
-            if not _obeys(stored.page.runs, query):
-                raise FilterIgnoredError
-            yield stored
-    except (RejectedError, EndlessListError) as error:
-        raise FilterIgnoredError from error
+def _is_before(order: Order, since: datetime | None) -> bool:
+    """Whether all further runs of the list are older."""
+    return since is not None and order.floor is not None and order.floor < since
 
 
 def _obeys(runs: Sequence[Run], query: RunQuery) -> bool:

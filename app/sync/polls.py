@@ -1,10 +1,11 @@
-"""The record of the polls' outcomes."""
+"""The record of the polls' outcomes, and the poll of the code hosts' health (spec 4.5)."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from app.api.client import Client
 from app.api.errors import (
     ApiError,
     ForbiddenError,
@@ -14,9 +15,9 @@ from app.api.errors import (
     RequestTimeoutError,
     UnreachableError,
 )
-from app.events import Announce, LinkChanged
+from app.events import Announce, HealthChanged, LinkChanged
 from storage.cache import Cache
-from storage.records import PollOutcome
+from storage.records import HealthChange, PollOutcome
 from storage.records.activity import Subject
 
 CANNOT_POLL: Final = (
@@ -47,7 +48,7 @@ class PollRecord:
     announce: Announce
     others_poll: OthersPoll = no_others_poll
 
-    async def keep(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
+    async def record(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
         """Record a poll that ended with this error, or with none.
 
         A failure that may concern only this process does not count for the link while another process polls.
@@ -64,3 +65,42 @@ class PollRecord:
         )
         state = await self.cache.record_poll(how)
         self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else how))
+
+
+class HealthSync:
+    """Keeps the cached health of the code hosts up to date."""
+
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        announce: Announce,
+        *,
+        clock: Callable[[], datetime],
+        others_poll: OthersPoll = no_others_poll,
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._announce = announce
+        self._clock = clock
+        self._polls = PollRecord("health", cache, announce, others_poll)
+
+    async def refresh(self) -> tuple[HealthChange, ...]:
+        """Poll once.
+
+        Raises:
+            ApiError: The service could not be asked: the hosts' known state does not change.
+        """
+        try:
+            report = await self._client.health()
+        except ApiError as error:
+            await self.record(error)
+            raise
+        changes = await self._cache.store_health(report, at=self._clock())
+        self._announce(HealthChanged(changes))
+        await self.record(None)
+        return changes
+
+    async def record(self, error: ApiError | None) -> None:
+        """Record a poll of health, and ring the doorbell."""
+        await self._polls.record(self._clock(), error, in_lab=self._client.in_lab)

@@ -1,154 +1,244 @@
-"""A walk through the list, from its newest run downwards, and the history that it may claim."""
+"""Reading the list of runs, page by page, and what such a walk proves (spec 4.2)."""
 
 import json
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from heapq import nlargest
-from itertools import chain
-from statistics import median_high, median_low
 from typing import Final
 
+from app.api.client import Client
+from app.api.paging import pages
 from app.api.timestamps import names_offset
-from app.sync.reader import StoredPage
-from storage.records import CoverageRange, Run
+from app.events import Announce, RunsChanged
+from storage.cache import Cache
+from storage.records import CoverageRange, Repository, Run, RunChanges, RunPage
 
 TICK: Final = timedelta(microseconds=1)
-ENDS: Final = 9
-"""Runs at an end of a walk that together tell its reach: a few odd times do not matter."""
-ODD_SHARE: Final = 0.1
-"""Runs that may be out of order before the order itself is in doubt."""
-RECENT: Final = 100
-"""Runs whose order is checked."""
-FAR: Final = timedelta(days=7)
-"""A single time this far ahead concerns its run, not the service's clock."""
-KEPT: Final = 3
-"""Pages of a walk that are held."""
+SECOND: Final = timedelta(seconds=1)
+"""A service may show whole seconds of finer times, and list a run a moment after it was created."""
 IN_A_ROW: Final = 3
 """After this many known and unchanged runs in a row, the following ones are known as well."""
 
 
-def reach(runs: Sequence[Run]) -> datetime | None:
-    """The creation, inclusive, down to which a list that goes on after these runs has certainly shown every run.
+@dataclass(frozen=True, slots=True)
+class RunQuery:
+    """The list's parameters (spec 4.2); the dates are inclusive."""
 
-    The spec says "newest first", by creation or by the last change. No run changes before it is created: in the order
-    of changes, every run created after the last shown change was shown. None: the times prove nothing.
+    status: str | None = None
+    repository: Repository | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """A page of runs that was stored."""
+
+    page: RunPage
+    changes: RunChanges
+
+
+@dataclass(frozen=True, slots=True)
+class RunReader:
+    """Reads lists of runs into the cache, under the time of their request."""
+
+    client: Client
+    cache: Cache
+    announce: Announce
+    clock: Callable[[], datetime]
+    page_size: int
+
+    async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
+        """Store runs from any answer, and ring the doorbell if they changed anything.
+
+        `asked_at` is when the request began, by our clock. None: just now.
+        """
+        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock())
+        if changes:
+            self.announce(RunsChanged(changes))
+        return changes
+
+    async def page(self, query: RunQuery, token: str | None = None, size: int | None = None) -> StoredPage:
+        """Read and store one page.
+
+        Raises:
+            ApiError: The request failed.
+        """
+        asked_at = self.clock()
+        page = await self.client.list_runs(
+            page_size=size or self.page_size,
+            page_token=token,
+            status=query.status,
+            repository=query.repository,
+            date_from=query.since,
+            date_to=query.until,
+        )
+        return StoredPage(page, await self.store(page.runs, asked_at))
+
+    async def read(
+        self, query: RunQuery | None = None, *, size: int | None = None, token: str | None = None
+    ) -> AsyncGenerator[StoredPage, None]:
+        """Yield each page of a list, from the token on, after storing it.
+
+        Raises:
+            EndlessListError: The list goes on for ever.
+            ApiError: A request failed; pages before it are stored.
+        """
+        changes = RunChanges()
+
+        async def fetch(following: str | None) -> RunPage:
+            nonlocal changes
+            stored = await self.page(query or RunQuery(), following or token, size)
+            changes = stored.changes
+            return stored.page
+
+        async for page in pages(fetch):
+            yield StoredPage(page, changes)
+
+
+def dates_are_creations(runs: Sequence[Run], since: datetime, until: datetime) -> bool:
+    """Whether the answer for this window proves that the service compares its dates with the creation of runs.
+
+    It shows nothing that was created outside of the window, and something that was last changed outside of it.
     """
-    created = [run.created_at for run in runs if run.created_at is not None]
-    updated = [run.updated_at for run in runs if run.updated_at is not None]
-    bounds = [median_high(times[-_ends(times) :]) for times in (created, updated) if times and _descends(times)]
-    # Runs of the same instant as the last one may be on the next page.
-    return max(bounds) + TICK if bounds and 2 * len(created) > len(runs) else None
+    return are_within(runs, since, until) and any(
+        run.updated_at is not None and not since - SECOND <= run.updated_at <= until + SECOND for run in runs
+    )
 
 
-def top(runs: Sequence[Run]) -> datetime | None:
-    """The creation up to which a list's first page shows every run. None: too few of its times can be read."""
-    created = [run.created_at for run in runs if run.created_at is not None]
-    return median_low(nlargest(ENDS, created)) if len(created) > 1 else None
+def are_within(runs: Sequence[Run], since: datetime | None, until: datetime) -> bool:
+    """Whether all runs show a creation in the window."""
+    return all(
+        run.created_at is not None and run.created_at <= until and (since is None or run.created_at >= since - SECOND)
+        for run in runs
+    )
 
 
-def newest(runs: Sequence[Run], present: datetime) -> datetime | None:
-    """The latest time on a list's first page, among times that name their offset. None: there is none.
+@dataclass(slots=True)
+class Order:
+    """Checks that a list is in order, newest first: only then does it prove that none of its runs is missing.
 
-    Of times far beyond the service's present, only one that most of the newest runs reach counts.
+    Creation times are readable and name their offset, no run comes later than an older one or twice, and the total
+    does not shrink from page to page, as it does when runs are deleted and later ones slip onto pages already read.
     """
-    latest = nlargest(ENDS, (max(shown) for run in runs if (shown := _shown(run))))
-    times = [time for time, name, raw_json in latest if names_offset(json.loads(raw_json).get(name))]
-    plausible = [time for time in times if time <= present + FAR]
-    return max([*plausible, *([median_low(times)] if len(times) > 1 else [])], default=None)
 
+    bottom: datetime | None = None
+    """The creation of the last run."""
+    total: int | None = None
+    """The number of runs by the last page. None: no page was read, or it did not say so."""
+    is_odd: bool = False
+    """Whether the list is out of order."""
+    pages: int = 0
+    _changed: datetime | None = None
+    """The last change of the last run."""
+    _is_by_creation: bool = False
+    """Whether the last changes do not descend: the list is not ordered by them."""
+    _tied: set[str] = field(default_factory=set)
+    """The runs created at the bottom."""
 
-def _shown(run: Run) -> list[tuple[datetime, str, str]]:
-    shown = ((run.created_at, "created_at"), (run.updated_at, "updated_at"))
-    return [(time, name, run.raw_json) for time, name in shown if time is not None]
+    def begin_page(self, page: RunPage) -> None:
+        """Compare the total with that of the page before."""
+        if self.pages and (self.total is None or page.total_count is None or page.total_count < self.total):
+            self.is_odd = True
+        self.total = page.total_count
+        self.pages += 1
 
+    def add(self, run: Run) -> None:
+        """Add the list's next run."""
+        created, changed = run.created_at, run.updated_at
+        if self.is_odd:
+            return
+        if created is None or changed is None or not names_offset(json.loads(run.raw_json).get("created_at")):
+            self.is_odd = True
+            return
+        if self.bottom is None or created < self.bottom:
+            self._tied.clear()
+        self.is_odd = (self.bottom is not None and created > self.bottom) or run.run_id in self._tied
+        self._tied.add(run.run_id)
+        self._is_by_creation |= self._changed is not None and changed > self._changed
+        self.bottom, self._changed = created, changed
 
-def _ends(times: Sequence[datetime]) -> int:
-    return min(ENDS, (len(times) + 1) // 2)
+    def read(self, page: RunPage) -> None:
+        """Add all runs of the next page."""
+        self.begin_page(page)
+        for run in page.runs:
+            self.add(run)
 
+    @property
+    def floor(self) -> datetime | None:
+        """The creation, inclusive, down to which every run was shown. None: the order proves nothing.
 
-def _descends(times: Sequence[datetime]) -> bool:
-    # The longest run of times that do not rise, by patience sorting from the end.
-    tops: list[datetime] = []
-    for time in reversed(times):
-        index = bisect_right(tops, time)
-        tops[index : index + 1] = [time]
-    return len(times) - len(tops) <= ODD_SHARE * len(times)
+        The list may as well be ordered by the last change, until one is out of order: then every run created after
+        the last change shown is known to be shown, since a run does not change before it is created.
+        """
+        if self.is_odd or self.bottom is None or self._changed is None:
+            return None
+        # Runs of the same instant as the last one may be on the next page.
+        return (self.bottom if self._is_by_creation else max(self.bottom, self._changed + SECOND)) + TICK
 
 
 @dataclass(slots=True)
 class Walk:
-    """A walk from the newest run downwards, page by page, without gaps."""
+    """A walk from the newest run downwards, page by page, until it meets what is known."""
 
     as_of: datetime
     """When the first page was requested, by our clock."""
-    known: CoverageRange | None = None
+    known: CoverageRange | None
     """The newest complete range before it began."""
-    pages: list[StoredPage] = field(default_factory=list)
-    """The pages that it read; in a long walk only the last few."""
-    ended: bool = False
-    """Whether the list was read to its end."""
-    runs: int = 0
+    order: Order = field(default_factory=Order)
+    top: datetime | None = None
+    """The creation of the first run."""
     token: str | None = None
     """The token of the next page."""
-    slipped: bool = False
-    """Some runs may be on none of its pages: the order is not steady, or runs were deleted while it was read, and later
-    runs moved to an earlier page, as they do if tokens count places.
-    """
-    is_behind: bool = False
-    """The service's clock was set back: new runs may be listed below what was claimed."""
-    is_inside: bool = False
-    """It began in the middle of the list: runs of the same instant as its first one may be above it."""
-    _total: int | None = None
-    _top: datetime | None = None
-    _recent: deque[Run] = field(default_factory=lambda: deque(maxlen=RECENT))
+    runs: int = 0
+    dropped: int = 0
+    """Entries that had no usable id."""
+    ended: bool = False
+    """Whether the list was read to its end."""
+    joined: bool = False
+    """Whether it met the newest complete range."""
+    met: bool = False
+    """Whether it met runs that were held before, be they of a complete range or not."""
+    refuted: bool = False
+    """Whether most of a page's runs were new to us, though they lie where all of them should be known."""
+    _joining: int = 0
+    _meeting: int = 0
 
     def step(self, stored: StoredPage) -> None:
         """Add the next page."""
-        page = stored.page
-        shrank = self._total is not None and page.total_count is not None and page.total_count < self._total
-        self.slipped, self._total = self.slipped or shrank or page.is_shuffled, page.total_count
-        self.pages = [*self.pages[1 - KEPT :], stored]
-        if self.runs == 0:
-            self._top = top(page.runs)
-            if self._top is not None and self.is_inside:
-                self._top -= TICK
-        self._recent.extend(page.runs)
-        self.runs += len(page.runs)
+        page, new = stored.page, set(stored.changes.new)
+        changed = new | {*stored.changes.updated, *(moved.run_id for moved in stored.changes.transitions)}
         self.token, self.ended = page.next_token, page.next_token is None
+        self.runs, self.dropped = self.runs + len(page.runs), self.dropped + page.dropped
+        if self.known is not None:
+            missed = sum(run.run_id in new and self.known.holds(run.created_at) for run in page.runs)
+            self.refuted = missed >= IN_A_ROW and 2 * missed > len(page.runs)
+        self.order.begin_page(page)
+        for run in page.runs:
+            self.top = self.top or run.created_at
+            self.order.add(run)
+            is_same = run.run_id not in changed and run.run_id not in page.repeated
+            self._meeting = self._meeting + 1 if is_same else 0
+            self._joining = self._joining + 1 if is_same and self.known and self.known.holds(run.created_at) else 0
+            self.met = self.met or self._meeting >= IN_A_ROW
+            is_joined = self._joining >= IN_A_ROW and not self.order.is_odd and not self.refuted
+            self.joined = self.joined or is_joined
 
-    def range(self) -> CoverageRange | None:
-        """The complete range. None: the times prove nothing."""
-        if self.ended:
-            return CoverageRange(None, self._top)
-        start = reach(self._recent)
-        if start is None or self._top is None or start > self._top:
+    @property
+    def is_odd(self) -> bool:
+        """Whether the list is out of order above what is known."""
+        return self.order.is_odd and not self.joined
+
+    def claim(self) -> CoverageRange | None:
+        """The range that is complete as of the walk's beginning. None: it proves nothing."""
+        # Further runs of the newest second may come.
+        ends = [self.known.end if self.known else None, self.top - SECOND if self.top else None]
+        end = max((end for end in ends if end is not None), default=None)
+        if self.ended and not self.order.is_odd:
+            return CoverageRange(None, end)
+        if self.joined and self.known is not None:
+            return CoverageRange(self.known.start, end)
+        floor = self.order.floor
+        if floor is None or self.top is None or floor > self.top - SECOND:
             return None
-        return CoverageRange(start, self._top)
-
-    def meets(self, held: Container[str]) -> bool:
-        """Whether enough runs in a row are held and unchanged."""
-        changed: set[str] = set()
-        for each in (stored.changes for stored in self.pages):
-            changed |= {*each.new, *each.updated, *(moved.run_id for moved in each.transitions)}
-        row = 0
-        for run in self.shown():
-            row = row + 1 if run.run_id in held and run.run_id not in changed else 0
-            if row == IN_A_ROW:
-                return True
-        return False
-
-    def refutes_known(self) -> bool:
-        """Whether a range that counted as complete lacked most runs of the last page: the history is another one."""
-        stored, known = self.pages[-1], self.known
-        if known is None:
-            return False
-        new = set(stored.changes.new)
-        missed = sum(run.run_id in new and known.holds(run.created_at) for run in stored.page.runs)
-        return missed >= IN_A_ROW and 2 * missed > len(stored.page.runs)
-
-    def shown(self) -> Iterator[Run]:
-        """The runs of the held pages, in order."""
-        return chain.from_iterable(stored.page.runs for stored in self.pages)
+        return CoverageRange(floor, self.top - SECOND)

@@ -1,170 +1,172 @@
-"""Windows over missing history: disjoint, newest first, split for idle workers; together they miss nothing."""
+"""Filling gaps by windows of creation times, side by side: for a service that filters by creation."""
 
-import math
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
-from app.api.errors import EndlessListError, UnsteadyListError
-from app.api.paging import EndCheck
-from app.sync.walk import TICK
-from storage.records import CoverageGap, RunPage
+from app.api.errors import ApiError, RateLimitedError
+from app.sync.walk import SECOND, TICK, Order, RunQuery, RunReader, StoredPage, are_within
+from storage.records import Coverage, CoverageGap
 
+PARALLEL: Final = 8
+"""Windows requested at a time, unless the service limits it."""
 LONGEST: Final = 20
-"""Pages that a window keeps when it is split: the newest part of a long gap is filled first."""
-SHORTEST: Final = 2
-"""Windows shorter than this number of pages are not split."""
-FURTHEST: Final = timedelta(days=3_650)
-"""A window that is split keeps no more, however few runs there are."""
+"""Pages of a window, by the density of the last page: the newest part of a long gap is filled first."""
 DENSE: Final = timedelta(seconds=20)
-"""A page that spans less is followed by its token: asking again with dates repeats up to two seconds."""
-BARREN: Final = 4
-"""Pages after which a window that completes nothing is halved."""
+"""A page that spans less is followed by its token: asking again with dates repeats two seconds."""
+WIDEST: Final = timedelta(days=1)
+"""The largest spacing of runs that is reckoned with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Creations from start to end, both inclusive."""
+class Pace(Protocol):
+    """Decides how far a filling goes, and is told of its progress."""
 
-    start: datetime | None
-    """None: the stretch begins at the very first run."""
-    end: datetime
+    parallel: float
+    """Requests at a time; halved after a refusal, and slowly raised again."""
+
+    def goes_on(self, coming: int = 0) -> bool:
+        """Whether to ask for more while this many runs are on their way."""
+
+    def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
+        """Count the runs of a page; take the coverage if it changed."""
+
+    def estimate(self, runs_left: float | None) -> None:
+        """Estimate how many runs are left; None: not known."""
 
 
 @dataclass(slots=True, eq=False)
 class Window:
-    """A stretch of creations, both ends inclusive, that one worker at a time requests from its end down."""
+    """Creations from start to end, both inclusive, that are asked for page by page."""
 
     start: datetime | None
-    """None: the stretch begins at the very first run."""
+    """None: from the very first run."""
     end: datetime
-    """It moves down with every page."""
-    is_busy: bool = False
-    spacing: timedelta | None = None
-    """Time between two of its runs, by its last page. None: not known."""
+    left: datetime = field(init=False)
+    """The end of what is still missing."""
+    order: Order = field(default_factory=Order)
     token: str | None = None
-    """The next page of the stretch `asked`. None: request the rest."""
-    asked: Stretch | None = None
-    barren: int = 0
-    """Pages in a row that completed nothing."""
-    check: EndCheck = field(default_factory=EndCheck)
-    """Checks the pages of `asked`."""
-    is_shuffled: bool = False
-    """Whether the pages of `asked` have no steady order, and so complete nothing."""
+    """The next page. None: the first one."""
 
-    def pages_left(self, size: int) -> float:
-        """Pages to its start, by the density of its last page. Infinite: not known."""
-        if self.start is None or self.spacing is None:
-            return math.inf
-        return (self.end - self.start) / (max(self.spacing, TICK) * size)
+    def __post_init__(self) -> None:
+        self.left = self.end
 
-    def ask(self) -> tuple[Stretch, str | None]:
-        """The next request: a stretch, and the token of its next page."""
-        if self.token is None or self.asked is None:
-            self.asked, self.token = Stretch(self.start, self.end), None
-            self.check, self.is_shuffled = EndCheck(), False
-        return self.asked, self.token
+    def rest(self) -> "Window":
+        """What is still missing, to be asked for by its dates."""
+        return Window(self.start, self.left)
 
 
-class Windows:
-    """The windows over some gaps: taken, advanced and split."""
+class WindowFill:
+    """Fills gaps; after every page is stored, its completed range is recorded."""
 
-    def __init__(self, gaps: Iterable[CoverageGap], *, page_size: int, longest: float = LONGEST) -> None:
-        """Begin with a window for each gap, the newest gap first; one that is split keeps `longest` pages."""
-        self._size = page_size
-        self._longest = longest
+    def __init__(self, reader: RunReader, pace: Pace, longest: float = LONGEST) -> None:
+        self._reader = reader
+        self._pace = pace
+        self._longest = longest * reader.page_size
+        """Runs of a window."""
         self._spacing: timedelta | None = None
-        """Time between two runs, by the page that came last."""
-        self._open = [
+        """Time between two runs, by the last page. None: not known."""
+        self._windows: list[Window] = []
+        """What is missing and not being asked for, newest first."""
+        self._asked: dict[asyncio.Task[None], Window] = {}
+        self._failure: ApiError | None = None
+        self.is_odd = False
+        """Whether some answer was out of order, or not about the dates asked for: it completed nothing."""
+
+    async def fill(self, gaps: Iterable[CoverageGap]) -> None:
+        """Fetch until nothing is missing, the pace stops it or a request fails.
+
+        Raises:
+            ApiError: The first failure.
+        """
+        self._windows = [
             Window(None if gap.after is None else gap.after + TICK, gap.before - TICK)
             for gap in gaps
             if gap.before is not None and (gap.after is None or gap.before - gap.after > TICK)
         ]
-
-    @property
-    def open(self) -> tuple[Window, ...]:
-        """The missing stretches, newest first."""
-        return tuple(self._open)
-
-    @property
-    def runs_left(self) -> float | None:
-        """About how many runs are missing. None: not known."""
-        if self._spacing is None or any(window.start is None for window in self._open):
-            return None
-        spans = ((window.end - window.start, window.spacing) for window in self._open if window.start is not None)
-        return sum(span / max(spacing or self._spacing, TICK) for span, spacing in spans)
-
-    def take(self) -> Window | None:
-        """The newest waiting window, else a part of the longest one; None: all are taken."""
-        window = next((each for each in self._open if not each.is_busy), None) or self._split()
-        if window is not None:
-            window.is_busy = True
-        return window
-
-    def advance(self, window: Window, page: RunPage, bottom: datetime | None) -> Stretch | None:
-        """Take in the page that the window asked for; return the stretch that it completes. None: it completes nothing.
-
-        The bottom is the first creation, inclusive, below which the pages of what was asked may have left out runs.
-
-        Raises:
-            EndlessListError: The pages of what was asked would never end; the window is given up.
-            UnsteadyListError: They may have left out runs; the window is given up.
-        """
-        window.is_busy = False
-        whole = Stretch(window.start, window.end)
-        page = window.check.meet(page)
-        if page.is_shuffled or window.is_shuffled:
-            window.is_shuffled, bottom = True, None
-            if page.next_token is None:
-                self._open.remove(window)
-                raise UnsteadyListError
-        if page.next_token is None or (bottom is not None and window.start is not None and bottom <= window.start):
-            self._open.remove(window)
-            return whole
         try:
-            window.check.step(page)
-        except EndlessListError:
-            self._open.remove(window)
-            raise
-        if bottom is None or bottom > window.end:
-            self._endure(window, page.next_token)
-            return None
-        span = window.end - bottom + TICK
-        window.end, window.barren = bottom - TICK, 0
-        window.spacing = self._spacing = span / max(1, len(page.runs))
-        # A new request is safe from pages that shift, but costs the overlap again.
-        window.token = page.next_token if span < DENSE else None
-        return Stretch(bottom, whole.end)
+            while True:
+                while self._may_ask() and (window := self._next()) is not None:
+                    self._asked[asyncio.create_task(self._ask(window))] = window
+                if not self._asked:
+                    break
+                done, _ = await asyncio.wait(self._asked, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    self._end(task, self._asked.pop(task))
+        finally:
+            for task in self._asked:
+                task.cancel()
+            await asyncio.gather(*self._asked, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
 
-    def _endure(self, window: Window, token: str) -> None:
-        window.barren += 1
-        window.token = token
-        if window.barren < BARREN or window.start is None or window.end - window.start < DENSE:
+    def _may_ask(self) -> bool:
+        has_turn = len(self._asked) < int(self._pace.parallel)
+        return self._failure is None and has_turn and self._pace.goes_on(self._reader.page_size * len(self._asked))
+
+    def _next(self) -> Window | None:
+        """The newest window, or as much of it as one should be long."""
+        if not self._windows or (self._spacing is None and self._asked):
+            return None  # Nobody knows yet how long a window should be.
+        window = self._windows.pop(0)
+        if self._spacing is None or window.token is not None or self._is_short(window, self._spacing):
+            return window
+        cut = window.end - self._spacing * self._longest
+        self._windows.insert(0, Window(window.start, cut - TICK))
+        return Window(cut, window.end)
+
+    def _is_short(self, window: Window, spacing: timedelta) -> bool:
+        return window.start is not None and window.left - window.start <= spacing * self._longest
+
+    async def _ask(self, window: Window) -> None:
+        """Read the window's next page, and record what it completes."""
+        since, until = window.start and window.start - SECOND, window.end + SECOND
+        stored = await self._reader.page(RunQuery(since=since, until=until), window.token)
+        page, order = stored.page, window.order
+        leads_on = page.next_token is None or (page.next_token != window.token and bool(page.runs or page.dropped))
+        order.read(page)
+        order.is_odd = order.is_odd or not leads_on or not are_within(page.runs, since, until)
+        floor = order.floor if page.next_token is not None else window.start
+        if order.is_odd:
+            # Runs may have been deleted meanwhile: what is left is asked for again, if a part of it was in order.
+            is_new_try = window.left < window.end
+            self.is_odd = self.is_odd or not is_new_try
+            self._windows[:0] = [window.rest()] if is_new_try else []
+            self._pace.moved(stored, None)
             return
-        # Pages without order: only the last one completes anything. Halves have fewer.
-        window.barren, window.token = 0, None
-        middle = window.start + (window.end - window.start) / 2
-        self._cut(window, middle)
+        coverage = None
+        if page.next_token is None or (floor is not None and floor <= window.left):
+            coverage = await self._reader.cache.extend_coverage(floor, window.left)
+        self._pace.moved(stored, coverage)
+        if page.next_token is None:
+            # Below the very first run, windows of one length would never end: the next one asks for all the rest.
+            self._spacing = self._spacing if page.runs else None
+            return
+        window.token = page.next_token
+        if coverage is not None and floor is not None:
+            span, window.left = window.left - floor, floor - TICK
+            self._spacing = min(WIDEST, max(TICK, span / max(1, len(page.runs))))
+            window = window if span < DENSE or self._is_short(window, self._spacing) else window.rest()
+        self._windows.insert(0, window)
 
-    def _split(self) -> Window | None:
-        longest = max((each for each in self._open if self._may_split(each)), key=self._length, default=None)
-        if longest is None or longest.spacing is None:
+    def _end(self, task: asyncio.Task[None], window: Window) -> None:
+        try:
+            task.result()
+        except RateLimitedError as error:
+            # Of many parallel requests some get no turn before they give up; a single one fails with the stated wait.
+            if self._pace.parallel <= 1:
+                self._failure = self._failure or error
+            self._pace.parallel = max(1.0, self._pace.parallel / 2)
+            self._windows.insert(0, window)
+        except ApiError as error:
+            self._failure = self._failure or error
+        else:
+            self._pace.parallel = min(float(PARALLEL), self._pace.parallel + 1 / PARALLEL)
+            self._pace.estimate(self._runs_left())
+
+    def _runs_left(self) -> float | None:
+        spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]
+        if self._spacing is None or len(spans) < len(self._windows) + len(self._asked):
             return None
-        spacing = max(longest.spacing, TICK)
-        kept = min(spacing * self._size * min(self._longest, self._length(longest) / 2), FURTHEST)
-        return self._cut(longest, longest.end - kept)
-
-    def _cut(self, window: Window, below: datetime) -> Window:
-        """Cut off the part up to `below`, inclusive, as a window of its own."""
-        # Its density is unknown: below the very first run there would be no end of empty windows.
-        rest = Window(window.start, below)
-        window.start = below + TICK
-        self._open.insert(self._open.index(window) + 1, rest)
-        return rest
-
-    def _may_split(self, window: Window) -> bool:
-        return window.spacing is not None and not window.barren and self._length(window) >= SHORTEST
-
-    def _length(self, window: Window) -> float:
-        return window.pages_left(self._size)
+        return sum((span / self._spacing for span in spans), 0.0)

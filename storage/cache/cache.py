@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from storage.cache import backfill as backfill_queries
-from storage.cache import clock_steps, read_runs, retention, service_traits, statuses
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
 from storage.cache import polls as poll_queries
+from storage.cache import read_runs, retention, statuses
 from storage.cache import store_runs as run_writes
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
 from storage.cache.window import WindowReader
@@ -118,21 +118,15 @@ class Cache:
     drop_oldest = writes(retention.drop_oldest)
     store_health = writes(health_queries.store)
     record_poll = writes(poll_queries.record)
+    record_walk = writes(coverage_queries.record_walk)
     extend_coverage = writes(coverage_queries.extend)
-    touch_coverage = writes(coverage_queries.touch)
-    note_clock = writes(clock_steps.note_clock)
+    compare_clocks = writes(coverage_queries.compare_clocks)
     forget_coverage = writes(coverage_queries.forget)
-    mark_unread = writes(coverage_queries.mark_unread)
-    keep_pass = writes(coverage_queries.keep_pass)
-    drop_anchor = writes(coverage_queries.drop_anchor)
-    set_traits = writes(service_traits.set_traits)
-    note_habit = writes(service_traits.note)
-    learn_final = writes(statuses.learn_final)
-    learn_left = writes(statuses.learn_left)
+    leave_place = writes(coverage_queries.leave_place)
+    note_no_results = writes(coverage_queries.note_no_results)
+    mark_final = writes(statuses.mark_final)
     pause_backfill = writes(backfill_queries.pause)
-    keep_progress = writes(backfill_queries.keep_progress)
-    keep_place = writes(backfill_queries.keep_place)
-    keep_reread = writes(backfill_queries.keep_reread)
+    store_progress = writes(backfill_queries.store_progress)
 
     async def judge_stuck(self) -> frozenset[str]:
         """Flag stuck runs and unflag others; return the ids of changed runs.
@@ -148,7 +142,6 @@ class Cache:
 
     active_runs = reads(read_runs.active_runs)
     details = reads(read_runs.details)
-    unseen = reads(read_runs.unseen)
     known_statuses = reads(read_runs.known_statuses)
     repositories = reads(read_runs.repositories)
     branches = reads(read_runs.branches)
@@ -159,17 +152,15 @@ class Cache:
     used_bytes = reads(retention.used_bytes)
     dropped_until = reads(retention.dropped_until)
     is_unread = reads(coverage_queries.is_unread)
-    anchored = reads(coverage_queries.anchored)
-    traits = reads(service_traits.traits)
-    run_clock = reads(service_traits.run_clock)
-    has_habit = reads(service_traits.has_habit)
-    run_clock_ahead = reads(service_traits.run_clock_ahead)
+    run_clock = reads(poll_queries.run_clock)
+    run_clock_ahead = reads(poll_queries.run_clock_ahead)
     final_statuses = reads(statuses.final_statuses)
     unsettled_statuses = reads(statuses.unsettled_statuses)
     backfill_paused = reads(backfill_queries.is_paused)
     backfill_progress = reads(backfill_queries.progress)
-    place = reads(backfill_queries.place)
-    reread = reads(backfill_queries.reread)
+    place = reads(coverage_queries.place)
+    neighbour = reads(coverage_queries.neighbour)
+    has_no_results = reads(coverage_queries.has_no_results)
     polls = reads(poll_queries.polls)
 
     async def runs(self, condition: RunFilter, limit: int | None, after: Run | None = None) -> tuple[Run, ...]:

@@ -1,21 +1,56 @@
-"""Coverage: the ranges of creation times of which every run is held; they grow page by page."""
+"""Coverage: the ranges of creation times of which every run is held, and the places at which walks stopped."""
 
 import sqlite3
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from storage.database import immediate, snapshot
-from storage.records import Coverage, CoverageRange, RereadCoverage
+from storage.records import CLOCK_STEP, Coverage, CoverageRange
+from storage.records.backfill import ListPlace
 from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
+REMEMBERED: Final = timedelta(days=1)
+"""How long it counts as known that the service offers no results: it may have been updated."""
+APART: Final = timedelta(seconds=5)
+"""A creation and a last change this far apart tell which of them a filter is about."""
+_NEAR: Final = 200
+"""Runs on each side that are looked at for a neighbour."""
 _MICROSECOND: Final = timedelta(microseconds=1)
-_FUTURE_US: Final = timedelta(minutes=5) // _MICROSECOND
-"""An `as_of` this far in the future was stored before our clock was set back."""
-BEHIND_FROM: Final = "behind_from_us"
-"""The trait that exists while the service's clock is behind: the creation time above which nothing is claimed."""
-_REREAD: Final = ("reread_since_us", "reread_as_of_us")
-"""The traits that store the arguments of `keep_pass`."""
+
+
+def record_walk(
+    connection: sqlite3.Connection,
+    found: CoverageRange | None,
+    as_of: datetime,
+    token: str | None,
+    total: int | None,
+    *,
+    is_odd: bool,
+    ended: bool,
+) -> None:
+    """Record what a walk from the newest run has read so far.
+
+    Args:
+        connection: The cache's writer.
+        found: The complete range. None: it proves nothing.
+        as_of: When it began, by our clock.
+        token: Leads to the next page. None: nothing is missing there.
+        total: The number of runs in the list, as the service says.
+        is_odd: The list is out of order.
+        ended: The list was read to its end.
+    """
+    with immediate(connection):
+        if found is not None:
+            _extend(connection, to_sortable_us(found.start), to_sortable_us(found.end), to_us(as_of))
+        if found is not None or ended:
+            connection.execute("DELETE FROM places WHERE bottom_us = ?", (NO_TIME_US,))
+        if token is not None:
+            _leave(connection, to_sortable_us(found.start if found else None), token, total)
+        if is_odd != is_disordered(connection):
+            if is_odd:
+                _note(connection, "out_of_order", 1)
+            else:
+                connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
 
 
 def extend(
@@ -32,59 +67,48 @@ def extend(
     Raises:
         ValueError: The start is after the end.
     """
-    start_us, end_us, as_of_us = to_sortable_us(start), to_sortable_us(end), to_sortable_us(as_of)
-    if start_us > end_us:
+    if to_sortable_us(start) > to_sortable_us(end):
         raise ValueError(f"A range cannot start at {start} and end before it, at {end}.")
     with immediate(connection):
-        _believe(connection, as_of_us)
-        if (behind_from_us := trait_values(connection, (BEHIND_FROM,)).get(BEHIND_FROM)) is not None:
-            end_us = min(end_us, behind_from_us)
-            as_of_us = as_of_us if start is None else NO_TIME_US
-            if start_us > end_us:
-                return _coverage(connection)
-        # Ranges also merge if one ends in the microsecond before the other starts.
-        touched = {"start": start_us - 1, "end": end_us + 1}
-        merged = connection.execute(
-            "SELECT min(start_us), max(end_us), max(as_of_us) FROM"
-            " (SELECT start_us, end_us, as_of_us FROM coverage WHERE start_us <= :end AND end_us >= :start"
-            " UNION ALL VALUES (:first, :last, :as_of))",
-            {**touched, "first": start_us, "last": end_us, "as_of": as_of_us},
-        ).fetchone()
-        connection.execute("DELETE FROM coverage WHERE start_us <= :end AND end_us >= :start", touched)
-        connection.execute("INSERT INTO coverage (start_us, end_us, as_of_us) VALUES (?, ?, ?)", merged)
+        _extend(connection, to_sortable_us(start), to_sortable_us(end), to_sortable_us(as_of))
         return _coverage(connection)
 
 
-def touch(connection: sqlite3.Connection, as_of: datetime) -> Coverage:
-    """Record that up to this time of our clock no run is missing above the start of the newest range."""
-    with immediate(connection):
-        _believe(connection, to_us(as_of))
-        connection.execute(
-            "UPDATE coverage SET as_of_us = max(as_of_us, ?) WHERE end_us = (SELECT max(end_us) FROM coverage)",
-            (to_sortable_us(as_of),),
-        )
-        return _coverage(connection)
-
-
-def _believe(connection: sqlite3.Connection, as_of_us: int) -> None:
-    if as_of_us != NO_TIME_US:
-        late = {"as_of": as_of_us, "latest": as_of_us + _FUTURE_US}
-        connection.execute("UPDATE coverage SET as_of_us = :as_of WHERE as_of_us > :latest", late)
-
-
-def trait_values(connection: sqlite3.Connection, names: Sequence[str]) -> dict[str, int]:
-    """The traits of the service that are numbers, as far as they are stored."""
-    marks = ", ".join("?" * len(names))
-    held = connection.execute(f"SELECT name, value FROM service_traits WHERE name IN ({marks})", names)
-    return {name: int(value) for name, value in held.fetchall()}
-
-
-def keep_values(connection: sqlite3.Connection, **values_us: int) -> None:
-    """Store traits of the service that are numbers, inside the caller's transaction."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO service_traits (name, value) VALUES (?, ?)",
-        [(name, str(value)) for name, value in values_us.items()],
+def _extend(connection: sqlite3.Connection, start_us: int, end_us: int, as_of_us: int) -> None:
+    # Ranges also merge if one ends in the microsecond before the other starts.
+    touched = {"start": start_us - 1, "end": end_us + 1}
+    among = "FROM coverage WHERE start_us <= :end AND end_us >= :start"
+    first, last, known_us = connection.execute(
+        f"SELECT min(start_us), max(end_us), max(as_of_us) {among}", touched
+    ).fetchone()
+    if as_of_us == NO_TIME_US and known_us is not None:
+        as_of_us = known_us
+    connection.execute(f"DELETE {among}", touched)
+    connection.execute(
+        "INSERT INTO coverage (start_us, end_us, as_of_us) VALUES (?, ?, ?)",
+        (start_us if first is None else min(start_us, first), end_us if last is None else max(end_us, last), as_of_us),
     )
+
+
+def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
+    """Note how far the service's clock is ahead of ours; return whether it was set back, which takes claims away.
+
+    Runs that come after that are dated, and listed, among those that are held. What was complete at a time of our
+    clock ends where the service's clock would have been then.
+    """
+    ahead_us, step_us = ahead // _MICROSECOND, CLOCK_STEP // _MICROSECOND
+    noted = _noted(connection, "clock_ahead_us")
+    if noted is not None and abs(ahead_us - noted) <= step_us:
+        return False
+    with immediate(connection):
+        _note(connection, "clock_ahead_us", ahead_us)
+        newest = connection.execute("SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
+        if noted is None or ahead_us > noted or newest is None:
+            return False
+        present_us = newest[0] + ahead_us - step_us
+        connection.execute("DELETE FROM coverage WHERE start_us > ?", (present_us,))
+        connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (present_us,))
+    return True
 
 
 def forget(connection: sqlite3.Connection) -> None:
@@ -92,53 +116,6 @@ def forget(connection: sqlite3.Connection) -> None:
     with immediate(connection):
         connection.execute("DELETE FROM coverage")
         connection.execute("DELETE FROM places")
-        connection.execute("DELETE FROM service_traits WHERE name IN (?, ?)", _REREAD)
-
-
-def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
-    """Remember whether a list without readable times goes on below the part that was read."""
-    with immediate(connection):
-        if is_unread:
-            connection.execute("INSERT OR IGNORE INTO service_traits (name, value) VALUES ('unread', '1')")
-            # Runs were missed, so a list that never ended has to be walked again.
-            connection.execute("DELETE FROM service_traits WHERE name = 'endless'")
-        else:
-            connection.execute("DELETE FROM service_traits WHERE name = 'unread'")
-
-
-def is_unread(connection: sqlite3.Connection) -> bool:
-    """Whether a list without readable times goes on below the part that was read."""
-    return connection.execute("SELECT 1 FROM service_traits WHERE name = 'unread'").fetchone() is not None
-
-
-def keep_pass(connection: sqlite3.Connection, since: datetime, as_of: datetime) -> None:
-    """Remember a finished pass of the re-reading: the creation it reached, and when it began."""
-    with immediate(connection):
-        keep_values(connection, reread_since_us=to_us(since), reread_as_of_us=to_us(as_of))
-
-
-def drop_anchor(connection: sqlite3.Connection) -> None:
-    """Remember the newest run that is held now: no run is missing among those up to it."""
-    with immediate(connection):
-        connection.execute(
-            "INSERT INTO service_traits (name, value) SELECT 'anchor', coalesce(max(id), 0) FROM runs WHERE true"
-            " ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value <> excluded.value"
-        )
-
-
-def anchored(connection: sqlite3.Connection, run_ids: Sequence[str]) -> frozenset[str] | None:
-    """Which of these runs were held at the last `drop_anchor`. None: it was never called."""
-    with snapshot(connection):
-        anchor = connection.execute(
-            "SELECT CAST(value AS INTEGER) FROM service_traits WHERE name = 'anchor'"
-        ).fetchone()
-        if anchor is None:
-            return None
-        marks = ", ".join("?" * len(run_ids))
-        held = connection.execute(
-            f"SELECT run_id FROM runs WHERE run_id IN ({marks}) AND id <= ?", (*map(sqlite_text, run_ids), *anchor)
-        )
-        return frozenset(run_id for (run_id,) in held.fetchall())
 
 
 def coverage(connection: sqlite3.Connection) -> Coverage:
@@ -154,14 +131,93 @@ def _coverage(connection: sqlite3.Connection) -> Coverage:
     if held and held[0][0] == NO_TIME_US:
         readable = "SELECT min(created_us) FROM runs WHERE created_us > ?"
         (first_us,) = connection.execute(readable, (NO_TIME_US,)).fetchone()
-    reread = trait_values(connection, _REREAD)
-    if reread:
-        (dropped_us,) = connection.execute("SELECT max(dropped_until_us) FROM retention").fetchone()
-        reread["reread_since_us"] = max(reread["reread_since_us"], (dropped_us or NO_TIME_US) + 1)
     return Coverage(
         ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in held),
         as_of=from_us_or_none(held[0][2]) if held else None,
         first_run_at=from_us_or_none(first_us),
-        reread=RereadCoverage(*(from_us(reread[name]) for name in _REREAD)) if reread else None,
+        is_disordered=is_disordered(connection),
         dropped=dropped[0] if dropped else 0,
     )
+
+
+def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> datetime | None:
+    """The creation nearest to a time, of a current run whose last change is apart from it. None: there is none near."""
+    near = (
+        "SELECT created_us FROM (SELECT run_id, created_us, updated_us, presence FROM runs"
+        f" WHERE created_us {{}} ORDER BY created_us {{}}, run_id {{}} LIMIT {_NEAR})"
+        " WHERE updated_us > created_us + :apart AND run_id <> :but_not AND presence = 'current'"
+        " ORDER BY created_us {} LIMIT 1"
+    )
+    bound = {"at": to_us(at), "but_not": sqlite_text(but_not), "apart": APART // _MICROSECOND, "no_time": NO_TIME_US}
+    below = connection.execute(near.format("BETWEEN :no_time + 1 AND :at", *["DESC"] * 3), bound).fetchone()
+    above = connection.execute(near.format("> :at", *["ASC"] * 3), bound).fetchone()
+    found = [created_us for row in (below, above) if row is not None for created_us in row]
+    return from_us(min(found, key=lambda created_us: abs(created_us - bound["at"]))) if found else None
+
+
+# Places
+
+
+def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
+    """Where the walk stopped that reached down to this creation time. None: there is no such walk."""
+    bottom_us = (to_sortable_us(bottom),)
+    row = connection.execute("SELECT token, total FROM places WHERE bottom_us = ?", bottom_us).fetchone()
+    return None if row is None else ListPlace(*row)
+
+
+def is_unread(connection: sqlite3.Connection) -> bool:
+    """Whether a list whose order proves nothing goes on below the part that was read."""
+    return connection.execute("SELECT 1 FROM places WHERE bottom_us = ?", (NO_TIME_US,)).fetchone() is not None
+
+
+def leave_place(
+    connection: sqlite3.Connection, bottom: datetime | None, token: str | None, total: int | None = None
+) -> None:
+    """Store where a walk stopped that reached down to this creation time. No token: it came to the list's end.
+
+    No bottom: the list's order proves nothing.
+    """
+    with immediate(connection):
+        connection.execute("DELETE FROM places WHERE bottom_us = ?", (to_sortable_us(bottom),))
+        if token is not None:
+            _leave(connection, to_sortable_us(bottom), token, total)
+
+
+def _leave(connection: sqlite3.Connection, bottom_us: int, token: str, total: int | None) -> None:
+    # Only the places below a complete range lead anywhere.
+    connection.execute(
+        "DELETE FROM places WHERE bottom_us <> ? AND bottom_us NOT IN (SELECT start_us FROM coverage)", (NO_TIME_US,)
+    )
+    connection.execute(
+        "INSERT OR REPLACE INTO places (bottom_us, token, total) VALUES (?, ?, ?)",
+        (bottom_us, sqlite_text(token), total),
+    )
+
+
+# Notes
+
+
+def note_no_results(connection: sqlite3.Connection, at: datetime) -> None:
+    """Remember that the service offers no results (docs/results.md)."""
+    with immediate(connection):
+        _note(connection, "no_results_us", to_us(at))
+
+
+def has_no_results(connection: sqlite3.Connection, now: datetime) -> bool:
+    """Whether that was found out within a day."""
+    noted = _noted(connection, "no_results_us")
+    return noted is not None and abs(now - from_us(noted)) < REMEMBERED
+
+
+def is_disordered(connection: sqlite3.Connection) -> bool:
+    """Whether the service's list was out of order when it was last read."""
+    return _noted(connection, "out_of_order") is not None
+
+
+def _note(connection: sqlite3.Connection, name: str, value: int) -> None:
+    connection.execute("INSERT OR REPLACE INTO notes (name, value) VALUES (?, ?)", (name, value))
+
+
+def _noted(connection: sqlite3.Connection, name: str) -> int | None:
+    row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
+    return None if row is None else int(row[0])

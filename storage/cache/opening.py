@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from storage.cache.schema import CARRIED, LAYOUT, create, layout_of
+from storage.cache.schema import LAYOUT, create, layout_of
 from storage.database import connect, immediate
 from storage.errors import DatabaseBusyError, DatabaseDamagedError, storage_error
 from storage.private_file import make_private, move_aside, opening
@@ -33,8 +33,6 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 _IN_USE_WAIT_S: Final = 2.0
 """How long to wait until a cache of another layout is no longer in use: a first frame reads it only for a moment."""
 _RETRY_S: Final = 0.02
-
-_Rows = list[tuple[str | int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +61,13 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
         StorageError: It cannot be opened.
     """
     with opening(path), _translated(path):
-        is_damaged, carried = _mark(path).exists(), dict[str, _Rows]()
+        is_damaged = _mark(path).exists()
         if not is_damaged:
             try:
                 make_private(path)
                 if _lay_out_if_empty(path) == LAYOUT:
                     return None
-                carried = _rows_to_carry(path)
+                _leave_wal(path)
             except sqlite3.Error as error:
                 if not _is_damage(error, path):
                     raise
@@ -78,7 +76,6 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
         _mark(path).unlink(missing_ok=True)
         make_private(path)
         _lay_out_if_empty(path)
-        _carry(path, carried)
         return SetAside(aside, is_damaged)
 
 
@@ -113,51 +110,29 @@ def _lay_out_if_empty(path: Path) -> int:
         return layout_of(connection)
 
 
-def _rows_to_carry(path: Path) -> dict[str, _Rows]:
-    """The rows of the tables in `CARRIED`, from a cache of another layout.
+def _leave_wal(path: Path) -> None:
+    """Copy the WAL into the file and remove it, which SQLite does only while no other connection is open.
 
     Raises:
         DatabaseBusyError: A process has it open, and would go on writing to the file after it was moved aside.
     """
-    with closing(connect(path, {})) as connection:
-        _leave_wal(connection, path)
-        carried: dict[str, _Rows] = {}
-        for table, columns in CARRIED.items():
-            # A layout without this table, or with other columns, has nothing to carry over.
-            try:
-                carried[table] = connection.execute(f"SELECT {columns} FROM {table}").fetchall()
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-                    raise
-        return carried
-
-
-def _leave_wal(connection: sqlite3.Connection, path: Path) -> None:
-    """Copy the WAL into the file and remove it, which SQLite does only while no other connection is open."""
     deadline = time.monotonic() + _IN_USE_WAIT_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = DELETE").fetchall()
-        except sqlite3.OperationalError as error:
-            # The lowest byte holds the primary code.
-            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise
-            if time.monotonic() < deadline:
-                time.sleep(_RETRY_S)
-                continue
-            raise DatabaseBusyError(
-                f"A Runwarden of another version has {path} open. End it, then start this one again.", path=path
-            ) from error
-        else:
-            return
-
-
-def _carry(path: Path, carried: Mapping[str, _Rows]) -> None:
-    with closing(connect(path, PRAGMAS)) as connection, immediate(connection):
-        for table, rows in carried.items():
-            columns = CARRIED[table]
-            marks = ", ".join("?" * len(columns.split(",")))
-            connection.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
+    with closing(connect(path, {})) as connection:
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+            except sqlite3.OperationalError as error:
+                # The lowest byte holds the primary code.
+                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    raise
+                if time.monotonic() < deadline:
+                    time.sleep(_RETRY_S)
+                    continue
+                raise DatabaseBusyError(
+                    f"A Runwarden of another version has {path} open. End it, then start this one again.", path=path
+                ) from error
+            else:
+                return
 
 
 def _is_damage(error: sqlite3.Error, path: Path) -> bool:

@@ -1,12 +1,14 @@
-"""Polls: the state of our own link, and a log of outcomes, with equal ones in a row as one entry."""
+"""Polls: the state of our own link, the service's clock, and a log of outcomes, equal ones in a row as one entry."""
 
 import sqlite3
 from datetime import timedelta
 from typing import Final, get_args
 
+from storage.cache.coverage import is_disordered
 from storage.database import immediate, snapshot
-from storage.records import LinkState, PollOutcome
+from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, PollSpan, Subject
+from storage.records.service_traits import BudgetState
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 CAP: Final = 5_000
@@ -100,6 +102,20 @@ def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
         in_lab=bool(in_lab),
         dropped=dropped,
     )
+
+
+def run_clock(connection: sqlite3.Connection) -> RunClock:
+    """The clock that dates the runs, as far as it is known."""
+    held = dict(connection.execute("SELECT name, value FROM budget WHERE name LIKE 'clock_%'").fetchall())
+    # In a list out of order, the times may be local ones.
+    is_known = bool(held.get("clock_heard")) and not is_disordered(connection)
+    return RunClock(timedelta(seconds=held.get("clock_ahead_s", 0.0)), is_known=is_known)
+
+
+def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
+    """How far the runs' times are ahead of our clock."""
+    held = connection.execute("SELECT value FROM budget WHERE name = 'clock_ahead_s'").fetchone()
+    return BudgetState(clock_ahead_s=held[0] if held else 0.0).clock_ahead
 
 
 def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[PollSpan]:

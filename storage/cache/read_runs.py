@@ -4,7 +4,6 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final, cast
 
 from storage.cache.run_sql import Where, both, order_by, where
@@ -12,7 +11,7 @@ from storage.cache.statuses import final_statuses
 from storage.cache.work_time import took
 from storage.database import data_version, snapshot
 from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunRow, RunSort, StatusTransition
-from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
+from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us
 
 REPOSITORIES_CAP: Final = 500
 BRANCHES_CAP: Final = 500
@@ -187,19 +186,6 @@ def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
         f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
         f" WHERE {condition.sql} AND presence <> 'lost' ORDER BY {order_by(RunSort())}",
         condition.parameters,
-    )
-    return tuple(_run(values) for values in found.fetchall())
-
-
-def unseen(
-    connection: sqlite3.Connection, since: datetime | None, until: datetime | None, seen_before: datetime, limit: int
-) -> tuple[Run, ...]:
-    """Runs created in this time, both ends included, last shown by the service before `seen_before`; newest first."""
-    condition = where(RunFilter(since=since, until=until))
-    found = connection.execute(
-        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
-        f" WHERE {condition.sql} AND presence <> 'lost' AND s.asked_us < ? ORDER BY {order_by(RunSort())} LIMIT ?",
-        (*condition.parameters, to_us(seen_before), limit),
     )
     return tuple(_run(values) for values in found.fetchall())
 

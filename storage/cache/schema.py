@@ -44,8 +44,7 @@ CREATE INDEX transitions_run ON transitions (run);
 CREATE TABLE statuses (
     status TEXT PRIMARY KEY,
     runs INTEGER NOT NULL,
-    is_final INTEGER NOT NULL DEFAULT 0,
-    left_by INTEGER NOT NULL DEFAULT 0
+    is_final INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE repositories (label TEXT PRIMARY KEY, newest_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 -- Falling, as history comes in: appending fills the pages of an index, what is put before leaves them half empty.
@@ -120,19 +119,9 @@ _COVERAGE: Final = """
 CREATE TABLE coverage (
     start_us INTEGER PRIMARY KEY, end_us INTEGER NOT NULL, as_of_us INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE service_traits (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE places (
-    bottom_us INTEGER PRIMARY KEY, token TEXT NOT NULL, run_id TEXT NOT NULL, as_of_us INTEGER NOT NULL
-) STRICT;
-CREATE TABLE backfill (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    is_paused INTEGER NOT NULL,
-    began_us INTEGER,
-    floor_us INTEGER,
-    down_to_us INTEGER,
-    last_began_us INTEGER,
-    token TEXT
-) STRICT;
+CREATE TABLE places (bottom_us INTEGER PRIMARY KEY, token TEXT NOT NULL, total INTEGER) STRICT;
+CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE backfill (one INTEGER PRIMARY KEY CHECK (one = 1), is_paused INTEGER NOT NULL) STRICT;
 CREATE TABLE backfill_progress (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     phase TEXT NOT NULL,
@@ -170,9 +159,6 @@ _MEANING: Final = "1"
 
 LAYOUT: Final = zlib.crc32("".join((_MEANING, *SUBJECTS, *ORDER_INDEXES.values())).encode()) >> 1
 """Identifies this layout in a cache's header, where SQLite keeps 31 bits."""
-
-CARRIED: Final = {"pins": "run_id, pinned_us", "claims": "key, at_us", "backfill": "one, is_paused"}
-"""Columns, by table, that are copied into a rebuilt cache, since no service has them. Their meaning never changes."""
 
 
 def layout_of(connection: sqlite3.Connection) -> int:

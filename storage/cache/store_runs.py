@@ -4,19 +4,19 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
+from zlib import adler32, crc32
 
-from storage.cache.prepared_runs import ArrivedRun, PreparedRuns
 from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.statuses import final_statuses
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
-from storage.records import Presence, Repository, Run, RunChanges, StatusTransition
+from storage.records import ENDING_STATUSES, Presence, Repository, Run, RunChanges, StatusTransition
 from storage.thread import DatabaseThread
-from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us
+from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
 T = TypeVar("T")
 _CHUNK: Final = 500
@@ -51,6 +51,45 @@ UPDATE sightings SET asked_us = ?1 WHERE id IN (
     WHERE NOT (s.asked_us > ?1 AND s.asked_us <= ?1 + {_CLOCK_SET_BACK_US})
 )
 """
+
+
+class ArrivedRun(NamedTuple):
+    """A run of an answer."""
+
+    run: Run
+    updated_us: int
+    digest: int
+    """Stands for the run as received, which is fifty times as long, when runs are compared."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PreparedRuns:
+    """The runs of an answer, prepared for storing."""
+
+    asked_us: int
+    arrived: Mapping[str, ArrivedRun]
+    changes: RunChanges | None = None
+    """None: it is not stored yet."""
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], asked_at: datetime) -> Self:
+        """Prepare each run once, as last updated: pages that shift during a walk repeat runs."""
+        arrived: dict[str, ArrivedRun] = {}
+        for run in runs:
+            updated_us = to_sortable_us(run.updated_at)
+            text = f"{run.run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
+            octets = text.encode("utf-8", "replace")
+            digest = crc32(octets) << 31 ^ adler32(octets) ^ updated_us
+            stored = run if text.isascii() else _without_surrogates(run)
+            if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
+                arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
+        return cls(to_us(asked_at), arrived)
+
+
+def _without_surrogates(run: Run) -> Run:
+    repository = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
+    run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
+    return replace(run, run_id=run_id, status=status, branch_name=branch, repository=repository, raw_json=raw)
 
 
 class AnswerQueue:
@@ -89,7 +128,9 @@ class AnswerQueue:
 def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -> None:
     """Store the runs of answers in one transaction, and note in each what it changed."""
     with immediate(connection):
-        merging = RunMerge(connection, final_statuses(connection))
+        statuses = {arrived.run.status for answer in answers for arrived in answer.arrived.values()}
+        ending = {status for status in statuses if status.lower() in ENDING_STATUSES}
+        merging = RunMerge(connection, final_statuses(connection) | ending)
         changes = [merging.take(answer) for answer in answers]
         merging.note_names()
     for answer, changed in zip(answers, changes, strict=True):
@@ -250,9 +291,9 @@ class RunMerge:
     def note_names(self) -> None:
         """Store the numbers of runs by status, and each repository's newest run."""
         self.connection.executemany(
-            "INSERT INTO statuses (status, runs) VALUES (?, ?) ON CONFLICT (status) DO UPDATE SET"
+            "INSERT INTO statuses (status, runs, is_final) VALUES (?, ?, ?) ON CONFLICT (status) DO UPDATE SET"
             " runs = runs + excluded.runs",
-            self.counts.items(),
+            [(status, runs, status in self.finals) for status, runs in self.counts.items()],
         )
         self.connection.executemany(
             "INSERT INTO repositories (label, newest_us) VALUES (?, ?) ON CONFLICT (label) DO UPDATE SET"

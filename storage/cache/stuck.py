@@ -7,9 +7,9 @@ from datetime import timedelta
 from math import ceil
 from typing import Final
 
+from storage.cache.polls import run_clock_ahead
 from storage.cache.run_sql import FINAL_SQL, RANK, where
 from storage.cache.schema import make_index
-from storage.cache.service_traits import run_clock_ahead
 from storage.database import immediate
 from storage.records import RunFilter
 from storage.records.following import RunDurations, StuckRun

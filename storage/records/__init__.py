@@ -7,13 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from storage.records.activity import LinkState, PollOutcome
-from storage.records.coverage import Coverage, CoverageGap, CoverageRange, RereadCoverage
+from storage.records.coverage import CLOCK_STEP, Coverage, CoverageGap, CoverageRange
 from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
 from storage.records.run import Presence, Run, RunChanges, RunDetail, RunFigures, RunRow, StatusTransition, WorkTime
 from storage.records.run_fields import (
     ACTIVE_STATUSES,
+    ENDING_STATUSES,
     FIELD_BY_NAME,
     FINAL_STATUSES,
     KNOWN_STATUSES,
@@ -45,10 +46,12 @@ if TYPE_CHECKING:
         Resolution,
         Surface,
     )
-    from storage.records.service_traits import DateFilter, Habit, RunClock, ServiceTraits
+    from storage.records.service_traits import RunClock
 
 __all__ = [
     "ACTIVE_STATUSES",
+    "CLOCK_STEP",
+    "ENDING_STATUSES",
     "FIELD_BY_NAME",
     "FINAL_STATUSES",
     "INVITATION_LIFETIME",
@@ -70,9 +73,7 @@ __all__ = [
     "Coverage",
     "CoverageGap",
     "CoverageRange",
-    "DateFilter",
     "Execution",
-    "Habit",
     "HealthChange",
     "HealthReport",
     "HealthSample",
@@ -84,7 +85,6 @@ __all__ = [
     "Presence",
     "Project",
     "Repository",
-    "RereadCoverage",
     "Resolution",
     "Run",
     "RunChanges",
@@ -98,7 +98,6 @@ __all__ = [
     "RunSort",
     "RunStatus",
     "RunWindow",
-    "ServiceTraits",
     "StatusTransition",
     "Surface",
     "Tone",

@@ -1,4 +1,4 @@
-"""The progress of the backfill and of the re-reading."""
+"""The progress of the backfill."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,27 +31,9 @@ class BackfillProgress:
 
 @dataclass(frozen=True, slots=True)
 class ListPlace:
-    """A place in the service's list that a walk reached."""
+    """A place in the service's list at which a walk stopped."""
 
     token: str
-    """Leads to the last page that was read."""
-    run_id: str
-    """The last run on it: if it is there again, nothing slipped by."""
-    as_of: datetime
-    """By our clock: when the walk began."""
-
-
-@dataclass(frozen=True, slots=True)
-class RereadPlace:
-    """The progress of the re-reading."""
-
-    began_at: datetime
-    """By our clock: when the pass under way began."""
-    floor: datetime | None = None
-    """It reads the runs created since then. None: all that the list shows, since its dates cannot be asked for."""
-    down_to: datetime | None = None
-    """Runs created since then were read again in this pass. None: none yet."""
-    token: str | None = None
-    """Leads to the next page. None: the next page is asked for by dates, or is the first one."""
-    last_began_at: datetime | None = None
-    """By our clock: when the pass before it began, which read the others. None: there was none."""
+    """Leads to the next page."""
+    total: int | None
+    """The number of runs in the list by then. None: not known."""

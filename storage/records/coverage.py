@@ -1,7 +1,11 @@
 """Coverage: the ranges of creation times of which every run is held, in the service's own times."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
+
+CLOCK_STEP: Final = timedelta(seconds=5)
+"""A smaller difference between two clocks is noise: answers take time, and are dated in whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +39,6 @@ class CoverageGap:
 
 
 @dataclass(frozen=True, slots=True)
-class RereadCoverage:
-    """Every run that the service listed at `as_of` as created since `since` is held, even one that came in late."""
-
-    since: datetime
-    as_of: datetime
-    """By our clock: when the last complete pass of the re-reading began."""
-
-
-@dataclass(frozen=True, slots=True)
 class Coverage:
     """The completely held parts of the service's history."""
 
@@ -53,8 +48,8 @@ class Coverage:
     """By our clock: up to then the newest range misses nothing. Later runs may be missing."""
     first_run_at: datetime | None = None
     """The oldest creation that is held, where the newest range reaches down to the very first run."""
-    reread: RereadCoverage | None = None
-    """The part that was read again: a single run may come in later with a time of long ago. None: no pass is over."""
+    is_disordered: bool = False
+    """The service's list was out of order when it was last read: nothing is known of newer runs."""
     dropped: int = 0
     """Entries of the last answered poll that had no usable id: they cannot be held."""
 

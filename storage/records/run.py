@@ -82,7 +82,7 @@ class RunRow:
     first_seen_at: datetime
     presence: Presence
     is_final: bool
-    """The status is known, or was learnt, to be final."""
+    """Whether the status is final."""
     took: WorkTime = WorkTime()
     last_seen_at: datetime | None = field(default=None, compare=False)
     """When the service last confirmed it, by our clock: a row that was confirmed again is the same row."""
@@ -115,7 +115,7 @@ class RunDetail:
     """Oldest first."""
     took: WorkTime = WorkTime()
     final_statuses: frozenset[str] = FINAL_STATUSES
-    """Those of the spec, and those that were learnt."""
+    """Those of the spec, and others that end a turn."""
 
     @property
     def is_final(self) -> bool:

@@ -41,6 +41,13 @@ KNOWN_STATUSES: Final = frozenset(STATUS_ORDER)
 ACTIVE_STATUSES: Final = tuple(status.name for status in RUN_STATUSES if not status.is_final)
 FINAL_STATUSES: Final = frozenset(status.name for status in RUN_STATUSES if status.is_final)
 """Other statuses are learnt as final; any other, known or not, counts as active."""
+ENDING_STATUSES: Final = frozenset(
+    {
+        *("aborted", "canceled", "cancelled", "done", "error", "errored", "expired", "finished", "killed", "rejected"),
+        *("skipped", "succeeded", "success", "terminated", "timed_out", "timeout"),
+    }
+)
+"""Other statuses that are final by their name, in lower case. Any further one counts as active."""
 STATUS_BY_NAME: Final = {status.name: status for status in RUN_STATUSES}
 
 

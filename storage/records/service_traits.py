@@ -1,31 +1,13 @@
-"""What is known of a service: how it filters and shows times, its habits, its clock, its limits and its health."""
+"""What is known of a service: its clock, its limits and its health."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-DateFilter = Literal["created", "updated", "ignored", "unknown"]
-"""Which time of a run the service compares with `date_from` and `date_to`."""
-
-Habit = Literal["ignores_status", "endless", "no_results"]
-"""A habit of the service, which counts as known for a while after it was seen.
-
-`ignores_status`: a list filtered by a status shows others. `endless`: the list without readable times never ends.
-`no_results`: it does not offer results (docs/results.md).
-"""
 CLOCKS_DISAGREE_S: Final = 60.0
 WaitReason = Literal["rate_limit", "own_pace", "service_down"]
 """`rate_limit`: the service asked us to wait. `own_pace`: we wait longer than asked after a 429. `service_down`: it
 failed several times in a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceTraits:
-    """How a service filters and shows times, as far as that was proven."""
-
-    date_filter: DateFilter = "unknown"
-    display_offset: timedelta = timedelta(0)
-    """How far the times shown are ahead of those that the filter uses: some services show local time."""
 
 
 @dataclass(frozen=True, slots=True)

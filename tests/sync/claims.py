@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from storage.records import Coverage, RunDetail
-from tests.sync.peer import MINUTE, SECOND, START
+from tests.sync.peer import SECOND, START
 from tests.sync.recording_peer import RecordingPeer
 
 ACTIVE: Final = ("queued", "working")
@@ -54,28 +54,21 @@ def check_active(held: Held, polled_at: datetime) -> None:
 
 
 def check_equal(peer: RecordingPeer, held: Held, coverage: Coverage) -> None:
-    """Assert that the cache has what the service has, and says so."""
+    """Assert that the cache has what the service has, and says so if the service's list is in order."""
     lives = peer.identified()
-    assert not lives.keys() - held.keys(), (len(lives.keys() - held.keys()), sorted(lives.keys() - held.keys())[:5])
+    missing = sorted(lives.keys() - held.keys())
+    assert not missing, (len(missing), missing[:5])
     first = min((_read(peer, run.created) for run in peer.runs.values()), default=None)
     reaches = first is None or (coverage.complete_since is not None and coverage.complete_since <= first)
-    # Behind the time of what it showed before, a service may be claimed nothing of.
-    assert coverage.whole or reaches or peer.endless or peer.clock_offset < max(peer.clock_offsets), coverage
-    shown = {run_id: json.loads(each.run.raw_json) for run_id, each in held.items() if each.presence != "lost"}
-    gone = [run_id for run_id in shown.keys() - lives.keys() if _is_owed(peer, held[run_id])]
-    assert not gone, f"not called lost: {[(run_id, held[run_id]) for run_id in sorted(gone)]}"
-    assert not (lives.keys() - shown.keys()), f"called lost: {sorted(lives.keys() - shown.keys())}"
-    other = [(shown[run_id], lives[run_id]) for run_id in lives if shown[run_id] != lives[run_id]]
+    assert coverage.whole or reaches or not peer.is_orderly, coverage
+    lost = [run_id for run_id in lives if held[run_id].presence == "lost"]
+    assert not lost, lost
+    current = {run_id: each.run for run_id, each in held.items() if each.presence == "current"}
+    gone = [run_id for run_id, run in current.items() if run.status in ACTIVE and run_id not in lives]
+    assert not gone, f"called current: {gone}"
+    shown = {run_id: json.loads(run.raw_json) for run_id, run in current.items() if run.status in ACTIVE}
+    other = [(shown[run_id], lives[run_id]) for run_id in shown if shown[run_id] != lives[run_id]]
     assert not other, other
-
-
-def _is_owed(peer: RecordingPeer, gone: RunDetail) -> bool:
-    """Whether a run that is gone has to be known as such."""
-    if gone.presence != "current":
-        return False
-    can_be_proved = peer.date_filter == "created" and peer.has_readable_times and gone.run.created_at is not None
-    # Where nothing can be asked for that would prove it, nothing says that the run was seen, either.
-    return (can_be_proved and not peer.drops) or gone.last_seen_at > peer.now - 3 * MINUTE
 
 
 def _read(peer: RecordingPeer, moment: datetime) -> datetime:

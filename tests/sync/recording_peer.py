@@ -10,6 +10,7 @@ from typing import Any, Final
 from tests.sync.odd import ODD, UNIDENTIFIED
 from tests.sync.peer import OMITTED, SECOND, START, TICK, Answer, Peer
 
+TIMES: Final = ("created_at", "updated_at")
 ANSWERING: Final = SECOND / 20
 """What each request takes."""
 
@@ -92,9 +93,16 @@ class RecordingPeer(Peer):
         }
 
     @property
-    def drops(self) -> bool:
-        """Whether it shows entries that nothing can be kept of."""
-        return bool(self.nulls) or len(self.identified()) < len(self.runs)
+    def shows_its_future(self) -> bool:
+        """Its clock was set back and has not caught up with what it dated before."""
+        return any(run.created > self.service_now for run in self.runs.values())
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether its list, read in quiet, proves that it is whole."""
+        has_times = all(isinstance(self.document(run).get(name), str) for run in self.runs.values() for name in TIMES)
+        is_plain = self.has_readable_times and self.local_offset is None and self.order == "created"
+        return has_times and is_plain and not self.endless and self.total_count is None
 
     def _note(self, run_id: str) -> None:
         run = self.runs[run_id]

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+from app.sync.backfill_report import BackfillReport
+from app.sync.fill import PARALLEL, UNSTORED
 
 from app.api.budget import Priority
 from app.api.errors import UnreachableError
 from app.config import HistorySettings
 from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
-from app.sync.backfill_report import BackfillReport
-from app.sync.fill import PARALLEL, UNSTORED
 from storage.cache import Cache
 from tests.service_process import ROOT
 from tests.sync.conftest import Desk, ended, held

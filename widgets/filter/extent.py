@@ -119,7 +119,9 @@ class ExtentLine:
 
     def _complete(self) -> Iterator[str]:
         coverage, since, until = self.extent.coverage, self._since, self._until
-        if coverage.whole or not self.is_limited:
+        if coverage.is_disordered:
+            yield "this service's list is out of order: completeness unknown"
+        elif coverage.whole or not self.is_limited:
             yield from (f"complete until {until}",) if until else ()
         elif since is None:
             yield "history not complete yet"
@@ -132,7 +134,10 @@ class ExtentLine:
 
     def _complete_in_brief(self) -> Iterator[str]:
         since, until = self._since, self._until
-        if self.extent.coverage.whole or not self.is_limited:
+        if self.extent.coverage.is_disordered:
+            yield "list out of order: completeness unknown"
+            yield "completeness unknown"
+        elif self.extent.coverage.whole or not self.is_limited:
             yield from (f"all until {until}",) if until else ()
         elif since is None:
             yield "partial"

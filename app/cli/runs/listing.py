@@ -313,6 +313,8 @@ class _RunList:
         return exact_ago(as_of, self.asked_at) if as_of else "never"
 
     def _extent_text(self) -> str:
+        if self.coverage.is_disordered:
+            return "this service's list is out of order: completeness unknown"
         if self.coverage.whole:
             return "complete since the beginning"
         since = rfc3339(self.coverage.complete_since)
@@ -326,11 +328,10 @@ def _unknown_status(status: str, known: Collection[str]) -> CommandFailedError:
 def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:
     """How much of the history is held: `complete_since` only if nothing is missing from then until `as_of`."""
     is_current = as_of is not None and coverage.is_current(as_of)
-    newest, again = coverage.ranges[0].end if coverage.ranges else None, coverage.reread
+    newest = coverage.ranges[0].end if coverage.ranges else None
     gaps = coverage.gaps if is_current else (CoverageGap(newest, None), *coverage.gaps)
     return {
         "complete_since": rfc3339(coverage.complete_since) if is_current else None,
-        "read_again": None if again is None else {"from": rfc3339(again.since), "as_of": rfc3339(again.as_of)},
         "complete": [{"from": rfc3339(each.start), "to": rfc3339(each.end)} for each in coverage.ranges if each.end],
         "missing": [{"from": rfc3339(each.after), "to": rfc3339(each.before)} for each in gaps],
     }

@@ -52,6 +52,8 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
         **({"dropped": dropped} if dropped else {}),
     }
     since = "the beginning" if coverage.whole else rfc3339(coverage.complete_since) or "no known time"
+    if coverage.is_disordered:
+        since = "unknown: this service's list is out of order"
     facts = [("fetched", plural(done, "run")), ("held", plural(held, "run")), ("complete since", since)]
     if dropped:
         facts.append(("left out", f"{dropped:,} entries without a usable run id"))
