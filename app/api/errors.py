@@ -6,8 +6,7 @@ ApiError
 ├── UnreachableError      no connection, or it was lost
 ├── RequestTimeoutError   the deadline passed
 ├── UnusableAnswerError   the answer cannot be read, or is a redirect
-│   ├── EndlessListError     a list that goes on for ever
-│   └── UnsteadyListError    a list whose order changes with each request
+│   └── EndlessListError     a list that goes on for ever
 └── RefusedError          the service answered with a failure (spec 2.8, 7)
     ├── NotAuthorizedError   401
     ├── ForbiddenError       403
@@ -85,13 +84,6 @@ class UnusableAnswerError(ApiError):
 
 class EndlessListError(UnusableAnswerError):
     """A list goes on for ever: following it would bring nothing new."""
-
-
-class UnsteadyListError(UnusableAnswerError):
-    """A list shows runs in another order with each request: its pages may leave out some of them."""
-
-    def __init__(self) -> None:
-        super().__init__("The service lists runs in another order with each page: it may have left out some of them.")
 
 
 class RefusedError(ApiError):

@@ -166,5 +166,3 @@ class RunPage:
     """Entries that had no usable id."""
     repeated: frozenset[str] = frozenset()
     """Runs that an earlier page of the same walk had; only a walk knows."""
-    is_shuffled: bool = False
-    """Repeated runs came elsewhere than in a list that merely grew: its order is not steady."""

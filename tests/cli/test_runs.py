@@ -62,7 +62,7 @@ def test_a_listed_run_is_as_received_with_what_was_observed(started: Started) ->
 
     listing = cli("runs", "list", "--branch", "fix/login", "--json").json()
 
-    extent = {"as_of", "complete_since", "complete", "missing", "read_again", "confirmed_since", "source"}
+    extent = {"as_of", "complete_since", "complete", "missing", "confirmed_since", "source"}
     assert set(listing) == {"runs", "count", *extent}
     assert (listing["count"], listing["source"]) == (1, "live")
     [run] = listing["runs"]

@@ -196,7 +196,6 @@ async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: 
     later = timedelta(0)
     async with Desk(peer, tmp_path).engine(clock=lambda: utc_now() + later) as engine:
         await engine.refresh()
-        await engine.runs.service_traits()
         await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
         await engine.refresh()
         asked = []

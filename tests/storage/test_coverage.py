@@ -2,7 +2,8 @@
 
 import itertools
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from sqlite3 import Connection
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.cache import Cache, coverage
-from storage.records import Coverage, CoverageGap, CoverageRange
+from storage.records import CLOCK_STEP, Coverage, CoverageGap, CoverageRange
+from storage.records.backfill import ListPlace
 from tests.storage.conftest import NOON, connected, make_run
 
 MINUTE = timedelta(minutes=1)
@@ -82,18 +84,24 @@ async def test_ranges_a_microsecond_apart_are_one(cache: Cache) -> None:
     assert (await cache.extend_coverage(NOON - MINUTE, NOON)).ranges == (CoverageRange(NOON - MINUTE, NOON + MINUTE),)
 
 
+async def walked(
+    cache: Cache, found: CoverageRange | None, as_of: datetime = NOON, token: str | None = None, *, ended: bool = False
+) -> None:
+    await cache.record_walk(found, as_of, token, 9, is_odd=found is None, ended=ended)
+
+
 async def test_complete_is_said_with_its_time(cache: Cache) -> None:
     """Only a look at the newest page moves it; what is filled in below does not."""
     await cache.extend_coverage(NOON, NOON + MINUTE, NOON + 2 * MINUTE)
     filled = await cache.extend_coverage(NOON - MINUTE, NOON)
     apart = await cache.extend_coverage(None, NOON - 9 * MINUTE)
-    touched = await cache.touch_coverage(NOON + 3 * MINUTE)
-    earlier = await cache.touch_coverage(NOON)
+    await walked(cache, CoverageRange(NOON, NOON + MINUTE), NOON + 3 * MINUTE)
+    newer = await cache.coverage()
 
     assert filled.as_of == apart.as_of == NOON + 2 * MINUTE
-    assert touched.as_of == earlier.as_of == NOON + 3 * MINUTE
-    assert touched.is_current(NOON + 3 * MINUTE)
-    assert not touched.is_current(NOON + 4 * MINUTE)
+    assert newer.as_of == NOON + 3 * MINUTE
+    assert newer.is_current(NOON + 3 * MINUTE)
+    assert not newer.is_current(NOON + 4 * MINUTE)
 
 
 async def test_a_newer_range_has_a_time_of_its_own(cache: Cache) -> None:
@@ -130,82 +138,54 @@ async def test_a_range_cannot_end_before_it_starts(cache: Cache) -> None:
     assert await cache.coverage() == Coverage()
 
 
-async def test_a_clock_that_is_set_back_takes_the_claim_back(cache: Cache) -> None:
-    """By as much as it went back, and until its time has passed; a list read to its end is known as of then."""
+async def test_a_walk_leaves_its_place_below_the_range_that_it_completes(cache: Cache) -> None:
+    """A later walk that comes further down replaces it."""
+    await walked(cache, CoverageRange(NOON, NOON + MINUTE), token="page 2")
+    first = await cache.place(NOON)
+    await walked(cache, CoverageRange(NOON - MINUTE, NOON + MINUTE), token="page 3")
+
+    assert first == ListPlace("page 2", 9)
+    assert await cache.place(NOON) is None
+    assert await cache.place(NOON - MINUTE) == ListPlace("page 3", 9)
+
+
+async def test_a_list_out_of_order_completes_nothing_and_goes_on_below(cache: Cache) -> None:
+    """Until it is read to its end; an orderly one is no longer called so."""
+    await walked(cache, None, token="page 2")
+    odd, unread = await cache.coverage(), await cache.is_unread()
+    await walked(cache, None, ended=True)
+    ended = await cache.is_unread()
+    await walked(cache, CoverageRange(None, NOON))
+
+    assert (odd.is_disordered, odd.ranges, unread, ended) == (True, (), True, False)
+    assert (await cache.coverage()).is_disordered is False
+
+
+async def test_a_clock_that_is_set_back_takes_claims_away(cache: Cache) -> None:
+    """What is complete as of noon ends where that clock was at noon; noise, and a clock set forward, take nothing."""
     hour = 60 * MINUTE
-    await cache.note_clock(timedelta(0), NOON)
-    await cache.extend_coverage(NOON - 9 * hour, NOON, NOON)
-    steps = [await cache.note_clock(ahead, NOON + MINUTE) for ahead in (-4 * timedelta(seconds=1), timedelta(0), -hour)]
+    await cache.compare_clocks(timedelta(0))
+    await cache.extend_coverage(NOON - 9 * hour, NOON - 5 * hour)
+    await cache.extend_coverage(NOON - MINUTE, NOON, NOON)
+    steps = [await cache.compare_clocks(ahead) for ahead in (timedelta(seconds=-4), MINUTE, MINUTE - hour)]
     cut = await cache.coverage()
-    later = await cache.extend_coverage(NOON - 9 * hour, NOON, NOON + 2 * MINUTE)
-    whole = await cache.extend_coverage(None, NOON, NOON + 3 * MINUTE)
 
     assert steps == [False, False, True]
-    assert [each.end for each in cut.ranges] == [NOON - hour - 2 * timedelta(seconds=1)]
-    assert later == cut
-    assert (whole.whole, whole.as_of, whole.ranges[0].end) == (True, NOON + 3 * MINUTE, cut.ranges[0].end)
-    assert await cache.note_clock(-hour, NOON + 59 * MINUTE)
-    assert not await cache.note_clock(-hour, NOON + 61 * MINUTE)
+    assert cut.ranges == (CoverageRange(NOON - 9 * hour, NOON - 5 * hour),)
+    await cache.extend_coverage(None, NOON, NOON)
+    await cache.compare_clocks(-hour)
+    assert (await cache.coverage()).ranges == (CoverageRange(None, NOON - hour - CLOCK_STEP),)
 
 
-async def test_a_clock_set_back_before_all_that_is_held_leaves_something_to_fetch(cache: Cache) -> None:
-    """Nothing is complete up to any time, and all that is older is missing."""
-    await cache.note_clock(timedelta(0), NOON)
-    await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
-    await cache.note_clock(-60 * MINUTE, NOON + MINUTE)
-    found = await cache.coverage()
+async def test_a_neighbour_is_the_nearest_run_that_changed_after_its_creation(cache: Cache) -> None:
+    """One that is still shown, and not the run itself."""
+    times = {1: -9, 2: -2, 3: 0, 4: 1, 5: 4}
+    runs = [make_run(n, created_at=NOON + at * MINUTE, updated_at=NOON + 9 * MINUTE) for n, at in times.items()]
+    runs[3] = replace(runs[3], updated_at=runs[3].created_at)
+    await cache.store_runs(runs, asked_at=NOON)
+    found = [await cache.neighbour(NOON, "run_0003")]
+    await cache.set_presence(["run_0002"], "lost")
+    found.append(await cache.neighbour(NOON, "run_0003"))
 
-    assert (found.as_of, [gap.after for gap in found.gaps]) == (None, [None])
-    assert found.gaps[0].before == NOON - 60 * MINUTE - 2 * timedelta(seconds=1)
-
-
-async def test_our_own_clock_set_forward_costs_no_freeze(cache: Cache) -> None:
-    """It looks as if the service's were set back, but the time of what was claimed has passed."""
-    await cache.note_clock(timedelta(0), NOON)
-    await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
-
-    assert not await cache.note_clock(-5 * MINUTE, NOON + 6 * MINUTE, NOON)
-
-
-@pytest.mark.parametrize("extends", [True, False])
-async def test_our_own_clock_set_back_says_nothing_of_the_future(cache: Cache, *, extends: bool) -> None:
-    """What was known as of three hours ahead is known as of the next poll."""
-    await cache.extend_coverage(NOON - MINUTE, NOON, NOON + 180 * MINUTE)
-    known = await (cache.extend_coverage(NOON, NOON, NOON) if extends else cache.touch_coverage(NOON))
-
-    assert known.as_of == NOON
-
-
-@pytest.mark.parametrize("is_claimed", [True, False])
-async def test_a_clock_that_was_set_back_before_it_was_heard(cache: Cache, *, is_claimed: bool) -> None:
-    """The newest run shown is dated after the service's present: nothing above that is claimed until then."""
-    if is_claimed:
-        await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON - MINUTE)
-    steps = [await cache.note_clock(-5 * MINUTE, NOON, NOON)]
-    found = await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
-    steps += [await cache.note_clock(-5 * MINUTE, NOON + at * MINUTE, NOON + 8 * MINUTE) for at in (4, 6)]
-
-    assert steps == [True, True, False]
-    present = NOON - (6 if is_claimed else 5) * MINUTE
-    assert [each.end for each in found.ranges] == [present - 2 * timedelta(seconds=1)]
-
-
-async def test_a_clock_set_back_while_nothing_was_claimed(cache: Cache) -> None:
-    """Until its time has passed when it was set back, only a list read to its end is claimed, as of then."""
-    await cache.note_clock(timedelta(0), NOON)
-    steps = [await cache.note_clock(-60 * MINUTE, NOON + at * MINUTE) for at in (1, 60, 62)]
-
-    assert steps == [True, True, False]
-
-
-async def test_runs_that_came_after_the_last_claim_hold_it_back_as_well(cache: Cache) -> None:
-    """What was created between that claim and the setting of the clock lies above what is created then."""
-    await cache.note_clock(timedelta(0), NOON)
-    await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
-    newest = (NOON + 8 * MINUTE, None)
-    steps = [await cache.note_clock(-60 * MINUTE, NOON + 9 * MINUTE, each) for each in newest]
-    await cache.note_clock(-60 * MINUTE, NOON + 67 * MINUTE)
-
-    assert steps == [True, True]
-    assert await cache.note_clock(-60 * MINUTE, NOON + 67 * MINUTE)
-    assert not await cache.note_clock(-60 * MINUTE, NOON + 69 * MINUTE)
+    assert found == [NOON - 2 * MINUTE, NOON + 4 * MINUTE]
+    assert await cache.neighbour(NOON, "") == NOON

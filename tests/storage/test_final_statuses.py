@@ -1,4 +1,4 @@
-"""Statuses that are learnt as final are final in everything that is asked of the cache."""
+"""Statuses that are found to be final are final in everything that is asked of the cache."""
 
 from datetime import timedelta
 from types import SimpleNamespace
@@ -23,33 +23,33 @@ async def seen(cache: Cache, condition: RunFilter) -> list[str]:
 
 @pytest.fixture
 async def runs(cache: Cache) -> SimpleNamespace:
-    """Twelve cancelled after a minute, one that took an hour, one at work."""
-    cancelled = [make_run(n, "cancelled", created_at=NOON, updated_at=NOON + MINUTE) for n in range(12)]
+    """Twelve archived after a minute, one that took an hour, one at work."""
+    archived = [make_run(n, "archived", created_at=NOON, updated_at=NOON + MINUTE) for n in range(12)]
     done = make_run(50, "completed", created_at=NOON, updated_at=NOON + 60 * MINUTE)
     working = make_run(60, "working", created_at=NOON, updated_at=NOON)
-    await cache.store_runs((*cancelled, done, working), asked_at=NOON + 60 * MINUTE)
-    ids = [run.run_id for run in cancelled]
-    return SimpleNamespace(cancelled=sorted(ids, reverse=True), done=done.run_id, working=working.run_id)
+    await cache.store_runs((*archived, done, working), asked_at=NOON + 60 * MINUTE)
+    ids = [run.run_id for run in archived]
+    return SimpleNamespace(archived=sorted(ids, reverse=True), done=done.run_id, working=working.run_id)
 
 
 async def test_before_anything_is_learnt_a_run_of_an_unknown_status_goes_on(
     cache: Cache, runs: SimpleNamespace
 ) -> None:
     """It is longer under way than what ended."""
-    assert await seen(cache, RunFilter()) == [runs.working, *runs.cancelled, runs.done]
+    assert await seen(cache, RunFilter()) == [runs.working, *runs.archived, runs.done]
     assert await seen(cache, RunFilter(ended=True)) == [runs.done]
 
 
 async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: SimpleNamespace) -> None:
     """Filters, numbers, order, rows and details agree; runs that come later are the same."""
-    assert await cache.learn_final("cancelled")
-    assert not await cache.learn_final("cancelled")
-    later = make_run(70, "cancelled", created_at=NOON, updated_at=NOON + 2 * MINUTE)
+    await cache.mark_final("archived")
+    await cache.mark_final("archived")
+    later = make_run(70, "archived", created_at=NOON, updated_at=NOON + 2 * MINUTE)
     await cache.store_runs((later,), asked_at=NOON + 61 * MINUTE)
 
-    assert await seen(cache, RunFilter()) == [runs.working, runs.done, later.run_id, *runs.cancelled]
+    assert await seen(cache, RunFilter()) == [runs.working, runs.done, later.run_id, *runs.archived]
     assert await seen(cache, RunFilter(active=True)) == [runs.working]
-    assert await seen(cache, RunFilter(ended=True)) == [runs.done, later.run_id, *runs.cancelled]
+    assert await seen(cache, RunFilter(ended=True)) == [runs.done, later.run_id, *runs.archived]
     rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=50)
     assert {row.run_id for row in rows if not row.is_final} == {runs.working}
     details = await cache.details([row.run_id for row in rows])
@@ -65,7 +65,7 @@ async def test_figures_know_of_other_ends(cache: Cache, runs: SimpleNamespace) -
         return each.completed, each.failed, each.ended_otherwise, each.unfinished, each.total
 
     (before,) = await cache.outcomes(edges)
-    await cache.learn_final("cancelled")
+    await cache.mark_final("archived")
     (after,), (figures,) = await cache.outcomes(edges), await cache.repository_figures(NOON)
 
     assert numbers(before) == (1, 0, 0, 13, 14)
@@ -73,22 +73,21 @@ async def test_figures_know_of_other_ends(cache: Cache, runs: SimpleNamespace) -
     assert (figures.p50_s, figures.p95_s, figures.timed) == (60.0, 3600.0, 13)
 
 
-async def test_a_status_that_many_runs_leave_is_unlearnt(cache: Cache, runs: SimpleNamespace) -> None:
-    """Everything is as it was before."""
-    before = await seen(cache, RunFilter()), await seen(cache, RunFilter(active=True))
-    await cache.learn_final("cancelled")
-    await cache.learn_left(["cancelled"] * 3)
-
-    assert (await seen(cache, RunFilter()), await seen(cache, RunFilter(active=True))) == before
-    assert await seen(cache, RunFilter(ended=True)) == [runs.done]
-
-
 async def test_a_change_to_a_learnt_status_is_an_end(cache: Cache, runs: SimpleNamespace) -> None:
     """Told as one."""
-    await cache.learn_final("cancelled")
+    await cache.mark_final("archived")
     here = await cache.following.watermark()
-    ended = make_run(60, "cancelled", created_at=NOON, updated_at=NOON + 62 * MINUTE)
+    ended = make_run(60, "archived", created_at=NOON, updated_at=NOON + 62 * MINUTE)
     await cache.store_runs((ended,), asked_at=NOON + 63 * MINUTE)
     (change,) = (await cache.following.changes(here, since=NOON)).changes
 
-    assert (change.run_id, change.new, change.is_final) == (runs.working, "cancelled", True)
+    assert (change.run_id, change.new, change.is_final) == (runs.working, "archived", True)
+
+
+async def test_some_statuses_are_final_by_their_name(cache: Cache) -> None:
+    """From the first run on, and without a question."""
+    await cache.store_runs((make_run(1, "Cancelled"), make_run(2, "archived")), asked_at=NOON)
+
+    assert [run.run_id for run in await cache.active_runs()] == ["run_0002"]
+    assert await cache.final_statuses() >= {"completed", "failed", "Cancelled"}
+    assert await cache.unsettled_statuses() == ("archived",)

@@ -94,31 +94,20 @@ def test_migrations_raced_without_any_other_lock_are_applied_once(tmp_path: Path
 
 
 async def other_version(path: Path) -> None:
-    """A cache of another layout, newer or older, with one run, one pin and one claim in it."""
+    """A cache of another layout, newer or older, with one run in it."""
     async with await Cache.open(path) as cache:
         await cache.store_runs([make_run(1)], asked_at=NOON)
-        await cache.following.pin("run_0001", NOON)
-        await cache.following.claim(["told"], NOON)
-        await cache.pause_backfill(paused=True)
-    relaid(path, "PRAGMA user_version = 7")
-
-
-def relaid(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
+        connection.execute("PRAGMA user_version = 7")
 
 
 async def test_a_cache_of_another_version_is_set_aside(cache_path: Path) -> None:
-    """The service has its runs; what a person pinned, and what was reported, no service has."""
+    """It is kept beside the new one, which fetches everything again."""
     await other_version(cache_path)
     assert peek(cache_path, RunFilter(), RunSort(), 9) is None
 
     async with await Cache.open(cache_path) as cache:
         assert await cache.count(RunFilter()) == 0
-        assert [pinned.run_id for pinned in await cache.following.pins()] == ["run_0001"]
-        assert await cache.following.claim(["told", "untold"], NOON) == {"untold"}
-        assert await cache.backfill_paused()
         assert cache.set_aside is not None
         assert "another version" in str(cache.set_aside)
         with closing(sqlite3.connect(cache.set_aside.path)) as connection:
@@ -126,16 +115,6 @@ async def test_a_cache_of_another_version_is_set_aside(cache_path: Path) -> None
 
     async with await Cache.open(cache_path) as cache:
         assert cache.set_aside is None
-
-
-async def test_a_version_without_pins_is_set_aside_too(cache_path: Path) -> None:
-    """What is not there is not carried over."""
-    await other_version(cache_path)
-    relaid(cache_path, "DROP TABLE pins", "ALTER TABLE claims RENAME COLUMN key TO word")
-
-    async with await Cache.open(cache_path) as cache:
-        assert await cache.following.pins() == ()
-        assert cache.set_aside is not None
 
 
 async def test_a_cache_that_another_version_has_open_is_left_alone(

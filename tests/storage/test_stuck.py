@@ -142,7 +142,6 @@ async def test_sorted_by_status_the_worst_comes_first(cache: Cache) -> None:
     runs = [make_run(n, status) for n, status in statuses.items()]
     runs[3] = replace(runs[3], created_at=NOON - 9 * HOUR, updated_at=NOON - 9 * HOUR)
     await seen(cache, NOON + 20 * MINUTE, *runs)
-    await cache.learn_final("cancelled")
 
     async def order() -> list[str]:
         rows = await cache.rows(RunFilter(), RunSort("status", descending=False), offset=0, limit=9)

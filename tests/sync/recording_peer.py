@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Container
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 
 from tests.sync.odd import ODD, UNIDENTIFIED
@@ -91,6 +92,12 @@ class RecordingPeer(Peer):
             for run_id, run in self.runs.items()
             if run.fields.get("run_id", run_id) not in nameless
         }
+
+    @property
+    def hides_its_past(self) -> bool:
+        """Its clock was set back while its list was out of order: runs came where nobody has to look again."""
+        was_set_back = any(later < earlier for earlier, later in pairwise(self.clock_offsets))
+        return was_set_back and not self.is_orderly
 
     @property
     def shows_its_future(self) -> bool:

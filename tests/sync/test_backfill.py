@@ -10,14 +10,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from app.sync.backfill_report import BackfillReport
-from app.sync.fill import PARALLEL, UNSTORED
 
 from app.api.budget import Priority
 from app.api.errors import UnreachableError
 from app.config import HistorySettings
 from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
+from app.sync.windows import PARALLEL
 from storage.cache import Cache
 from tests.service_process import ROOT
 from tests.sync.conftest import Desk, ended, held
@@ -50,7 +49,6 @@ async def test_at_rest_it_looks_once_for_what_is_missing(
         looked: list[Cache] = []
         coverage = Cache.coverage
         monkeypatch.setattr(Cache, "coverage", lambda cache: looked.append(cache) or coverage(cache))
-        monkeypatch.setattr(BackfillReport, "shared", None)
 
         await engine.backfill.work()
 
@@ -178,7 +176,6 @@ async def test_every_kind_of_service_is_filled(peer: Peer, desk: Desk) -> None:
         assert await engine.backfill.run(days=10_000)
 
         assert await held(engine) == 400
-        assert (await engine.cache.traits()).date_filter == peer.date_filter
 
 
 async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Peer, desk: Desk) -> None:
@@ -287,7 +284,7 @@ async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) ->
 
         assert 200 < before < 1_200
         assert await held(engine) == 1_200
-    on_their_way = UNSTORED + PARALLEL
+    on_their_way = PARALLEL
     # The windows are cut elsewhere the second time: each may end with a page that is not full, and one more refresh.
     assert first + peer.asked() <= unbroken + on_their_way + PARALLEL + 4
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from app.engine import Engine
-from storage.values import utc_now
 from tests.sync.conftest import Desk
 from tests.sync.peer import SECOND, Archive
 
@@ -78,86 +77,6 @@ def test_times_that_cannot_be_read(desk: Desk) -> None:
     active(desk)
 
     assert at_rest(desk) <= 5
-
-
-@pytest.mark.parametrize("shows_times", [True, False])
-def test_filters_that_are_ignored(desk: Desk, shows_times: bool) -> None:
-    """20 active runs far below page 1, and no way to ask for them: a poll costs a few pages."""
-    desk.peer.has_status_filter, desk.peer.date_filter = False, "ignored"
-    desk.peer.has_readable_times = shows_times
-    desk.peer.archive = Archive(range(5_000), newest=desk.peer.now - 3 * HOUR)
-    active(desk)
-    desk.poll()
-    desk.peer.fill(300, every=SECOND)
-
-    assert at_rest(desk) <= 10
-
-
-@pytest.mark.parametrize("local", [None, 5.5 * HOUR])
-@pytest.mark.parametrize("date_filter", ["created", "updated", "ignored"])
-def test_active_runs_where_the_status_is_ignored(desk: Desk, date_filter: Any, local: timedelta | None) -> None:
-    """31 of them below the head are all confirmed, and a poll costs a few pages, of a new process too."""
-    desk.peer.has_status_filter, desk.peer.date_filter, desk.peer.local_offset = False, date_filter, local
-    desk.peer.archive = Archive(range(20_000), newest=desk.peer.now - 3 * HOUR)
-    desk.peer.fill(31, "working", until=desk.peer.now - 2 * HOUR)
-    desk.poll()
-    desk.peer.fill(300, every=SECOND)
-    desk.poll(3)
-    desk.peer.asked()
-    desk.poll()
-
-    assert desk.peer.asked() <= 8
-    working = [run["observed"]["state"] for run in desk.held().values() if run["status"] == "working"]
-    assert working == ["current"] * 31
-
-
-def test_an_ignored_status_is_looked_at_again(desk: Desk) -> None:
-    """After a day: a service may have been mended."""
-    desk.peer.has_status_filter = False
-    desk.peer.archive = Archive(range(500), newest=desk.peer.now - HOUR)
-    desk.poll(2)
-    desk.peer.has_status_filter = True
-    swept = []
-    for days in (0, 2):
-        desk.peer.log.clear()
-        desk.within(lambda engine: engine.runs.refresh(), clock=lambda days=days: utc_now() + timedelta(days=days))
-        swept.append([asked.query["status"] for asked in desk.peer.log if "status" in asked.query][:2])
-
-    assert swept == [[], ["queued", "working"]]
-
-
-def test_one_run_that_has_just_moved_is_no_ignored_status(desk: Desk) -> None:
-    """The only queued run is working by the time it is shown."""
-    desk.peer.fill(150)
-    desk.peer.put("run", "queued", created=desk.peer.now - 9 * HOUR)
-    desk.peer.runs["run"].fields["status"] = "working"
-    desk.poll(2)
-    desk.peer.log.clear()
-    desk.poll()
-
-    assert [asked.query["status"] for asked in desk.peer.log if "status" in asked.query] == ["queued", "working"]
-
-
-def test_an_endless_list_without_times_is_walked_once_a_day(desk: Desk) -> None:
-    """By the process with the lease, or the next one: unless a head says that runs were missed."""
-    desk.peer.endless, desk.peer.has_readable_times = "around", False
-    desk.peer.fill(400)
-    costs = []
-    for days, new in ((0, 0), (0, 0), (2, 0), (2, 0), (2, 150)):
-        desk.peer.fill(new)
-        later: dict[str, Any] = {"clock": lambda days=days: utc_now() + timedelta(days=days), "first_runs": 200}
-        desk.poll(**later)
-        desk.peer.asked()
-        desk.within(_worked, **later)
-        costs.append(desk.peer.asked() > 0)
-
-    assert costs == [True, False, True, False, True]
-    assert not desk.missing()
-
-
-async def _worked(engine: Engine) -> None:
-    for _ in range(3):
-        await engine.backfill.work()
 
 
 @pytest.mark.parametrize("paging", ["key", "offset"])

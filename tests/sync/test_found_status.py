@@ -5,17 +5,10 @@ from typing import Any
 
 import pytest
 
-from app.engine import Engine
 from tests.sync.conftest import Desk
 from tests.sync.peer import SECOND
 
 HOUR = timedelta(hours=1)
-
-
-async def read_again(engine: Engine) -> None:
-    """Poll, and read the recent past once again."""
-    await engine.runs.refresh()
-    await engine.reread.whole_pass()
 
 
 def status_and_state(desk: Desk, run_id: str) -> tuple[str, str]:
@@ -47,14 +40,3 @@ def test_the_list_and_the_cache_agree(desk: Desk) -> None:
     cached = desk.facts("runs", "list", "--cached")["runs"]
 
     assert [run["status"] for run in live] == [run["status"] for run in cached] == ["failed"]
-
-
-def test_all_the_others_stay_current(desk: Desk) -> None:
-    """Reading again while new runs arrive calls nothing lost that lives."""
-    desk.peer.fill(300)
-    desk.poll()
-    for page in range(2, 6):
-        desk.peer.before(page, lambda: desk.peer.put(f"new_{len(desk.peer.runs)}", "queued"))
-    desk.within(read_again)
-
-    assert {run["observed"]["state"] for run in desk.held().values()} == {"current"}

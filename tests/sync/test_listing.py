@@ -177,10 +177,9 @@ def _dated(desk: Desk) -> str:
 
 
 @pytest.mark.parametrize("date_filter", ["created", "updated", "ignored"])
-@pytest.mark.parametrize("local", [None, timedelta(hours=2), timedelta(hours=-3.5)])
-def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any, local: timedelta | None) -> None:
-    """Whatever the service filters by, whole seconds or not, and with local times that do not say so."""
-    desk.peer.date_filter, desk.peer.local_offset, desk.peer.shown_unit = date_filter, local, SECOND
+def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any) -> None:
+    """Whatever the service filters by, and whole seconds or not."""
+    desk.peer.date_filter, desk.peer.shown_unit = date_filter, SECOND
     moment = _dated(desk)
     since = desk.facts("runs", "list", "--from", moment, "--all")
     until = desk.facts("runs", "list", "--to", moment, "--all")
@@ -251,16 +250,12 @@ def test_an_ignored_date_does_not_cost_the_whole_history(desk: Desk) -> None:
 
 @pytest.mark.parametrize("asked", [("--from", "-2h"), ("--search", "since:2h")])
 @pytest.mark.parametrize("cached", [[], ["--cached"]])
-@pytest.mark.parametrize("habit", ["clock_offset", "local_offset"])
-def test_the_last_hours_are_those_of_the_service(
-    desk: Desk, asked: tuple[str, str], cached: list[str], habit: str
-) -> None:
-    """Its clock, or the local time that it shows, is five hours ahead of ours."""
-    setattr(desk.peer, habit, 5 * HOUR)
+def test_the_last_hours_are_those_of_the_service(desk: Desk, asked: tuple[str, str], cached: list[str]) -> None:
+    """Its clock is five hours ahead of ours."""
+    desk.peer.clock_offset = 5 * HOUR
     desk.peer.fill(20, until=desk.peer.now - 3 * HOUR)
     desk.peer.fill(5)
     desk.poll(3)
-    desk.within(lambda engine: engine.runs.service_traits())
     document = desk.facts("runs", "list", *asked, *cached)
 
     assert [run["run_id"] for run in document["runs"]] == [f"run_{number:05}" for number in range(24, 19, -1)]

@@ -179,7 +179,7 @@ async def test_the_backfill_is_paused_and_resumed_by_a_key(begun: Staged) -> Non
         assert not await scene.engine.cache.backfill_paused()
         assert "paused" not in scene.text
 
-        await scene.engine.cache.keep_progress(RUNNING, scene.clock())
+        await scene.engine.cache.store_progress(RUNNING, scene.clock())
         await scene.ring()
         assert "fetching ██░░░░░░  30%  2m left" in scene.text
         assert "P pause fetching" in scene.lines[-1]
