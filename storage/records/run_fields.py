@@ -40,7 +40,6 @@ STATUS_ORDER: Final = tuple(status.name for status in RUN_STATUSES)
 KNOWN_STATUSES: Final = frozenset(STATUS_ORDER)
 ACTIVE_STATUSES: Final = tuple(status.name for status in RUN_STATUSES if not status.is_final)
 FINAL_STATUSES: Final = frozenset(status.name for status in RUN_STATUSES if status.is_final)
-"""Other statuses are learnt as final; any other, known or not, counts as active."""
 ENDING_STATUSES: Final = frozenset(
     {
         *("aborted", "canceled", "cancelled", "done", "error", "errored", "expired", "finished", "killed", "rejected"),
