@@ -17,8 +17,6 @@ WINDOW: Final = 200
 SHORTEST_PART: Final = 4
 """Characters; a shorter part would match by accident."""
 MOST_CANDIDATES: Final = 10
-NEWEST: Final = 500
-"""Runs of the list that are searched for one that no other question finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +47,7 @@ class RunLookup:
         if held is None:
             return await self._from_service(text)
         if await self.engine.runs.look_up(held) == "unknown":
-            # Its dates prove nothing there: the newest runs may show it.
-            async for page in self.engine.listing.pages(RunFilter(), limit=NEWEST):
-                if any(run.run_id == held.run_id for run in page.runs):
-                    break
+            await self.engine.runs.refresh()
         return await self._held(held.run_id) or held
 
     async def named(self, text: str) -> Run:

@@ -17,7 +17,7 @@ from tests.console.runs.conftest import HELD, cursor_line
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
 
-TAIL = "runs before 20:14:06 are not fetched · enter fetches them"
+TAIL = "runs before 19:36:42 are not fetched · enter fetches them"
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ async def pressed(scene: Scene, *keys: str, shows: str) -> None:
 async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Board) -> None:
     """Enter on it brings the runs in its place, and then nothing is said to be missing; new runs above leave it."""
     async with begun(SMALL) as scene:
-        assert "since 20:14:06" in scene.text
+        assert "since 19:36:42" in scene.text
         await scene.press("G")
         assert TAIL in cursor_line(scene)
-        assert "Not here: runs before 20:14:06." in scene.text
+        assert "Not here: runs before 19:36:42." in scene.text
         board.put("run_new", "queued", created=600.0)
         await scene.sync()
         assert TAIL in cursor_line(scene)
@@ -70,7 +70,7 @@ async def test_what_is_missing_is_still_said_after_a_restart(begun: Staged) -> N
         pass
     async with begun(synced=False) as scene:
         await scene.tick(minutes=5)
-        assert "from 20:14:06 to 22:00:00" in scene.text
+        assert "from 19:36:42 to 22:00:00" in scene.text
 
         await scene.press("G", "enter")
 
@@ -93,7 +93,9 @@ async def test_older_runs_of_a_status_are_asked_for_with_it(begun: Staged, board
     """Not the whole history: a few pages each time, and once the service has no more, nothing is said to be missing."""
     failed = [f"run_old{number:03}" for number in range(30)]
     for number in range(900):
-        board.put(f"run_old{number:03}", "failed" if number < 30 else "completed", created=-10.0 * number - 1_000)
+        created = -10.0 * number - 1_000
+        status = "failed" if number < 30 else "completed"
+        board.put(f"run_old{number:03}", status, created=created, updated=created + 4)
     async with begun() as scene:
         await scene.press("slash", *"status:failed", "enter")
         asked, held = len(board.list_queries), scene.table.count
@@ -149,7 +151,7 @@ async def test_a_rate_limit_is_waited_for_and_said(begun: Staged, monkeypatch: p
 
 
 def moved(scene: Scene, progress: BackfillProgress) -> BackfillMoved:
-    scene.engine.backfill.report.progress = progress
+    scene.engine.backfill.progress = progress
     return BackfillMoved(progress)
 
 
