@@ -385,6 +385,7 @@ class Lab(Server):
 
     clock: Callable[[], datetime] | None = None
     """The true time. None: the test's day stands still, and answers have no Date."""
+    is_dated: bool = True
     clock_offset: timedelta = timedelta(0)
     """How far the service's clock is ahead of it, in times and in the Date header."""
     show_time: Callable[[datetime], object] = stamp
@@ -474,7 +475,7 @@ class Lab(Server):
     def answer(self, request: Received) -> Step:
         """As the spec says, or with the quirks."""
         step = self._judged(request)
-        if isinstance(step, Respond) and self.clock is not None:
+        if isinstance(step, Respond) and self.clock is not None and self.is_dated:
             date = format_datetime((self.now + self.clock_offset).replace(microsecond=0), usegmt=True)
             step = Respond(step.status, step.body, {"Date": date, **step.headers})
         return step

@@ -1,8 +1,8 @@
 """Reconciliation: what an action of unknown outcome may have made is found by itself, and never decided by itself."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +14,64 @@ from app.engine import Engine
 from app.events import ActionChanged, Event
 from storage.records import Action, Repository
 from storage.values import utc_now
+from tests.lab import Cut, Lab
 from tests.sync.conftest import Desk
-from tests.sync.peer import MINUTE, SECOND, Peer
-from tests.sync.peer_socket import serving
 
 API, WEB = Repository.parse("acme/api"), Repository.parse("acme/web")
 WEB_DOCUMENT = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
-HOUR = 60 * MINUTE
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+
+
+def seconds(at: datetime) -> str:
+    """A time as some services show it: without its fraction."""
+    return f"{at:%Y-%m-%dT%H:%M:%S}Z"
+
+
+def local(offset: timedelta) -> Callable[[datetime], str]:
+    """Times as some services show them: local, and without an offset."""
+    return lambda at: (at + offset).replace(tzinfo=None).isoformat()
+
+
 QUIRKS: list[dict[str, Any]] = [
     {},
     {"clock_offset": 10 * MINUTE},
     {"clock_offset": -10 * MINUTE},
     {"clock_offset": -7 * HOUR},
     {"clock_offset": 3 * HOUR, "is_dated": False},
-    {"shown_unit": SECOND},
-    {"shown_unit": SECOND, "stored_unit": SECOND, "clock_offset": 10 * MINUTE},
-    {"local_offset": 2 * HOUR},
-    {"local_offset": -9 * HOUR, "date_filter": "ignored"},
-    {"date_filter": "ignored", "has_status_filter": False, "clock_offset": 10 * MINUTE},
-    {"date_filter": "updated", "order": "updated"},
-    {"has_readable_times": False},
+    {"show_time": seconds},
+    {"show_time": seconds, "clock_offset": 10 * MINUTE},
+    {"show_time": local(2 * HOUR)},
+    {"show_time": local(-9 * HOUR), "date_filter": ""},
+    {"date_filter": "", "ignore_status": True, "clock_offset": 10 * MINUTE},
+    {"date_filter": "updated_at", "order": "updated_at"},
+    {"show_time": "moment {:%H.%M}".format},
 ]
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[Peer]:
+async def peer() -> AsyncIterator[Lab]:
     """A scripted service with some history, whose time is the real one."""
-    async with serving(Peer(clock=utc_now)) as peer:
+    async with Lab(clock=utc_now) as peer:
         yield peer
 
 
-def with_history(peer: Peer, **quirks: Any) -> None:
+def with_history(peer: Lab, **quirks: Any) -> None:
     """Give it its quirks, then runs of the last hours, none of them ours."""
     for name, value in quirks.items():
         setattr(peer, name, value)
-    peer.fill(30, until=peer.now - 3 * MINUTE, every=7 * MINUTE)
+    peer.fill(30, until=peer.now - 3 * MINUTE, every_s=420)
     peer.put("run_talk", "completed", created=peer.now - 50 * HOUR, updated=peer.now - 2 * MINUTE, branch_name="talk")
 
 
-async def lost(engine: Engine, peer: Peer, request: WriteRequest) -> Action:
+async def lost(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
     """The request is carried out, but its answer is lost."""
-    peer.lost_writes = 1
+    peer.script(Cut())
     action = await engine.actions.submit(request)
     assert action.state == "unknown"
     return action
 
 
-def others(peer: Peer) -> None:
+def others(peer: Lab) -> None:
     """What colleagues do at the same time, elsewhere."""
     peer.put("run_elsewhere", "queued", repository=WEB_DOCUMENT, branch_name="fix/x")
     peer.put("run_other_branch", "queued", branch_name="fix/y")
@@ -78,7 +89,7 @@ async def proposed(engine: Engine, action: Action) -> list[str]:
 @pytest.mark.parametrize("quirks", QUIRKS, ids=str)
 @pytest.mark.parametrize("polls", [1, 0])
 async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_says(
-    peer: Peer, tmp_path: Path, quirks: dict[str, Any], polls: int
+    peer: Lab, tmp_path: Path, quirks: dict[str, Any], polls: int
 ) -> None:
     """The run on its repository and branch, alone: neither older runs nor those of others, with an empty cache too."""
     with_history(peer, **quirks)
@@ -97,7 +108,7 @@ async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_sa
         assert await engine.ledger.action(action.action_id) == action
 
 
-async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Peer, tmp_path: Path) -> None:
+async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_path: Path) -> None:
     """Without a key or a command: the doorbell rings for the action, whose outcome stays open."""
     with_history(peer)
     rang: asyncio.Queue[Event] = asyncio.Queue()
@@ -120,7 +131,7 @@ async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Peer, tmp_p
 @pytest.mark.parametrize("quirks", QUIRKS, ids=str)
 @pytest.mark.parametrize("makes", ["a turn", "a run"])
 async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch(
-    peer: Peer, tmp_path: Path, quirks: dict[str, Any], makes: str
+    peer: Lab, tmp_path: Path, quirks: dict[str, Any], makes: str
 ) -> None:
     """The service may give the same run another turn, or make another run for it."""
     with_history(peer, **quirks)
@@ -138,7 +149,7 @@ async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch
     assert len(found) <= 2
 
 
-async def unsent(engine: Engine, peer: Peer, request: WriteRequest) -> Action:
+async def unsent(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
     """The service fails before it carries the request out, and does not say so."""
     peer.refused["test-token"] = 503
     action = await engine.actions.submit(request)
@@ -148,7 +159,7 @@ async def unsent(engine: Engine, peer: Peer, request: WriteRequest) -> Action:
 
 
 @pytest.mark.parametrize("request_", [StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)])
-async def test_what_was_not_carried_out_has_no_candidates(peer: Peer, tmp_path: Path, request_: WriteRequest) -> None:
+async def test_what_was_not_carried_out_has_no_candidates(peer: Lab, tmp_path: Path, request_: WriteRequest) -> None:
     """Everything around the send is known, so that it can be said."""
     with_history(peer)
     async with Desk(peer, tmp_path).engine() as engine:
@@ -161,7 +172,7 @@ async def test_what_was_not_carried_out_has_no_candidates(peer: Peer, tmp_path: 
         assert (await engine.reconciliation.ask(action)).is_whole
 
 
-async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_certain(peer: Peer, tmp_path: Path) -> None:
+async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_certain(peer: Lab, tmp_path: Path) -> None:
     """A branch that anyone can name proves nothing, even if it had no run before and has exactly one after."""
     with_history(peer)
     async with Desk(peer, tmp_path).engine() as engine:
@@ -172,7 +183,7 @@ async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_cert
         assert await proposed(engine, action) == ["run_theirs"]
 
 
-async def test_what_our_other_actions_made_is_no_candidate(peer: Peer, tmp_path: Path) -> None:
+async def test_what_our_other_actions_made_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
     """Starts before and after it, and a continuation that came later."""
     with_history(peer)
     async with Desk(peer, tmp_path).engine() as engine:
@@ -190,7 +201,7 @@ async def test_what_our_other_actions_made_is_no_candidate(peer: Peer, tmp_path:
         assert await proposed(engine, turn) == []
 
 
-async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: Peer, tmp_path: Path) -> None:
+async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: Lab, tmp_path: Path) -> None:
     """A poll that showed all that is newer answers by itself; after a gap the service is asked once, then seldom."""
     with_history(peer)
     later = timedelta(0)
@@ -203,21 +214,21 @@ async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: 
             later = moved
             if gap:
                 await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM coverage").rowcount)
-            peer.asked()
+            before = len(peer.requests)
             await engine.reconciliation.work()
-            asked.append(peer.asked() > 0)
+            asked.append(len(peer.requests) > before)
 
     assert asked == [False, False, True, False]
 
 
-async def test_what_the_service_does_not_list_is_not_looked_up(peer: Peer, tmp_path: Path) -> None:
+async def test_what_the_service_does_not_list_is_not_looked_up(peer: Lab, tmp_path: Path) -> None:
     """No endpoint lists organizations."""
     async with Desk(peer, tmp_path).engine() as engine:
         action = await unsent(engine, peer, CreateOrganization("ada@customer.example"))
-        peer.asked()
+        before = len(peer.requests)
 
         assert (await engine.reconciliation.ask(action)).candidates == ()
-        assert peer.asked() == 0
+        assert len(peer.requests) == before
 
 
 @pytest.mark.parametrize(
@@ -230,7 +241,7 @@ async def test_what_the_service_does_not_list_is_not_looked_up(peer: Peer, tmp_p
     ],
 )
 async def test_only_the_actions_own_id_makes_it_certain(
-    peer: Peer,
+    peer: Lab,
     tmp_path: Path,
     request_: StartRun | ContinueRun,
     is_certain: bool,
@@ -241,18 +252,18 @@ async def test_only_the_actions_own_id_makes_it_certain(
         await engine.refresh()
         await engine.backfill.run()
         action = await lost(engine, peer, request_)
-        made = peer.runs["run_talk"] if isinstance(request_, ContinueRun) else next(reversed(peer.runs.values()))
+        made = "run_talk" if isinstance(request_, ContinueRun) else next(reversed(peer.runs))
         peer.put("run_theirs", "queued", branch_name=request_.branch_name or "talk", metadata={"sent by": "them"})
         await engine.refresh()
         found = await engine.reconciliation.ask(action)
 
-    assert (found.candidates[0].run.run_id, found.is_certain) == (made.run_id, is_certain)
+    assert (found.candidates[0].run.run_id, found.is_certain) == (made, is_certain)
     assert {candidate.run.run_id for candidate in found.candidates[1:]} <= {"run_theirs"}
     for theirs in found.candidates[1:]:
         assert ("other metadata than was sent" in theirs.evidence) == bool(request_.metadata)
 
 
-async def test_a_key_sends_a_request_with_a_mark_once(peer: Peer, tmp_path: Path) -> None:
+async def test_a_key_sends_a_request_with_a_mark_once(peer: Lab, tmp_path: Path) -> None:
     """The same request asks for the same thing, though each attempt has an id of its own."""
     async with Desk(peer, tmp_path).engine() as engine:
         request = StartRun("Fix it.", API, "fix/{action}")
