@@ -219,7 +219,7 @@ class RunwardenApp(BaseApp[None]):
         session.open(engine)
         from app.console.follow.following import RunFollower
 
-        self.following = RunFollower(engine, session, self.run_worker, self.bell, self.terminal.write)
+        self.following = RunFollower(engine, session, self.terminal.write)
         session.engine_changed.subscribe(self, self.following.engine_changed)
         self.following.look()
 

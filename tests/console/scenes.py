@@ -98,6 +98,11 @@ class NotedApp(App[None]):
         self.said: list[str] = []
         self.titles: list[str] = []
         self.copied: list[str] = []
+        self.rings = 0
+
+    def bell(self) -> None:
+        """Notes that the bell rings."""
+        self.rings += 1
 
     def notify(self, message: str, *, title: str = "", **_: Any) -> None:
         """Notes a toast: its title, if it has one."""

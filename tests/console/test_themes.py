@@ -1,6 +1,5 @@
 """The themes: every tone can be read on every ground, by everyone, and no two tones are told apart by hue alone."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -54,20 +53,6 @@ def test_every_tone_is_readable(theme: Theme) -> None:
         quiet = Color.parse(ground).blend(Color.parse(str(theme.foreground)), int(share.removesuffix("%")) / 100)
 
         assert contrast(quiet.hex6, ground) >= READABLE, ground
-
-
-def test_nothing_is_fainter_than_what_is_quiet() -> None:
-    """But what cannot be done now, and grounds."""
-    for file in (
-        *(ROOT / "widgets").rglob("*.py"),
-        *(ROOT / "app/console").rglob("*.*css"),
-        *(ROOT / "app/console").rglob("*.py"),
-    ):
-        faint = re.findall(
-            r"(?<!tint: )\$foreground (\d+)%|\$(text-(?:muted|disabled))", file.read_text(encoding="utf-8")
-        )
-
-        assert {share or word for share, word in faint} <= {"30", "70", "85"}, file
 
 
 def test_there_is_one_for_everyone() -> None:

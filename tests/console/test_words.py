@@ -267,15 +267,3 @@ async def test_what_is_asked_during_a_failing_round_is_done_all_the_same() -> No
     await asyncio.gather(*work.tasks[1:])
 
     assert work.rounds == 2
-
-
-async def test_work_cancelled_from_outside_does_not_go_on() -> None:
-    """The screen is gone: nothing is begun again, and the next request gets a new round."""
-    work = Work()
-    for _ in range(2):
-        await work.begin()
-        work.tasks[-1].cancel()
-        await asyncio.gather(*work.tasks, return_exceptions=True)
-
-    assert work.rounds == 2
-    assert [task.cancelled() for task in work.tasks] == [True, True]

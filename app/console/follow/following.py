@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.console.session import Session
-from app.console.session.coalesced_task import CoalescedTask, Start
+from app.console.session.coalesced_task import CoalescedTask
 from app.events import ActionChanged, Event, StorageFailed
 from app.notify.channels import Channels
 from app.notify.watch import Watch
@@ -55,14 +55,7 @@ def _what(news: "Notification") -> str:
 class RunFollower:
     """Follows runs, and shows and delivers news of them: first at `look`, then after each event."""
 
-    def __init__(
-        self,
-        engine: "Engine",
-        session: Session,
-        start: Start,
-        ring_bell: Callable[[], None],
-        write: Callable[[str], None],
-    ) -> None:
+    def __init__(self, engine: "Engine", session: Session, write: Callable[[str], None]) -> None:
         """Start empty; `write` sends text to the terminal unchanged, or nowhere without a terminal."""
         settings, profile = engine.settings, engine.profile
         self.watch = Watch(
@@ -75,14 +68,13 @@ class RunFollower:
         )
         self._engine = engine
         self._session = session
-        self._start = start
-        self._channels = Channels(settings.notify, profile.name, os.environ, ring_bell, write)
+        self._channels = Channels(settings.notify, profile.name, os.environ, session.app.bell, write)
         self._troubles: set[str] = set()
         """Failures of channels that were reported; each is reported once."""
         self._toasted_at: dict[tuple[str, ...], datetime] = {}
         """When each cause last had a toast."""
         self._has_begun = False
-        self._looking = CoalescedTask(self._look, start)
+        self._looking = CoalescedTask(self._look, session.start)
 
     def engine_changed(self, event: Event) -> None:
         """Look for news and moved runs after an event."""
@@ -140,7 +132,7 @@ class RunFollower:
         for news in self._without_recent(merged_by_cause(found.screen)):
             self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
         if found.outward:
-            self._start(partial(self._deliver, found.outward))
+            self._session.start(partial(self._deliver, found.outward))
 
     def _without_recent(self, news: "Iterable[Notification]") -> "Iterator[Notification]":
         """Leave out causes whose toast is still on the screen: the inbox counts them."""

@@ -61,10 +61,6 @@ class ConsolePalette(CommandPalette):
 
     CSS_PATH = OVER_CSS
 
-    def validate__show_busy(self, show_busy: bool) -> bool:
-        """Stay idle once the search has ended: the countdown to the busy sign may still fire afterwards."""
-        return show_busy and self._busy_timer is not None
-
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Close once; a command chosen while it closes is not run."""
         if self.is_current:

@@ -21,24 +21,17 @@ class Person:
     """Whom a console tells, besides its own screen."""
 
     scene: Scene
-    titles: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    rings: int = 0
+    app: NotedApp = field(default_factory=NotedApp)
 
     def follow(self, **notify: Any) -> RunFollower:
         """Another console of the same profile, with these settings."""
         settings = replace(self.scene.engine.settings, notify=NotifySettings(**notify))
-        engine, app = replace(self.scene.engine, settings=settings), self.scene.app
-        noted = NotedApp()
-        self.titles, self.said = noted.titles, noted.said
-        session = Session(settings, engine.profile, engine.clock, None, noted)
-        following = RunFollower(engine, session, app.run_worker, self._ring, lambda _: None)
+        engine = replace(self.scene.engine, settings=settings)
+        self.app.run_worker = self.scene.app.run_worker  # type: ignore[method-assign]
+        following = RunFollower(engine, Session(settings, engine.profile, engine.clock, None, self.app), lambda _: None)
         engine.subscribe(following.engine_changed)
         following.look()
         return following
-
-    def _ring(self) -> None:
-        self.rings += 1
 
 
 def told(file: Path) -> list[str]:
@@ -63,8 +56,8 @@ async def test_a_command_is_run_once_for_all_consoles(staged: Staged, move: Move
         late.follow(on=("failed",), command=command)
         await scene.settle()
 
-    assert [person.titles for person in people] == [["Run failed after 9m30s: acme/solo"]] * 2
-    assert late.titles == []
+    assert [person.app.titles for person in people] == [["Run failed after 9m30s: acme/solo"]] * 2
+    assert late.app.titles == []
     assert told(tmp_path / "told") == ["Run failed after 9m30s: acme/solo"]
 
 
@@ -80,8 +73,8 @@ async def test_a_command_that_fails_is_said_once(staged: Staged, move: Mover) ->
             await move(scene, run_id, "failed")
             await scene.settle()
 
-    assert person.rings == 2
-    (said,) = person.said
+    assert person.app.rings == 2
+    (said,) = person.app.said
     assert said.startswith("A notification was not delivered. /nowhere/tell cannot be run")
     assert "Correct notify.command" in said
 
@@ -99,5 +92,5 @@ async def test_toasts_of_one_cause_are_one(staged: Staged, board: Board) -> None
             await scene.sync()
         (item,) = [item for item in scene.app.session.inbox.items or () if item.key == "failed:acme/solo"]
 
-    assert person.titles == ["2 runs failed: acme/solo"]
+    assert person.app.titles == ["2 runs failed: acme/solo"]
     assert item.count == 3

@@ -4,7 +4,7 @@ from app.api.requests import CreateOrganization, StartRun
 from app.console.activity.screen import ActivityScreen
 from app.console.run.screen import RunScreen
 from storage.records import Action, Repository
-from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
+from tests.console.journeys.conftest import BY_KEYS, Walked
 from tests.console.journeys.steps import Hand, Keyboard, Service
 
 
@@ -58,28 +58,6 @@ async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Se
 
 
 @BY_KEYS
-async def test_n_takes_the_repository_of_the_cursor_and_keeps_its_draft(walked: Walked, service: Service) -> None:
-    """The draft of one repository does not come up on another."""
-    async with walked() as hand:
-        await hand.point("acme/web")
-        await hand.do("n", "n new run")
-        assert hand.value("repository") == "acme/web"
-        await hand.fill("instructions", "Only for web.")
-        await hand.do("escape", "Close esc")
-
-        await hand.point("t-service")
-        await hand.do("n", "n new run")
-        assert (hand.value("repository"), hand.value("instructions")) == ("acme/payment-service", "")
-        await hand.do("escape", "Close esc")
-
-        await hand.point("acme/web")
-        await hand.do("n", "n new run")
-        await hand.see("Your draft from just now")
-        assert hand.value("instructions") == "Only for web."
-        assert service.written == []
-
-
-@BY_KEYS
 async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
     walked: Walked, service: Service
 ) -> None:
@@ -126,35 +104,6 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
         await hand.do("escape", "Close esc")
         await hand.do("n", "n new run")
         assert hand.value("instructions") == ""
-
-
-@BY_MOUSE
-async def test_the_header_leads_to_what_is_unknown(walked: Walked, service: Service) -> None:
-    """By a click; the cursor is on the open one although newer writes are there, and v works wherever the cursor is."""
-    async with walked() as hand:
-        for text, service.loses_runs in (("Fix it.", True), ("Now really.", False)):
-            await hand.scene.engine.actions.submit(StartRun(text, Repository.parse("acme/web")))
-            hand.scene.clock.move(seconds=5)
-        await hand.see("? 1 unknown")
-        await hand.do("U", "? 1 unknown")
-        await hand.see("? unknown start run", "✓ confirmed start run")
-        await hand.point("✓ confirmed")
-        await hand.do("v", "v resolve")
-        await hand.see("Resolve an unknown outcome", "start of a run")
-
-
-@BY_MOUSE
-async def test_the_hint_of_a_banner_works_on_any_row(walked: Walked, service: Service) -> None:
-    """Organizations: the address is blocked, v resolves it, also where the cursor is on another one."""
-    service.loses = {"lost@globex.example"}
-    async with walked() as hand:
-        await hand.do("3", "3 Organizations")
-        for email in ("lost@globex.example", "ada@globex.example"):
-            await hand.scene.engine.actions.submit(CreateOrganization(email))
-        await hand.point("ada@globex.example")
-        await hand.see("v resolves it")
-        await hand.do("v", "v resolve")
-        await hand.see("Resolve an unknown outcome", "lost@globex.example")
 
 
 @BY_KEYS

@@ -1,7 +1,7 @@
 """The ops engineer's day: a run that failed is continued, and new ones leave the cursor where it is."""
 
 from tests.console.conftest import SMALL
-from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
+from tests.console.journeys.conftest import BY_MOUSE, Walked
 from tests.console.journeys.steps import Hand, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 
@@ -11,28 +11,6 @@ def run_under_the_cursor(hand: Hand) -> str:
     row = hand.scene.table.row
     assert row is not None
     return row.run_id
-
-
-@BY_KEYS
-async def test_a_run_is_continued(walked: Walked, service: Service) -> None:
-    """The failed one under the cursor goes on, with what was said to it beside it."""
-    async with walked() as hand:
-        await hand.point("✗ failed")
-        run_id = run_under_the_cursor(hand)
-        await hand.do("c", "c continue")
-        await hand.fill("instructions", "Find out why.")
-        await hand.do("ctrl+s", "Preview ^s")
-        await hand.see(f"Continues {run_id}")
-        await hand.do("ctrl+s", "Send ^s")
-        await hand.see("The run goes on")
-        await hand.do("escape", "Close esc")
-        await hand.scene.sync()
-        await hand.see("○ 2 queued", "Find out why.")
-
-        (request,) = service.written
-        assert request.json()["run_id"] == run_id  # type: ignore[index]
-        assert run_under_the_cursor(hand) == run_id
-        assert service.board.runs[run_id]["status"] == "queued"
 
 
 @BY_MOUSE

@@ -4,9 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from textual import events
-from textual.command import Command, CommandPalette
-from textual.widgets import Input, LoadingIndicator, OptionList
+from textual.command import Command
+from textual.widgets import Input, OptionList
 
 from app.console.keys import palette
 from app.console.run.screen import RunScreen
@@ -90,23 +89,6 @@ async def test_who_types_before_it_has_read_loses_nothing(staged: Staged, monkey
         await scene.press("enter")
 
         assert scene.app.theme == "nord"
-
-
-async def test_a_search_that_has_ended_does_not_look_busy(staged: Staged) -> None:
-    """On a busy machine, its countdown ran out as it ended and was heard after it: the dots moved on and on."""
-    async with staged() as scene:
-        await scene.press("colon")
-        screen = scene.app.screen
-        assert isinstance(screen, CommandPalette)
-        screen._start_busy_countdown()
-        countdown = screen._busy_timer
-        assert countdown is not None
-        screen._stop_busy_countdown()
-        screen.post_message(events.Timer(countdown, time=0.0, count=1, callback=countdown._callback))
-        await scene.settle()
-
-        assert screen.query_one(OptionList).options
-        assert not screen.query_one(LoadingIndicator).visible
 
 
 async def test_foreign_names_are_text_on_one_line(staged: Staged, board: Board) -> None:
