@@ -8,7 +8,6 @@ from textual.scroll_view import ScrollView
 
 HEADER: Final = 1
 """Lines above the first row; they do not scroll."""
-CURSOR_ACTIONS: Final = frozenset({"move(1)", "move(-1)", "page(1)", "page(-1)", "first", "last"})
 
 
 class CursorView(ScrollView, can_focus=True):

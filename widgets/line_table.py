@@ -16,7 +16,7 @@ from textual.strip import Strip
 from app.text import SafeText
 from widgets.badges import STYLES, Tone
 from widgets.cells import Cut, fit
-from widgets.cursor_view import CURSOR_ACTIONS, HEADER, CursorView
+from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice, above, wrapped
 
 TonedText = tuple[SafeText, Tone]
@@ -39,8 +39,6 @@ class LineItem(Protocol):
 
 
 T = TypeVar("T", bound=LineItem)
-LINE_ACTIONS: Final = CURSOR_ACTIONS | {"choose"}
-"""The actions of a table's own keys."""
 
 
 @dataclass(frozen=True, slots=True)

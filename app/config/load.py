@@ -26,7 +26,7 @@ from app.config.settings import (
 )
 from app.config.table import ConfigTable, Source
 from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
-from storage.records.grouping import GROUPINGS
+from storage.records.query import GROUPINGS
 
 if TYPE_CHECKING:
     from app.rules.rule import Rule

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from storage.cache import past_stuck, stuck
+from storage.cache import stuck
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
@@ -200,5 +200,5 @@ class FollowStore:
     changes = reads(_changes)
     claim = writes(_claim)
     claimed = reads(_claimed)
-    past_stuck = reads(past_stuck.past_stuck)
+    past_stuck = reads(stuck.past_stuck)
     stuck_runs = reads(stuck.stuck_runs)

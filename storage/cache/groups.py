@@ -5,13 +5,12 @@ from bisect import bisect_right
 from dataclasses import replace
 from typing import Final
 
-from storage.cache.landmarks import Landmarks
 from storage.cache.read_runs import Counts
 from storage.cache.run_sql import STUCK_SQL, where
-from storage.cache.window import index_of, rows
+from storage.cache.window import Landmarks, index_of, rows
 from storage.database import data_version, snapshot
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
-from storage.records.grouping import GroupBy, Grouping, RunGroup
+from storage.records.query import GroupBy, Grouping, RunGroup
 
 MOST: Final = 500
 """Groups shown one by one; the last line stands for the others."""

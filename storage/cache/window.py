@@ -4,20 +4,68 @@ import sqlite3
 import time
 from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from storage.cache.coverage import coverage
-from storage.cache.landmarks import Landmark, Landmarks
 from storage.cache.read_runs import COLUMNS, Counts, count, row_of
 from storage.cache.run_sql import Where, before, both, key_columns, onwards, order_by, orders_used, where
 from storage.cache.schema import ORDER_INDEXES, make_index
-from storage.database import snapshot
+from storage.database import data_version, snapshot
 from storage.errors import StorageError
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.values import from_us, to_us
+
+_KEPT: Final = 64
+"""How many landmarks are kept for one filter and order: enough for a minute of paging."""
+Key = tuple[str | int, ...]
+"""The values that determine a run's place in the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landmark:
+    """A run and how many come before it."""
+
+    offset: int
+    key: Key
+
+
+class Landmarks:
+    """Runs whose places are known until the cache changes; for one connection, on its thread."""
+
+    def __init__(self) -> None:
+        self._version: int | None = None
+        self._known: dict[tuple[RunFilter, RunSort], list[Landmark]] = {}
+
+    def nearest(
+        self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, *, within: int
+    ) -> Landmark | None:
+        """The landmark nearest to a place; None: none is less than `within` rows away."""
+        self._forget_stale(connection)
+        known = self._known.get((condition, sort), ())
+        nearest = min(known, key=lambda landmark: abs(landmark.offset - offset), default=None)
+        return nearest if nearest is not None and abs(nearest.offset - offset) < within else None
+
+    def note(
+        self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, run_id: str
+    ) -> None:
+        """Note the place of a run that was read just now."""
+        columns = ", ".join(key_columns(sort))
+        key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if key is None:
+            return
+        # Landmarks are kept for one filter at a time; going back to another one costs one count.
+        known = self._known.get((condition, sort), [])[-_KEPT:]
+        self._known = {(condition, sort): [*(mark for mark in known if mark.offset != offset), Landmark(offset, key)]}
+
+    def _forget_stale(self, connection: sqlite3.Connection) -> None:
+        version = data_version(connection)
+        if version != self._version:
+            self._known.clear()
+            self._version = version
+
 
 if TYPE_CHECKING:
     from storage.cache.groups import Groups

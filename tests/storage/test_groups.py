@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from storage.cache import groups
-from storage.cache.landmarks import Landmarks
 from storage.cache.read_runs import Counts
 from storage.cache.schema import make_index
-from storage.cache.window import rows
+from storage.cache.window import Landmarks, rows
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
-from storage.records.grouping import Grouping
+from storage.records.query import Grouping
 from tests.storage.conftest import NOON, Connections, connected, store
 
 REPOSITORIES = ("acme/api", "acme/web", "acme/*", "gitlab:acme/tools")

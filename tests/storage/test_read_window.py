@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from storage.cache import coverage
 from storage.cache import window as windows
-from storage.cache.landmarks import Landmarks
 from storage.cache.read_runs import Counts
-from storage.cache.window import first_rows, rows, window
+from storage.cache.window import Landmarks, first_rows, rows, window
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
 from tests.storage.conftest import NOON, Connections, connected, store
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.runs.query_line import as_typed, listed, replaced, settled
+from app.console.runs.views import as_typed, listed, replaced, settled
 from app.query import parse
 from storage.records import RunFilter
 

@@ -47,10 +47,6 @@ class Extent:
     progress: BackfillProgress | None = None
     """The progress of the process that fetches. None: not known."""
 
-    def gap(self, condition: RunFilter) -> CoverageGap | None:
-        """The newest gap in which runs may be that pass the filter; None: no such gap is known."""
-        return next(iter(self.gaps(condition)), None)
-
     def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
         """The gaps in which runs may be that pass the filter, newest first."""
         found = condition.gaps_in(self.coverage)

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from app.text import SafeText, safe_text
 from storage.records import RunFilter, RunSort
-from storage.records.grouping import RunGroup
+from storage.records.query import RunGroup
 from widgets.badges import Tone
 from widgets.cells import fit, shorten
 from widgets.frame.notice import Notice, above, wrapped

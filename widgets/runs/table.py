@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from app.text import SafeText
 from storage.records import CoverageGap, RunFigures, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
-from storage.records.grouping import Grouping, RunGroup
+from storage.records.query import Grouping, RunGroup
 from storage.records.run import NO_FIGURES
 from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice
@@ -294,10 +294,6 @@ class RunTable(CursorView, can_focus=True):
     def is_row_awaited(self) -> bool:
         """Whether the cursor is on a run that is not loaded."""
         return self._row is None and self._cursor < self._window.total and not (self.gap or self.group)
-
-    def is_loaded(self, below: int) -> bool:
-        """Whether the run that is so many rows below the cursor is loaded."""
-        return self._window.row(self._cursor + below) is not None
 
     @property
     def rows_on_show(self) -> tuple[RunRow, ...]:

@@ -139,10 +139,6 @@ class PreferencesWriter:
             self._pending.append(change)
             self._writer.ask()
 
-    def keep_columns(self, choice: ColumnChoice) -> None:
-        """Remember the columns."""
-        self.change(lambda known: replace(known, columns=choice))
-
     async def _write(self) -> None:
         pending, self._pending, saved, self._saved = self._pending, [], self._saved, []
 

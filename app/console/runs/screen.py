@@ -18,18 +18,29 @@ from app.console.runs.bulk_actions import FormName, ids_between, ids_of, show_ex
 from app.console.runs.older_runs import OlderRuns
 from app.console.runs.pane_loader import PaneLoader
 from app.console.runs.preferences import PreferencesWriter
-from app.console.runs.query_line import limit_in, listed, problem_texts, replaced, settled
 from app.console.runs.run_actions import ON_A_RUN, RUN_BINDINGS, RunActions, hidden, with_engine
 from app.console.runs.split import WIDE, SplitView
 from app.console.runs.table_loader import TableLoader, ViewCounts
-from app.console.runs.views import TableQuery, View, chosen_order, first_query, named, views_of
+from app.console.runs.views import (
+    TableQuery,
+    View,
+    chosen_order,
+    first_query,
+    limit_in,
+    listed,
+    named,
+    problem_texts,
+    replaced,
+    settled,
+    views_of,
+)
 from app.console.session import LONGEST_COPY, Session, user_preferences
 from app.console.session.troubles import UNREADABLE
 from app.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
 from app.query.terms import KeyName, closest_name
 from app.text import SafeText, safe_text
 from storage.records import STATUS_ORDER, RunFilter, RunSort
-from storage.records.grouping import GROUPINGS, Grouping
+from storage.records.query import GROUPINGS, Grouping
 from widgets.after_refresh import after_refresh
 from widgets.filter.bar import FilterBar
 from widgets.filter.chips import ActionClicked, Facet, ViewBar, ViewTab
@@ -553,7 +564,7 @@ class RunsScreen(RunActions):
 
     def action_views(self) -> None:
         """Choose a view, or forget one that was saved here."""
-        from app.console.runs.view_sheets import ViewPicker
+        from app.console.runs.pickers import ViewPicker
 
         def picked(name: str | None) -> None:
             if name is not None:
@@ -572,7 +583,7 @@ class RunsScreen(RunActions):
 
     def action_save_view(self) -> None:
         """Keep what is shown as a view."""
-        from app.console.runs.view_sheets import ViewSaver
+        from app.console.runs.pickers import ViewSaver
 
         def save(view: ViewSettings | None) -> None:
             if view is not None:

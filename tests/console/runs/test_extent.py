@@ -153,10 +153,10 @@ def test_only_a_gap_in_which_the_query_could_find_runs_counts(condition: RunFilt
     """The newest one first; a query within what is held misses nothing."""
     extent = Extent(5, 5, Coverage((TODAY, EARLIER), NOON), is_filtered=bool(condition))
 
-    assert extent.gap(condition) == gap
+    assert next(iter(extent.gaps(condition)), None) == gap
 
 
 def test_a_list_that_goes_on_without_readable_times_is_a_gap() -> None:
     """It has neither end."""
-    assert Extent(5, 5, Coverage(), is_filtered=False, goes_on=True).gap(RunFilter()) == CoverageGap(None, None)
-    assert Extent(5, 5, Coverage(), is_filtered=False).gap(RunFilter()) is None
+    assert Extent(5, 5, Coverage(), is_filtered=False, goes_on=True).gaps(RunFilter()) == (CoverageGap(None, None),)
+    assert Extent(5, 5, Coverage(), is_filtered=False).gaps(RunFilter()) == ()

@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 from app.config import ViewSettings
-from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, limits_of
-from app.console.runs.query_line import problem_texts
+from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, ViewPicker, ViewSaver, limits_of
 from app.console.runs.screen import RunsScreen, facets
-from app.console.runs.view_sheets import ViewPicker, ViewSaver
-from app.console.runs.views import TableQuery
+from app.console.runs.views import TableQuery, problem_texts
 from app.console.session.troubles import nothing_to_show
 from app.console.sheets.mark_picker import MarkPicker
 from app.query import parse
 from storage.records import Coverage, RunFilter, RunSort
-from storage.records.grouping import Grouping
+from storage.records.query import Grouping
 from tests.console.conftest import Scene, Staged
 from tests.console.scenes import SceneClock
 from widgets.filter.extent import Extent
