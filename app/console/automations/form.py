@@ -17,7 +17,7 @@ from app.config import ConfigError, Settings
 from app.config.automation_tables import AutomationTables, read_rule, save_table
 from app.console.automations.loaders import RulesFile, view_of
 from app.console.automations.replay_sheet import ReplaySheet
-from app.console.forms.drafts import Drafts, FormDraft, named
+from app.console.forms.drafts import FormDraft, named
 from app.console.forms.instructions import from_editor
 from app.console.forms.second_press import SecondPress
 from app.console.guard import guarded_event
@@ -102,7 +102,7 @@ class AutomationForm(ModalScreen[str | None]):
         self._name = name
         self._original = _NEW if name is None else tables.written(name)
         fresh = {"table": self._original}
-        self._draft = FormDraft(Drafts.of(engine), named("automation", name or ""), fresh, engine.clock, self._warn)
+        self._draft = FormDraft(engine, named("automation", name or ""), fresh, self._warn)
         self._checking = CoalescedTask(self._check, cast("Start", self.run_worker))
         self._second_press = SecondPress()
         self._phase: FormPhase = "editing"

@@ -19,7 +19,7 @@ from app.actions import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.api.requests import WriteRequest, as_json
 from app.console.forms import outcomes
 from app.console.forms.copies import UnfaithfulError, as_command, as_curl
-from app.console.forms.drafts import Draft, DraftOutcome, Drafts, FormDraft, Values, outcome_of
+from app.console.forms.drafts import Draft, DraftOutcome, FormDraft, Values, outcome_of
 from app.console.forms.fields import Field
 from app.console.forms.instructions import TemplatePicker, filled_in, from_editor
 from app.console.forms.second_press import SecondPress
@@ -122,7 +122,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.instructions = next((row for row in self._rows if isinstance(row, ParagraphField)), None)
         """The field of the instructions; None: the form has none."""
         self.set_class(self.instructions is not None, "-long")
-        self.form_draft = FormDraft(Drafts.of(engine), draft, self.values, engine.clock, self._warn)
+        self.form_draft = FormDraft(engine, draft, self.values, self._warn)
         self._fresh_wins = fresh_wins
         self._other: Values | None = None
         """The values that ctrl+n shows instead; None: there are no others."""

@@ -52,11 +52,6 @@ class Drafts:
 
     path: Path
 
-    @classmethod
-    def of(cls, engine: "Engine") -> "Drafts":
-        """The drafts of an engine's profile."""
-        return cls(data_folder(engine.settings, engine.profile) / "drafts.json")
-
     async def load(self, name: str) -> Draft | None:
         """Return the draft of that name, if there is one.
 
@@ -149,16 +144,14 @@ async def outcome_of(
 class FormDraft:
     """The draft of one form; the file ends up with the last text."""
 
-    def __init__(
-        self, drafts: Drafts, name: str, fresh: Values, clock: Callable[[], datetime], failed: Callable[[str], object]
-    ) -> None:
+    def __init__(self, engine: "Engine", name: str, fresh: Values, failed: Callable[[str], object]) -> None:
         """Prepare, without any I/O; values equal to `fresh` need no draft.
 
         `failed` is called with the reason when drafts cannot be stored, once until one is.
         """
-        self._drafts = drafts
+        self._drafts = Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")
         self._name = name
-        self._clock = clock
+        self._clock = engine.clock
         self.fresh = fresh
         self.current: Draft | None = None
         """The draft to store now; None: the text needs none."""

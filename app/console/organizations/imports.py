@@ -17,7 +17,7 @@ from app.actions import ActionRefusedError, AlreadyAskedError
 from app.actions.imports import Import, Imported, ImportFileError, ImportRow, read_rows, standing
 from app.api.requests import CreateOrganization
 from app.console.base.screen import BaseScreen
-from app.console.forms.drafts import Drafts, FormDraft
+from app.console.forms.drafts import FormDraft
 from app.console.forms.second_press import SecondPress
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -87,7 +87,7 @@ class OrganizationImportScreen(BaseScreen):
         """Why the last sending ended early, if no row was the reason."""
         warn = partial(session.notify, severity="warning", timeout=CURE_S)
         fresh = {"path": "", "most": str(MOST)}
-        self._form_draft = FormDraft(Drafts.of(engine), "organization.import", fresh, engine.clock, warn)
+        self._form_draft = FormDraft(engine, "organization.import", fresh, warn)
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:

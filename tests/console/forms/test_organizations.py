@@ -5,9 +5,8 @@ import pytest
 
 from app.api.requests import CreateOrganization
 from app.engine import Engine
-from tests.console.forms.steps import opened, painted, press, settle
+from tests.console.forms.steps import opened, painted
 from tests.fault_server import Drop, Respond, Step
-from widgets.organizations import OrganizationTable
 
 
 def created(number: int, name: str) -> Step:
@@ -57,22 +56,3 @@ async def test_every_attempt_is_a_line_with_its_state_in_glyph_and_word(console:
     assert lines_with(text, "? unknown", "carl@hooli.example", "address blocked")
     assert "✓ 3 created" in text
     assert "1 attempt has no known outcome" in text
-
-
-async def test_the_cursor_stays_on_its_attempt_when_new_ones_arrive(
-    console: Any, attempts: None, engine: Engine, post: Any
-) -> None:
-    """The line moves down; the facts beside it stay the same."""
-    async with opened(console, "", "3", size=(140, 40)) as pilot:
-        await press(pilot, "j", "j")
-        post.next(created(9, "Newcomer"))
-        await engine.actions.submit(CreateOrganization("new@comer.example"))
-        await settle(pilot)
-        table = console.screen.query_one(OrganizationTable)
-        text = painted(console)
-
-        assert table.item is not None
-        assert table.item.email == "noone@nowhere.example"
-
-    assert lines_with(text, "Newcomer")
-    assert "invalid_email" in text
