@@ -32,20 +32,20 @@ def local(offset: timedelta) -> Callable[[datetime], str]:
     return lambda at: (at + offset).replace(tzinfo=None).isoformat()
 
 
-QUIRKS: list[dict[str, Any]] = [
-    {},
-    {"clock_offset": 10 * MINUTE},
-    {"clock_offset": -10 * MINUTE},
-    {"clock_offset": -7 * HOUR},
-    {"clock_offset": 3 * HOUR, "is_dated": False},
-    {"show_time": seconds},
-    {"show_time": seconds, "clock_offset": 10 * MINUTE},
-    {"show_time": local(2 * HOUR)},
-    {"show_time": local(-9 * HOUR), "date_filter": ""},
-    {"date_filter": "", "ignore_status": True, "clock_offset": 10 * MINUTE},
-    {"date_filter": "updated_at", "order": "updated_at"},
-    {"show_time": "moment {:%H.%M}".format},
-]
+QUIRKS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "clock ahead": {"clock_offset": 10 * MINUTE},
+    "clock behind": {"clock_offset": -10 * MINUTE},
+    "clock hours behind": {"clock_offset": -7 * HOUR},
+    "clock hours ahead, no date": {"clock_offset": 3 * HOUR, "is_dated": False},
+    "whole seconds": {"show_time": seconds},
+    "whole seconds, clock ahead": {"show_time": seconds, "clock_offset": 10 * MINUTE},
+    "local time": {"show_time": local(2 * HOUR)},
+    "local time, no date filter": {"show_time": local(-9 * HOUR), "date_filter": ""},
+    "no filters, clock ahead": {"date_filter": "", "ignore_status": True, "clock_offset": 10 * MINUTE},
+    "order of updates": {"date_filter": "updated_at", "order": "updated_at"},
+    "unreadable times": {"show_time": "moment {:%H.%M}".format},
+}
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def proposed(engine: Engine, action: Action) -> list[str]:
     return [candidate.run.run_id for candidate in found.candidates]
 
 
-@pytest.mark.parametrize("quirks", QUIRKS, ids=str)
+@pytest.mark.parametrize("quirks", QUIRKS.values(), ids=QUIRKS)
 @pytest.mark.parametrize("polls", [1, 0])
 async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_says(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], polls: int
@@ -128,7 +128,7 @@ async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_pa
     assert held == action
 
 
-@pytest.mark.parametrize("quirks", QUIRKS, ids=str)
+@pytest.mark.parametrize("quirks", QUIRKS.values(), ids=QUIRKS)
 @pytest.mark.parametrize("makes", ["a turn", "a run"])
 async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], makes: str
