@@ -74,6 +74,8 @@ class Database:
             yield True
             return
         with self.engine.begin() as connection:
+            # The lock of a process that is frozen, or cut off from the database, is free again after this time.
+            connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '20s'"))
             lock = sa.select(sa.func.pg_try_advisory_xact_lock(_LOCKS, task))
             yield bool(connection.execute(lock).scalar())
 
