@@ -89,13 +89,6 @@ def test_an_order_that_makes_no_sense_is_400_and_named(
     assert lab.state()["faults"] == []
 
 
-def test_a_wrong_method_in_the_lab_is_405_with_the_right_one(lab: Any) -> None:
-    """The lab keeps the manners of the API."""
-    answer = lab.get("/faults")
-
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-
-
 @pytest.mark.parametrize(("options", "life_s"), [(["--duration", "1h"], 3600), ([], 30 * DAY_S)], ids=["1h", "default"])
 def test_a_token_lives_as_long_as_its_duration_says(lab: Any, options: list[str], life_s: int) -> None:
     """Valid until a minute before the end, 401 after it, valid again when the clock is right; 30 days by default."""
