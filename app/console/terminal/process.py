@@ -30,7 +30,7 @@ def restore_on_signals(app: "App[Any]") -> None:
         for number in SIGNALS:
             loop.add_signal_handler(number, _exit, app, number)
         if app._driver is not None and app._driver.can_suspend:  # noqa: SLF001 — it has no other name
-            loop.add_signal_handler(signal.SIGCONT, _resume, app._driver)  # noqa: SLF001 — as above
+            loop.add_signal_handler(signal.SIGCONT, _resume, app, app._driver)  # noqa: SLF001 — as above
     except (ValueError, RuntimeError):
         return  # Only the main thread can handle signals; a test runner may use another.
 
@@ -39,13 +39,13 @@ def _exit(app: "App[Any]", number: signal.Signals) -> None:
     app.exit(return_code=SIGNAL_STATUS + number)
 
 
-def _resume(driver: Any) -> None:
-    """Take the terminal up again after a stop.
+def _resume(app: "App[Any]", driver: Any) -> None:
+    """Take the terminal up again after a stop, unless the app is ending: a lost terminal sends SIGHUP, then SIGCONT.
 
     A process gets no notice of a SIGSTOP, so Textual would begin a second time: two threads would read the keys, and
     the console's modes would be restored at the end as those from before it.
     """
-    if driver._auto_restart:  # noqa: SLF001 — whether the terminal is ours, or an editor's
+    if app.return_code is None and driver._auto_restart:  # noqa: SLF001 — whether the terminal is ours, or an editor's
         if not driver._must_signal_resume:  # noqa: SLF001 — whether Textual stopped it
             # Textual would discard what has been typed since; it does not if its reader has ended before.
             driver.exit_event.set()
