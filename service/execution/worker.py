@@ -28,6 +28,8 @@ from service.store.workers import Worker
 _ROUND_S: Final = 1.0
 _CLOSING_S: Final = 5.0
 _BEATS_IN_TTL: Final = 4
+_LATE_S: Final = 3 * _ROUND_S
+"""A heartbeat is looked at once a round: no shorter pause makes it irregular, however short the time to live."""
 _LOOK_S: Final = 2.0
 """How often a worker looks for dead ones."""
 _DISPATCH: Final = 1
@@ -180,7 +182,7 @@ class TurnWorker:
             return
         with self._database.write() as connection:
             workers.beat(connection, self.me, self._clock)
-        if now - self._beat_at > ttl_s / 2:
+        if now - self._beat_at > max(ttl_s / 2, _LATE_S):
             self._beating_since = time.monotonic()
         self._beat_at = now
 
@@ -228,7 +230,7 @@ class TurnWorker:
         ttl_s = self._settings.worker_ttl_s
         # After an outage of the database all heartbeats are old: the others get the time to beat again.
         now = time.monotonic()
-        is_sure = now - self._beat_at <= ttl_s / 2 and now - self._beating_since >= ttl_s
+        is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
         with self._database.read() as connection:
             # SQLite has one worker at a time: at the start, every other one on record is dead.
             if self._database.is_sqlite and not self._recovered:
