@@ -245,8 +245,10 @@ class RunSync:
         neighbour = None if self._filters_by_creation else await self.cache.neighbour(self.clock(), "")
         if neighbour is not None:
             since, until = neighbour - SECOND, neighbour + SECOND
-            page = (await self.reader.page(RunQuery(since=since, until=until))).page
-            self._filters_by_creation = dates_are_creations(page.runs, since, until)
+            # A service may refuse the question: then a walk by page token fetches its history.
+            with suppress(RejectedError):
+                page = (await self.reader.page(RunQuery(since=since, until=until))).page
+                self._filters_by_creation = dates_are_creations(page.runs, since, until)
         return self._filters_by_creation
 
     def doubt_dates(self) -> None:

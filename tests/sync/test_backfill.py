@@ -91,7 +91,7 @@ async def test_history_ends_at_the_configured_number(history: Peer, desk: Desk) 
 async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Peer, desk: Desk) -> None:
     """What was fetched is not asked for again."""
     async with desk.begun() as engine:
-        history.before(30, lambda: "reset")
+        history.before(40, lambda: "reset")
         with pytest.raises(UnreachableError):
             await engine.backfill.run()
         assert await held(engine) > 300
@@ -99,7 +99,8 @@ async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: P
         assert await engine.backfill.run()
 
         assert await held(engine) == 1_000
-        assert history.asked() < 1_000 / 20
+        # Windows begin anew in each gap, and small ones are seldom full.
+        assert history.asked() < 3 * 1_000 / 20
 
 
 async def test_a_failure_in_the_background_is_waited_out_and_told(history: Peer, desk: Desk) -> None:
@@ -179,7 +180,7 @@ async def test_every_kind_of_service_is_filled(peer: Peer, desk: Desk) -> None:
 
 
 async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Peer, desk: Desk) -> None:
-    """The walk goes on to the end, in several goes."""
+    """The walk goes on to the end, in several goes; nothing is claimed of such a list."""
     history.has_readable_times = False
     async with desk.begun(page_size=50) as engine:
         history.before(8, lambda: "reset")
@@ -189,7 +190,7 @@ async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Peer, d
         assert await engine.backfill.run()
 
         assert await held(engine) == 1_000
-        assert (await engine.cache.coverage()).whole
+        assert (await engine.cache.coverage()).ranges == ()
         assert history.asked() < 1_000 / 50
 
 
@@ -200,7 +201,17 @@ async def test_a_walk_whose_token_is_refused_begins_again(history: Peer, desk: D
         history.before(8, lambda: "reset")
         with pytest.raises(UnreachableError):
             await engine.backfill.run(days=10_000)
-        history.before(1, lambda: Answer(400, {"message": "This page token is not valid."}))
+        # The first question is whether the service filters by creation.
+        history.before(2, lambda: Answer(400, {"message": "This page token is not valid."}))
+        assert await engine.backfill.run(days=10_000)
+
+        assert await held(engine) == 1_000
+
+
+async def test_a_service_that_refuses_dates_is_walked(history: Peer, desk: Desk) -> None:
+    """The question whether it filters by creation is no reason to fail."""
+    async with desk.begun(page_size=50) as engine:
+        history.before(1, lambda: Answer(400, {"message": "There is no such filter."}))
         assert await engine.backfill.run(days=10_000)
 
         assert await held(engine) == 1_000
@@ -217,10 +228,13 @@ async def test_runs_that_come_and_go_during_it_leave_nothing_out(
     async with desk.begun() as engine:
         for n in range(1, 40):
             peer.before(n, partial(change, peer, n))
-        for _ in range(3):
+        while len(peer.log) < 40:
             await engine.runs.refresh()
             assert await engine.backfill.run(days=10_000)
-        await engine.runs.refresh()
+        # What came during the last round is found by the next ones.
+        for _ in range(2):
+            await engine.runs.refresh()
+            assert await engine.backfill.run(days=10_000)
 
         missing = [run_id for run_id in peer.runs if await engine.cache.detail(run_id) is None]
         assert missing == []

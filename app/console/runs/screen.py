@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from app.console.runs.preferences import PreferenceChange
     from app.console.sheets.mark_picker import Picked
     from app.engine import Engine
+    from storage.records import Action
 
 ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""
@@ -183,6 +184,12 @@ class RunsScreen(RunActions):
             self.table_loader.seek(run_id)
 
     # Events and the clock
+
+    def form_closed(self, action: "Action | None") -> None:
+        """Poll the service after a form was sent, and put the cursor on the run that was started."""
+        super().form_closed(action)
+        if action is not None and action.kind == "run.start" and action.result_id is not None:
+            self.table_loader.seek(action.result_id)
 
     def tick(self, _: datetime) -> None:
         """Update the ages on show, and what came in the background."""

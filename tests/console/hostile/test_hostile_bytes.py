@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.console.hostile.conftest import foreign
 from tests.console.hostile.payloads import SEQUENCES
+from tests.lab import Received, Respond, Step
 from tests.pty.terminal import ESCAPE, Terminal
 from tests.run_board import Board, served, stamp
 
@@ -86,5 +87,5 @@ class RefusingBoard(Board):
         super().__init__()
         self.body = body
 
-    def answer(self, query: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        return 403, self.body
+    def answer(self, request: Received) -> Step:
+        return Respond(403, self.body)

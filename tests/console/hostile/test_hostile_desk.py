@@ -92,7 +92,7 @@ def _visit(terminal: Terminal, board: Board, folder: Path) -> None:
     terminal.press(*COPYING, *FORM, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OVER_ALL, *OWN)
     _import(terminal, folder)
     for name in ("runs.csv", "runs.ndjson", "runs.json", "figures.csv", "figures.json"):
-        terminal.press("1" if name.startswith("runs") else "4", "x", f"{TO_START}{folder / FOLDER / name}")
+        terminal.press("1" if name.startswith("runs") else "4", "x", TO_START, f"{folder / FOLDER / name}")
         terminal.type("\r")
         terminal.read_until((folder / FOLDER / name).exists)
     _bad_paths(terminal)
@@ -107,7 +107,7 @@ def _visit(terminal: Terminal, board: Board, folder: Path) -> None:
 
 
 def _import(terminal: Terminal, folder: Path) -> None:
-    terminal.press("3", "I", f"{TO_START}{folder / FOLDER / 'list.csv'}", "\r", *"jjjjjj", ESCAPE, ESCAPE)
+    terminal.press("3", "I", TO_START, f"{folder / FOLDER / 'list.csv'}", "\r", *"jjjjjj", ESCAPE, ESCAPE)
     assert "evil.example" in terminal.seen.decode(errors="replace")
 
 
@@ -115,7 +115,7 @@ def _bad_paths(terminal: Terminal) -> None:
     """Names that no file can have are answered in the sheet, which stays."""
     for path, answer in ((f"/{'x' * 300}.csv", "no such file"), ("~nobody-at-all/x.csv", "no folder")):
         terminal.forget()
-        terminal.press("1", "x", f"{TO_START}{path}", "\r")
+        terminal.press("1", "x", TO_START, path, "\r")
         terminal.shows(answer)
         terminal.press(ESCAPE)
 
