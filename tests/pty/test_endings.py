@@ -60,6 +60,28 @@ def hang(app):
 RunwardenApp.action_help = hang
 sys.exit(main())
 """
+LINGERING = """
+import sys, threading
+from app.__main__ import main
+
+threading.Thread(target=threading.Event().wait).start()
+sys.exit(main())
+"""
+CONTINUED = """
+import asyncio, os, signal, sys
+from app.console.app import RunwardenApp
+from app.__main__ import main
+
+close_engine = RunwardenApp.close_engine
+
+async def continued(app):
+    os.kill(os.getpid(), signal.SIGCONT)
+    await asyncio.sleep(0)
+    await close_engine(app)
+
+RunwardenApp.close_engine = continued
+sys.exit(main())
+"""
 NOTHING = {"config": None, "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
 """Is configured: `opened` writes no file, and the variables are as good as unset."""
 Opened = Callable[..., Terminal]
@@ -145,15 +167,30 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
 
 @pytest.mark.parametrize(
     ("given", "shown"),
-    [({}, "complete"), (NOTHING, "up to the version"), ({"program": HANGING}, "complete")],
-    ids=["console", "first screen", "hanging"],
+    [
+        ({}, "complete"),
+        (NOTHING, "up to the version"),
+        ({"program": HANGING}, "complete"),
+        ({"program": LINGERING}, "complete"),
+    ],
+    ids=["console", "first screen", "hanging", "a thread that never ends"],
 )
 def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened, given: dict[str, Any], shown: str) -> None:
     """A lost line's terminal sends no SIGHUP; and where the console hangs, a signal alone would do nothing."""
     terminal = opened(**given)
     terminal.shows(shown)
-    if "program" in given:
+    if given.get("program") == HANGING:
         terminal.type("?")
         terminal.wrote(b"hanging")
 
     assert terminal.vanish() == 128 + signal.SIGHUP
+
+
+def test_a_console_that_is_continued_while_it_closes_ends_all_the_same(opened: Opened) -> None:
+    """A closed terminal sends SIGCONT after SIGHUP: the keys must not be read again by then."""
+    terminal = opened(program=CONTINUED)
+    terminal.shows("complete")
+
+    terminal.process.send_signal(signal.SIGHUP)
+
+    assert terminal.end() == 128 + signal.SIGHUP

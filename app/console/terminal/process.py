@@ -6,6 +6,7 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 SIGNAL_STATUS: Final = 128
 """Shells add a signal's number to this."""
 _PATIENCE_MS: Final = 5_000
-"""The time to end in order before the process is ended by force: an app without a terminal may hang."""
+"""The time for the console to end in order, and for its process after that: one without a terminal may hang."""
 
 
 def restore_on_signals(app: "App[Any]") -> None:
@@ -98,8 +99,9 @@ def _watch(terminal: int, ended: int) -> None:
     _let_go(terminal)
     os.kill(os.getpid(), signal.SIGHUP)
     poll.unregister(terminal)
-    if not poll.poll(_PATIENCE_MS):
-        os._exit(SIGNAL_STATUS + signal.SIGHUP)
+    if poll.poll(_PATIENCE_MS):
+        time.sleep(_PATIENCE_MS / 1000)  # The interpreter waits for all threads, and one of them may never end.
+    os._exit(SIGNAL_STATUS + signal.SIGHUP)
 
 
 def _let_go(terminal: int) -> None:
