@@ -4,28 +4,29 @@ import asyncio
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Final, Self
 
-from storage.cache import backfill as backfill_queries
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
+from storage.cache import insights, read_runs, retention, run_sql, schema, stuck
 from storage.cache import polls as poll_queries
-from storage.cache import read_runs, retention, statuses
 from storage.cache import store_runs as run_writes
+from storage.cache import window as windows
+from storage.cache.following import FollowStore
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
-from storage.cache.window import WindowReader
 from storage.database import data_version
+from storage.errors import StorageError
 from storage.private_file import file_identity
-from storage.records import Run, RunDetail, RunFilter, RunRow
+from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records.insights import Concurrency, FailedRuns, RepositoryFigures
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
-if TYPE_CHECKING:
-    from storage.cache.following import FollowStore
-    from storage.records.insights import Concurrency, FailedRuns, Outcomes, RepositoryFigures
+_NEWEST_FIRST: Final = RunSort()
 
 
 class Cache:
@@ -47,6 +48,8 @@ class Cache:
         """Distinguishes this process from others with the file open."""
         self.opened = 0
         """How many files this object has opened. A place in one file's order means nothing in the next."""
+        self.following = FollowStore(writer, reader)
+        """Followed runs, and what was reported of them."""
         self.store_runs = run_writes.AnswerQueue(writer).store
         self._begin()
 
@@ -54,9 +57,9 @@ class Cache:
         self.opened += 1
         self._file = file_identity(self.writer.path)
         # What is known of places and counts is worthless in another file.
-        windows = self._windows = WindowReader(self.writer, self.reader)
-        self.window, self.rows, self.first_rows = windows.window, windows.rows, windows.first_rows
-        self.index_of, self.count, self.status_counts = windows.index_of, windows.count, windows.status_counts
+        self._remembered = read_runs.Remembered()
+        self._indexed: set[str] = set()
+        """Orders whose index is known to exist."""
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -104,14 +107,6 @@ class Cache:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @cached_property
-    def following(self) -> "FollowStore":
-        """Followed runs, and what was reported of them."""
-        # Imported at first use, here and below, since the first screen does not need it.
-        from storage.cache.following import FollowStore
-
-        return FollowStore(self.writer, self.reader)
-
     # writes
 
     set_presence = writes(run_writes.set_presence)
@@ -124,19 +119,10 @@ class Cache:
     forget_coverage = writes(coverage_queries.forget)
     leave_place = writes(coverage_queries.leave_place)
     note_no_results = writes(coverage_queries.note_no_results)
-    mark_final = writes(statuses.mark_final)
-    pause_backfill = writes(backfill_queries.pause)
-    store_progress = writes(backfill_queries.store_progress)
-
-    async def judge_stuck(self) -> frozenset[str]:
-        """Flag stuck runs and unflag others; return the ids of changed runs.
-
-        Stuck: active for more than 30 minutes and twice the 95th percentile of its repository's finished runs, up to
-        when the service last showed it. A flag stays until the turn ends, or its time is clearly below the limit.
-        """
-        from storage.cache import stuck
-
-        return await self.writer.run(stuck.judge)
+    mark_final = writes(run_writes.mark_final)
+    pause_backfill = writes(coverage_queries.pause_backfill)
+    store_progress = writes(coverage_queries.store_progress)
+    judge_stuck = writes(stuck.judge)
 
     # reads
 
@@ -154,63 +140,94 @@ class Cache:
     is_unread = reads(coverage_queries.is_unread)
     run_clock = reads(poll_queries.run_clock)
     run_clock_ahead = reads(poll_queries.run_clock_ahead)
-    final_statuses = reads(statuses.final_statuses)
-    unsettled_statuses = reads(statuses.unsettled_statuses)
-    backfill_paused = reads(backfill_queries.is_paused)
-    backfill_progress = reads(backfill_queries.progress)
+    final_statuses = reads(read_runs.final_statuses)
+    unsettled_statuses = reads(read_runs.unsettled_statuses)
+    backfill_paused = reads(coverage_queries.is_backfill_paused)
+    backfill_progress = reads(coverage_queries.backfill_progress)
     place = reads(coverage_queries.place)
     neighbour = reads(coverage_queries.neighbour)
     has_no_results = reads(coverage_queries.has_no_results)
     polls = reads(poll_queries.polls)
 
+    stuck = reads(stuck.ids)
+    outcomes = reads(insights.outcomes)
+
+    async def window(self, request: WindowRequest) -> RunWindow:
+        """The rows around a place, and the current places of its anchor and cursor."""
+        await self._prepare(request.condition, request.sort, *([request.grouping.by] if request.grouping else []))
+        return await self.reader.run(partial(windows.window, request=request, remembered=self._remembered))
+
+    async def rows(self, condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:
+        """The window of at most `limit` runs that starts `offset` runs into the order."""
+        await self._prepare(condition, sort)
+        return await self.reader.run(
+            lambda connection: windows.rows(connection, condition, sort, offset, limit, self._remembered)
+        )
+
+    async def first_rows(
+        self, condition: RunFilter, sort: RunSort, limit: int, patience_s: float
+    ) -> tuple[RunRow, ...]:
+        """The first `limit` runs of the order, or those found within `patience_s`."""
+        await self._prepare(condition, sort)
+        return await self.reader.run(
+            lambda connection: windows.first_rows(connection, condition, sort, limit, patience_s)
+        )
+
+    async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
+        """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
+        await self._prepare(condition, sort)
+        return await self.reader.run(partial(windows.index_of, run_id=run_id, wanted=condition, sort=sort))
+
+    async def count(self, condition: RunFilter) -> int:
+        """The number of matching runs."""
+        await self._prepare(condition)
+        return await self.reader.run(partial(read_runs.total, condition=condition, remembered=self._remembered))
+
+    async def status_counts(self, condition: RunFilter) -> dict[str, int]:
+        """The number of runs by status, regardless of the filter's own statuses."""
+        await self._prepare(condition)
+        return await self.reader.run(partial(read_runs.by_status, condition=condition, remembered=self._remembered))
+
     async def runs(self, condition: RunFilter, limit: int | None, after: Run | None = None) -> tuple[Run, ...]:
         """The newest `limit` matching runs, or those that follow `after`; with no limit, all of them."""
-        await self._windows.prepare(condition)
+        await self._prepare(condition)
         return await self.reader.run(partial(read_runs.runs, wanted=condition, limit=limit, after=after))
 
     async def on_branch(self, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
         """The number of runs on a run's branch, at most `most`, and those around it, newest first."""
-        await self._windows.index("branch")
+        await self._index("branch")
         return await self.reader.run(partial(read_runs.on_branch, run_id=run_id, each_way=each_way, most=most))
 
     async def detail(self, run_id: str) -> RunDetail | None:
         """Everything held about one run; None: it is not held."""
         return (await self.details((run_id,))).get(run_id)
 
-    async def stuck(self) -> frozenset[str]:
-        """Ids of active runs that take far longer than their repository's runs do, as `judge_stuck` flagged them."""
-        from storage.cache import stuck
-
-        return await self.reader.run(stuck.ids)
-
-    async def outcomes(self, edges: Sequence[datetime]) -> "tuple[Outcomes, ...]":
-        """The outcomes of the runs created between each edge and the next."""
-        from storage.cache import insights
-
-        return await self.reader.run(partial(insights.outcomes, edges=edges))
-
-    async def concurrency(self, edges: Sequence[datetime]) -> "tuple[Concurrency, ...]":
+    async def concurrency(self, edges: Sequence[datetime]) -> tuple[Concurrency, ...]:
         """The average number of runs under way between each edge and the next; the last edge is now."""
-        from storage.cache import insights
-
-        await self._windows.index("updated")
+        await self._index("updated")
         return await self.reader.run(partial(insights.concurrency, edges=edges))
 
-    async def repository_figures(self, since: datetime) -> "tuple[RepositoryFigures, ...]":
+    async def repository_figures(self, since: datetime) -> tuple[RepositoryFigures, ...]:
         """The figures of each repository's runs created since then; the one with the most runs first, 500 at most."""
-        from storage.cache import insights
-
-        await self._windows.index("repository")
+        await self._index("repository")
         return await self.reader.run(partial(insights.repositories, since=since))
 
-    async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> "FailedRuns":
+    async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> FailedRuns:
         """Those of these runs that failed between two times."""
-        from storage.cache import insights
-
-        await self._windows.index("updated")
+        await self._index("updated")
         return await self.reader.run(partial(insights.failed_between, wanted=wanted, start=start, end=end))
 
     async def data_version(self) -> int:
         """A number that changes when another process writes to the cache; our own writes do not change it."""
         # The writer is asked, because the reader's connection would count our own writes, too.
         return await self.writer.run(data_version)
+
+    async def _prepare(self, condition: RunFilter, sort: RunSort = _NEWEST_FIRST, *orders: str) -> None:
+        """Make the indexes that serve this filter and order; without them the answer is the same, only slower."""
+        with suppress(StorageError):
+            await self._index(*run_sql.orders_used(condition, sort), *orders)
+
+    async def _index(self, *orders: str) -> None:
+        for order in (schema.ORDER_INDEXES.keys() & orders) - self._indexed:
+            await self.writer.run(partial(schema.make_index, order=order))
+            self._indexed.add(order)

@@ -1,4 +1,4 @@
-"""Coverage: the ranges of creation times of which every run is held, and the places at which walks stopped."""
+"""Coverage: the complete ranges of creation times, the places at which walks stopped, and the state of the backfill."""
 
 import sqlite3
 from datetime import datetime, timedelta
@@ -6,13 +6,15 @@ from typing import Final
 
 from storage.database import immediate, snapshot
 from storage.records import CLOCK_STEP, Coverage, CoverageRange
-from storage.records.backfill import ListPlace
+from storage.records.backfill import BackfillProgress, ListPlace
 from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 REMEMBERED: Final = timedelta(days=1)
 """How long it counts as known that the service offers no results: it may have been updated."""
 APART: Final = timedelta(seconds=5)
 """A creation and a last change this far apart tell which of them a filter is about."""
+SILENT: Final = timedelta(seconds=10)
+"""A process that backfills reports its progress more often than this, unless it waits."""
 _NEAR: Final = 200
 """Runs on each side that are looked at for a neighbour."""
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -221,3 +223,47 @@ def _note(connection: sqlite3.Connection, name: str, value: int) -> None:
 def _noted(connection: sqlite3.Connection, name: str) -> int | None:
     row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
     return None if row is None else int(row[0])
+
+
+# The backfill
+
+
+def is_backfill_paused(connection: sqlite3.Connection) -> bool:
+    """Whether a user paused the backfill, in any process."""
+    return connection.execute("SELECT 1 FROM backfill WHERE is_paused").fetchone() is not None
+
+
+def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:
+    """Pause the backfill of all processes, or resume it."""
+    with immediate(connection):
+        connection.execute(
+            "INSERT INTO backfill (one, is_paused) VALUES (1, :paused)"
+            " ON CONFLICT DO UPDATE SET is_paused = excluded.is_paused",
+            {"paused": int(paused)},
+        )
+
+
+def store_progress(connection: sqlite3.Connection, progress: BackfillProgress, at: datetime) -> None:
+    """Store the backfill's progress for other processes."""
+    until_us = None if progress.until is None else to_us(progress.until)
+    how_far = (progress.phase, progress.done_runs, progress.estimated_runs, progress.seconds_left)
+    with immediate(connection):
+        connection.execute(
+            "INSERT OR REPLACE INTO backfill_progress VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+            (*how_far, until_us, progress.why, to_us(at)),
+        )
+
+
+def backfill_progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:
+    """The progress of the process that backfills. None: no process reported any lately."""
+    row = connection.execute(
+        "SELECT phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us FROM backfill_progress"
+    ).fetchone()
+    if row is None:
+        return None
+    phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us = row
+    until, told_at = from_us_or_none(until_us), from_us(told_us)
+    # A process that waits reports nothing until the wait is over.
+    if not told_at - SILENT <= now <= max(until or told_at, told_at) + SILENT:
+        return None
+    return BackfillProgress(phase, done_runs, estimated_runs, seconds_left=seconds_left, until=until, why=why)

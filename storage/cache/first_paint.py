@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.cache import coverage, health, polls
-from storage.cache.read_runs import Counts
+from storage.cache.read_runs import Remembered, total
 from storage.cache.schema import LAYOUT, layout_of
 from storage.cache.window import rows
 from storage.records import Coverage, LinkState, PlatformHealth, RunFilter, RunRow, RunSort
@@ -48,21 +48,19 @@ def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint
     deadline = time.monotonic() + _PATIENCE_S
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
     try:
-        return _paint(connection, filter, sort, limit) if layout_of(connection) == LAYOUT else None
+        if layout_of(connection) != LAYOUT:
+            return None
+        remembered = Remembered()
+        return FirstPaint(
+            rows=rows(connection, filter, sort, 0, limit, remembered),
+            total=total(connection, filter, remembered),
+            held=total(connection, RunFilter(), remembered),
+            links=polls.links(connection),
+            health=health.platforms(connection),
+            coverage=coverage.coverage(connection),
+        )
     except sqlite3.Error:
         # Damaged, locked or too slow: the rows come a moment later, from the opened cache.
         return None
     finally:
         connection.close()
-
-
-def _paint(connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, limit: int) -> FirstPaint:
-    counts = Counts()
-    return FirstPaint(
-        rows=rows(connection, condition, sort, 0, limit, counts),
-        total=counts.total(connection, condition),
-        held=counts.total(connection, RunFilter()),
-        links=polls.links(connection),
-        health=health.platforms(connection),
-        coverage=coverage.coverage(connection),
-    )

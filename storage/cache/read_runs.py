@@ -2,25 +2,37 @@
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from storage.cache.run_sql import Where, both, order_by, where
-from storage.cache.statuses import final_statuses
 from storage.cache.work_time import took
 from storage.database import data_version, snapshot
-from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunRow, RunSort, StatusTransition
+from storage.records import (
+    FINAL_STATUSES,
+    STATUS_ORDER,
+    Presence,
+    Repository,
+    Run,
+    RunDetail,
+    RunFilter,
+    RunRow,
+    RunSort,
+    StatusTransition,
+)
 from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us
 
 REPOSITORIES_CAP: Final = 500
 BRANCHES_CAP: Final = 500
+UNSETTLED: Final = 10
+T = TypeVar("T")
 
 _RECENT: Final = 5_000
 """How many of the newest runs the branches are read of: agents make a branch for each run."""
 
 _REMEMBERED: Final = 256
-"""How many filters' counts are kept: each letter that is typed into a search makes a new filter."""
+"""How many values are kept: each letter that is typed into a search makes a new filter."""
 
 COLUMNS: Final = (
     "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
@@ -34,40 +46,47 @@ _RUN: Final = "r.run_id, r.status, r.branch, b.platform, b.data_json, r.created_
 _RunValues = tuple[str, str, str, str, str, int, int, str]
 
 
-class Counts:
-    """Numbers of runs, kept until the cache changes. One instance serves one connection, on its thread."""
+class Remembered:
+    """What was read from the cache, kept until it changes. One instance serves one connection, on its thread."""
 
     def __init__(self) -> None:
         self._version: int | None = None
-        self._totals: dict[RunFilter, int] = {}
-        self._by_status: dict[RunFilter, dict[str, int]] = {}
+        self._values: dict[Hashable, Any] = {}
 
-    def total(self, connection: sqlite3.Connection, condition: RunFilter) -> int:
-        """The number of matching runs."""
-        self._forget_stale(connection)
-        rest = replaced_statuses(condition)
-        if condition == rest or not rest:
-            # The counts by status are shown beside the total, and their sum is the total: one scan gives both.
-            known, finals = self.by_status(connection, condition), final_statuses(connection)
-            return sum(runs for status, runs in known.items() if condition.lets_status_through(status, finals))
-        if condition not in self._totals:
-            self._totals[condition] = count(connection, where(condition))
-        return self._totals[condition]
-
-    def by_status(self, connection: sqlite3.Connection, condition: RunFilter) -> dict[str, int]:
-        """The number of matching runs by status, regardless of the filter's statuses; empty ones are left out."""
-        self._forget_stale(connection)
-        rest = replaced_statuses(condition)
-        if rest not in self._by_status:
-            self._by_status[rest] = _count_by_status(connection, where(rest)) if rest else _count_statuses(connection)
-        return dict(self._by_status[rest])
-
-    def _forget_stale(self, connection: sqlite3.Connection) -> None:
+    def get(self, connection: sqlite3.Connection, key: Hashable, read: Callable[[], T]) -> T:
+        """The value of this key, read now unless it is known."""
         version = data_version(connection)
-        if version != self._version or len(self._totals) + len(self._by_status) > _REMEMBERED:
-            self._totals.clear()
-            self._by_status.clear()
-            self._version = version
+        if version != self._version or len(self._values) > _REMEMBERED:
+            self._version, self._values = version, {}
+        if key not in self._values:
+            self._values[key] = read()
+        value: T = self._values[key]
+        return value
+
+    def put(self, key: Hashable, value: object) -> None:
+        """Replace a value that was read before."""
+        self._values[key] = value
+
+
+def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> int:
+    """The number of matching runs."""
+    rest = replaced_statuses(condition)
+    if rest and condition != rest:
+        return remembered.get(connection, ("total", condition), lambda: count(connection, where(condition)))
+    # The counts by status are shown beside the total, and their sum is the total: one scan gives both.
+    known, finals = by_status(connection, condition, remembered), final_statuses(connection)
+    return sum(runs for status, runs in known.items() if condition.lets_status_through(status, finals))
+
+
+def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> dict[str, int]:
+    """The number of matching runs by status, regardless of the filter's statuses; empty ones are left out."""
+    rest = replaced_statuses(condition)
+    wanted = where(rest)
+    # Storing keeps the numbers of all runs up to date, so a million runs are never counted.
+    counts = f"SELECT status, count(*) FROM runs WHERE {wanted.sql} GROUP BY status"
+    query = counts if rest else "SELECT status, runs FROM statuses WHERE runs > 0"
+    found = remembered.get(connection, rest, lambda: dict(connection.execute(query, wanted.parameters).fetchall()))
+    return dict(found)
 
 
 def replaced_statuses(condition: RunFilter) -> RunFilter:
@@ -81,17 +100,21 @@ def count(connection: sqlite3.Connection, condition: Where) -> int:
     return int(found.fetchone()[0])
 
 
-def _count_statuses(connection: sqlite3.Connection) -> dict[str, int]:
-    """The number of all runs by status: storing keeps them up to date, so a million runs are never counted."""
-    return dict(connection.execute("SELECT status, runs FROM statuses WHERE runs > 0").fetchall())
+def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
+    """The statuses that end a turn."""
+    others = connection.execute("SELECT status FROM statuses WHERE is_final").fetchall()
+    return FINAL_STATUSES | {status for (status,) in others}
 
 
-def _count_by_status(connection: sqlite3.Connection, condition: Where) -> dict[str, int]:
+def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The statuses of which it is not known whether they are final, those with most runs first; at most `UNSETTLED`."""
+    named = ", ".join(f"'{status}'" for status in STATUS_ORDER)
     found = connection.execute(
-        f"SELECT status, count(*) FROM runs WHERE {condition.sql} GROUP BY status",
-        condition.parameters,
+        f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({named})"
+        " ORDER BY runs DESC, status LIMIT ?",
+        (UNSETTLED,),
     )
-    return dict(found.fetchall())
+    return tuple(status for (status,) in found.fetchall())
 
 
 def known_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:

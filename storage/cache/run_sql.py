@@ -1,5 +1,6 @@
 """Filters and orders of runs as SQL; user input is bound, never spliced."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,29 +48,34 @@ class Where:
     """A condition on `runs` and its bound values."""
 
     sql: str
-    parameters: tuple[str | int, ...]
+    parameters: tuple[str | int, ...] = ()
+
+
+ALL: Final = Where("1")
 
 
 def where(condition: RunFilter) -> Where:
     """The SQL condition of a filter."""
     words = sqlite_text(condition.search).casefold().split()[:MAX_WORDS]
+    since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
+    until_us = _LATEST_US if condition.until is None else to_us(condition.until)
     parts = [
         _among("status", condition.statuses),
         _negated(_among("status", condition.not_statuses)),
         # The status is repeated as a condition, because the other orders' indexes hold it and not `is_final`.
-        Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL})", ()) if condition.active else None,
+        Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL})") if condition.active else None,
         # The plus keeps SQLite from the index of statuses: nearly every run has ended, and all would be sorted.
-        Where(f"+status IN ({FINAL_SQL})", ()) if condition.ended else None,
-        Where(STUCK_SQL, ()) if condition.stuck else None,
+        Where(f"+status IN ({FINAL_SQL})") if condition.ended else None,
+        Where(STUCK_SQL) if condition.stuck else None,
         _matching("repository", condition.repositories),
         _negated(_matching("repository", condition.not_repositories)),
         _matching("branch", condition.branches),
         _negated(_matching("branch", condition.not_branches)),
-        _created(condition),
+        Where("created_us BETWEEN ? AND ?", (since_us, until_us)) if condition.since or condition.until else None,
         # Not LIKE, in which _ and % would have to be escaped.
         *(Where("instr(search, ?) > 0", (word,)) for word in words),
     ]
-    return _joined([part for part in parts if part is not None], " AND ") or Where("1", ())
+    return _joined([part for part in parts if part is not None], " AND ") or ALL
 
 
 def orders_used(condition: RunFilter, sort: RunSort) -> frozenset[str]:
@@ -99,25 +105,10 @@ def _among(column: str, values: tuple[str, ...]) -> Where | None:
 def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
     """Matches any of these: names as they are, or with `*` for anything."""
     exact = _among(column, tuple(pattern for pattern in patterns if "*" not in pattern))
-    globs = [Where(f"{column} GLOB ?", (_glob(pattern),)) for pattern in patterns if "*" in pattern]
+    # In SQLite's GLOB only `*` stays special; several in a row become one, which is faster.
+    texts = [re.sub(r"[\[?]", r"[\g<0>]", re.sub(r"\*+", "*", sqlite_text(each))) for each in patterns if "*" in each]
+    globs = [Where(f"{column} GLOB ?", (text,)) for text in texts]
     return _joined([part for part in (exact, *globs) if part is not None], " OR ")
-
-
-def _glob(pattern: str) -> str:
-    """The pattern for SQLite's GLOB, with only `*` special; several `*` in a row become one, which is faster."""
-    pieces = (piece.replace("[", "[[]").replace("?", "[?]") for piece in sqlite_text(pattern).split("*"))
-    text = "*".join(pieces)
-    while "**" in text:
-        text = text.replace("**", "*")
-    return text
-
-
-def _created(condition: RunFilter) -> Where | None:
-    if condition.since is None and condition.until is None:
-        return None
-    since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
-    until_us = _LATEST_US if condition.until is None else to_us(condition.until)
-    return Where("created_us BETWEEN ? AND ?", (since_us, until_us))
 
 
 def _negated(part: Where | None) -> Where | None:
@@ -162,13 +153,9 @@ def before(sort: RunSort, key: tuple[str | int, ...]) -> tuple[Where, ...]:
         end = fixed + 1
         while end < len(terms) and directions[end] == directions[fixed]:
             end += 1
-        ranges.append(_range(sort, key, fixed, end, rises=directions[fixed] != sort.descending))
+        equal = "".join(f"{column} = ? AND " for column, _ in terms[:fixed])
+        row, marks = ", ".join(column for column, _ in terms[fixed:end]), ", ".join("?" * (end - fixed))
+        side = "<" if directions[fixed] != sort.descending else ">"
+        ranges.append(Where(f"{equal}({row}) {side} ({marks})", key[:end]))
         fixed = end
     return tuple(ranges)
-
-
-def _range(sort: RunSort, key: tuple[str | int, ...], fixed: int, end: int, *, rises: bool) -> Where:
-    columns = key_columns(sort)
-    equal = "".join(f"{column} = ? AND " for column in columns[:fixed])
-    row, marks = ", ".join(columns[fixed:end]), ", ".join("?" * (end - fixed))
-    return Where(f"{equal}({row}) {'<' if rises else '>'} ({marks})", key[:end])

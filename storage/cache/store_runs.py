@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Self, TypeVar
 from zlib import adler32, crc32
 
+from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import RANK, search_text, severity_sql
-from storage.cache.statuses import final_statuses
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
 from storage.records import ENDING_STATUSES, Presence, Repository, Run, RunChanges, StatusTransition
@@ -50,6 +50,12 @@ UPDATE sightings SET asked_us = ?1 WHERE id IN (
     CROSS JOIN sightings AS s ON s.id = r.id AND s.digest = arrived.column2
     WHERE NOT (s.asked_us > ?1 AND s.asked_us <= ?1 + {_CLOCK_SET_BACK_US})
 )
+"""
+
+
+_END: Final = f"""
+UPDATE runs SET is_final = 1, took_us = {took_sql("1")}, severity = {severity_sql("1")}
+WHERE status = :status AND NOT is_final
 """
 
 
@@ -149,6 +155,14 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
     return max(0, changed.rowcount)
 
 
+def mark_final(connection: sqlite3.Connection, status: str) -> None:
+    """Count a status as final from now on."""
+    bound = {"status": sqlite_text(status)}
+    with immediate(connection):
+        connection.execute("UPDATE statuses SET is_final = 1 WHERE status = :status", bound)
+        connection.execute(_END, bound)
+
+
 class _Columns(NamedTuple):
     """The columns of a run as the service shows it."""
 
@@ -230,7 +244,7 @@ class RunMerge:
         arrived, asked_us = list(answer.arrived.items()), answer.asked_us
         for start in range(0, len(arrived), _ROWS):
             some = arrived[start : start + _ROWS]
-            if not self._is_held(some[-1][0]):
+            if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (some[-1][0],)).fetchone() is None:
                 left.update(some)  # The last run is new, so the page is most likely all new history.
                 continue
             values: list[str | int] = [asked_us]
@@ -239,9 +253,6 @@ class RunMerge:
             if self.connection.execute(_with_rows(_CONFIRM, 2, len(some)), values).rowcount < len(some):
                 left.update(some)
         return left
-
-    def _is_held(self, run_id: str) -> bool:
-        return self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
 
     def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
         """Insert new runs; return their ids."""

@@ -9,9 +9,9 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from storage.cache.polls import run_clock_ahead
+from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import FINAL_SQL, RANK, where
 from storage.cache.schema import make_index
-from storage.cache.statuses import final_statuses
 from storage.database import immediate, snapshot
 from storage.records import RunFilter
 from storage.records.following import PastStuck, RunDurations, StuckRun

@@ -1,180 +1,55 @@
-"""Windows of rows: found from the nearer end or from a landmark, a run whose place is known from an earlier read."""
+"""Windows of rows: runs in their order with gaps between them, or in groups, the one with most failures first."""
 
 import sqlite3
 import time
 from bisect import bisect_right
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage.cache.coverage import coverage
-from storage.cache.read_runs import COLUMNS, Counts, count, row_of
-from storage.cache.run_sql import Where, before, both, key_columns, onwards, order_by, orders_used, where
-from storage.cache.schema import ORDER_INDEXES, make_index
-from storage.database import data_version, snapshot
-from storage.errors import StorageError
+from storage.cache.read_runs import COLUMNS, Remembered, count, row_of, total
+from storage.cache.run_sql import ALL, STUCK_SQL, Where, before, both, key_columns, onwards, order_by, where
+from storage.database import snapshot
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records.query import GroupBy, Grouping, RunGroup
 from storage.values import from_us, to_us
-
-_KEPT: Final = 64
-"""How many landmarks are kept for one filter and order: enough for a minute of paging."""
-Key = tuple[str | int, ...]
-"""The values that determine a run's place in the order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Landmark:
-    """A run and how many come before it."""
-
-    offset: int
-    key: Key
-
-
-class Landmarks:
-    """Runs whose places are known until the cache changes; for one connection, on its thread."""
-
-    def __init__(self) -> None:
-        self._version: int | None = None
-        self._known: dict[tuple[RunFilter, RunSort], list[Landmark]] = {}
-
-    def nearest(
-        self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, *, within: int
-    ) -> Landmark | None:
-        """The landmark nearest to a place; None: none is less than `within` rows away."""
-        self._forget_stale(connection)
-        known = self._known.get((condition, sort), ())
-        nearest = min(known, key=lambda landmark: abs(landmark.offset - offset), default=None)
-        return nearest if nearest is not None and abs(nearest.offset - offset) < within else None
-
-    def note(
-        self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, run_id: str
-    ) -> None:
-        """Note the place of a run that was read just now."""
-        columns = ", ".join(key_columns(sort))
-        key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        if key is None:
-            return
-        # Landmarks are kept for one filter at a time; going back to another one costs one count.
-        known = self._known.get((condition, sort), [])[-_KEPT:]
-        self._known = {(condition, sort): [*(mark for mark in known if mark.offset != offset), Landmark(offset, key)]}
-
-    def _forget_stale(self, connection: sqlite3.Connection) -> None:
-        version = data_version(connection)
-        if version != self._version:
-            self._known.clear()
-            self._version = version
-
-
-if TYPE_CHECKING:
-    from storage.cache.groups import Groups
-    from storage.thread import DatabaseThread
 
 GAPS: Final = 9
 """How many gaps between runs are shown as rows: each needs a count."""
 NEAR: Final = 2000
 """Up to this offset, skipping rows from the front costs less than counting them."""
-
+MOST_GROUPS: Final = 500
+"""Groups shown one by one; the last line stands for the others."""
+Key = tuple[str | int, ...]
 _STEPS: Final = 20_000
 """SQLite virtual machine steps between two checks of the clock."""
 
 
-_NEWEST_FIRST: Final = RunSort()
-
-
-class WindowReader:
-    """Reads windows, counts and places of runs from one open cache file; makes the index that an order needs."""
-
-    def __init__(self, writer: "DatabaseThread", reader: "DatabaseThread") -> None:
-        self._writer = writer
-        self._reader = reader
-        self._counts = Counts()
-        self._landmarks = Landmarks()
-        self._groups: Groups | None = None
-        self._indexed: set[str] = set()
-        """Orders whose index is known to exist."""
-
-    async def window(self, request: WindowRequest) -> RunWindow:
-        """The rows around a place, and the current places of its anchor and cursor."""
-        await self.prepare(request.condition, request.sort)
-        find = partial(window, request=request, counts=self._counts, landmarks=self._landmarks)
-        if request.grouping is not None:
-            # Imported at first use: the first screen needs no groups.
-            from storage.cache import groups
-
-            with suppress(StorageError):
-                await self.index(request.grouping.by)
-            self._groups = self._groups or groups.Groups()
-            find = partial(
-                groups.window, request=request, counts=self._counts, landmarks=self._landmarks, groups=self._groups
-            )
-        return await self._reader.run(find)
-
-    async def rows(self, condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:
-        """The window of at most `limit` runs that starts `offset` runs into the order."""
-        await self.prepare(condition, sort)
-        return await self._reader.run(
-            lambda connection: rows(connection, condition, sort, offset, limit, self._counts, self._landmarks)
-        )
-
-    async def first_rows(
-        self, condition: RunFilter, sort: RunSort, limit: int, patience_s: float
-    ) -> tuple[RunRow, ...]:
-        """The first `limit` runs of the order, or those found within `patience_s`."""
-        await self.prepare(condition, sort)
-        find = partial(first_rows, wanted=condition, sort=sort, limit=limit, patience_s=patience_s)
-        return await self._reader.run(find)
-
-    async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
-        """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
-        await self.prepare(condition, sort)
-        return await self._reader.run(partial(index_of, run_id=run_id, wanted=condition, sort=sort))
-
-    async def count(self, condition: RunFilter) -> int:
-        """The number of matching runs."""
-        await self.prepare(condition)
-        return await self._reader.run(partial(self._counts.total, condition=condition))
-
-    async def status_counts(self, condition: RunFilter) -> dict[str, int]:
-        """The number of runs by status, regardless of the filter's own statuses."""
-        await self.prepare(condition)
-        return await self._reader.run(partial(self._counts.by_status, condition=condition))
-
-    async def prepare(self, condition: RunFilter, sort: RunSort = _NEWEST_FIRST) -> None:
-        """Make the indexes that serve this filter and order."""
-        # Without them the answer is the same, only slower.
-        with suppress(StorageError):
-            await self.index(*orders_used(condition, sort))
-
-    async def index(self, *orders: str) -> None:
-        """Make the indexes of these orders.
-
-        Raises:
-            StorageError: The cache cannot be written.
-        """
-        for order in (ORDER_INDEXES.keys() & orders) - self._indexed:
-            await self._writer.run(partial(make_index, order=order))
-            self._indexed.add(order)
-
-
-def window(connection: sqlite3.Connection, request: WindowRequest, counts: Counts, landmarks: Landmarks) -> RunWindow:
+def window(connection: sqlite3.Connection, request: WindowRequest, remembered: Remembered) -> RunWindow:
     """The rows around a place; a window beyond the end of the order ends there."""
     condition, sort, limit = request.condition, request.sort, request.limit
     with snapshot(connection):
-        runs = counts.total(connection, condition)
-        gaps = _gaps(connection, condition, sort, runs, counts)
-        shift, cursor = _moves(connection, request, [runs_above for runs_above, _ in gaps])
-        total = runs + len(gaps)
-        offset = max(0, min(request.offset + shift, total - limit))
+        if request.grouping is not None:
+            return _grouped(connection, request, request.grouping, remembered)
+        runs = total(connection, condition, remembered)
+        gaps = _gaps(connection, condition, sort, runs, remembered)
+
+        def row(run_id: str) -> int | None:
+            found = index_of(connection, run_id, condition, sort)
+            return None if found is None else found + bisect_right(gaps, found, key=itemgetter(0))
+
+        shift, cursor = _moves(request, row)
+        offset = max(0, min(request.offset + shift, runs + len(gaps) - limit))
         numbered = tuple((above + number, gap) for number, (above, gap) in enumerate(gaps))
         first = offset - sum(number < offset for number, _ in numbered)
-        found = rows(connection, condition, sort, first, limit, counts, landmarks)
-    return RunWindow(total, offset, found, shift, cursor, numbered)
+        found = rows(connection, condition, sort, first, limit, remembered)
+    return RunWindow(runs + len(gaps), offset, found, shift, cursor, numbered)
 
 
 def _gaps(
-    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, runs: int, counts: Counts
+    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, runs: int, remembered: Remembered
 ) -> list[tuple[int, CoverageGap]]:
     """The newest gaps between two runs, in their order, each with how many runs are above it."""
     if sort.column != "started" or condition.is_scan:
@@ -182,107 +57,77 @@ def _gaps(
     found = []
     for gap in condition.gaps_in(coverage(connection))[:GAPS]:
         if gap.after is not None and gap.before is not None:
-            since = from_us(_hole(connection, to_us(gap.after), to_us(gap.before)))
-            newer = counts.total(connection, replace(condition, since=max(since, condition.since or since)))
+            # The row is where no run is held for the longest time: a gap has few runs, found because they are active.
+            (end_us,) = connection.execute(
+                "SELECT at_us FROM (SELECT at_us, at_us - lag(at_us, 1, :after) OVER (ORDER BY at_us) AS empty_us FROM"
+                " (SELECT created_us AS at_us FROM runs WHERE created_us > :after AND created_us < :before"
+                " UNION ALL VALUES (:before))) ORDER BY empty_us DESC, at_us DESC LIMIT 1",
+                {"after": to_us(gap.after), "before": to_us(gap.before)},
+            ).fetchone()
+            since = max(from_us(end_us), condition.since or from_us(end_us))
+            newer = total(connection, replace(condition, since=since), remembered)
             found.append((newer if sort.descending else runs - newer, gap))
     return sorted((each for each in found if 0 < each[0] < runs), key=itemgetter(0))
 
 
-def _hole(connection: sqlite3.Connection, after_us: int, before_us: int) -> int:
-    """When the longest time without a held run ends; a gap has few such runs, at its ends or found because active."""
-    (end_us,) = connection.execute(
-        "SELECT at_us FROM (SELECT at_us, at_us - lag(at_us, 1, :after) OVER (ORDER BY at_us) AS empty_us FROM"
-        " (SELECT created_us AS at_us FROM runs WHERE created_us > :after AND created_us < :before"
-        " UNION ALL VALUES (:before))) ORDER BY empty_us DESC, at_us DESC LIMIT 1",
-        {"after": after_us, "before": before_us},
-    ).fetchone()
-    return int(end_us)
-
-
-def _moves(
-    connection: sqlite3.Connection, request: WindowRequest, runs_above_gaps: list[int]
-) -> tuple[int, int | None]:
-    """By how many rows the anchor moved down, and the cursor's current place."""
-
-    def index(run_id: str | None) -> int | None:
-        found = None if run_id is None else index_of(connection, run_id, request.condition, request.sort)
-        return None if found is None else found + bisect_right(runs_above_gaps, found)
-
+def _moves(request: WindowRequest, row: Callable[[str], int | None]) -> tuple[int, int | None]:
+    """By how many rows the anchor moved down, and the cursor's current row."""
     if not request.is_fresh:
         return 0, None if request.cursor_id is None else request.cursor_index
-    anchor = index(request.anchor_id)
-    cursor = anchor if request.cursor_id == request.anchor_id else index(request.cursor_id)
-    return 0 if anchor is None else anchor - request.anchor_index, cursor
+    anchor = None if request.anchor_id is None else row(request.anchor_id)
+    cursor = anchor if request.cursor_id in (None, request.anchor_id) else row(request.cursor_id)
+    shift = 0 if anchor is None else anchor - request.anchor_index
+    return shift, None if request.cursor_id is None else cursor
 
 
 def rows(
-    connection: sqlite3.Connection,
-    condition: RunFilter,
-    sort: RunSort,
-    offset: int,
-    limit: int,
-    counts: Counts,
-    landmarks: Landmarks | None = None,
+    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, limit: int, remembered: Remembered
 ) -> tuple[RunRow, ...]:
-    """The window of at most `limit` runs that starts `offset` runs into the order."""
+    """The window of at most `limit` runs that starts `offset` runs into the order.
+
+    Far from both ends it is found from the window that was read last, as long as the cache has not changed.
+    """
     offset, limit = max(0, offset), max(0, limit)
+    everything, forwards, backwards = where(condition), order_by(sort), order_by(sort, backwards=True)
     with snapshot(connection):
-        total = counts.total(connection, condition) if offset > NEAR else 0
-        to_end = total - offset - limit
-        if offset <= NEAR or landmarks is None or to_end <= NEAR:
-            return _from_nearer_end(connection, condition, sort, offset, limit, total)
-        mark = landmarks.nearest(connection, condition, sort, offset, within=min(offset, total - offset))
-        found = _from_landmark(connection, condition, sort, offset, limit, mark)
-        if found is None:
-            found = _from_nearer_end(connection, condition, sort, offset, limit, total)
+        if offset <= NEAR:
+            return page(connection, everything, forwards, offset, limit)
+        runs = total(connection, condition, remembered)
+        limit = max(0, min(limit, runs - offset))
+        known, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
+        gap, key = known - offset, _key(connection, sort, run_id)
+        rest = None if key is None or abs(gap) >= min(offset, runs - offset) else onwards(sort, key)
+        if rest is not None and key is not None:
+            some = max(0, min(gap, limit))
+            above = both(everything, before(sort, key)[0])
+            found = (
+                *reversed(page(connection, above, backwards, max(0, gap - some), some)),
+                *page(connection, both(everything, rest), forwards, max(0, -gap), limit - some),
+            )
+        elif offset < runs // 2:
+            found = page(connection, everything, forwards, offset, limit)
+        else:
+            found = tuple(reversed(page(connection, everything, backwards, runs - offset - limit, limit)))
         if found:
-            landmarks.note(connection, condition, sort, offset, found[0].run_id)
-        return found
+            remembered.put(("place", condition, sort), (offset, found[0].run_id))
+    return found
 
 
-def _from_nearer_end(
-    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, limit: int, total: int
-) -> tuple[RunRow, ...]:
-    if offset <= NEAR or offset < total // 2:
-        return page(connection, where(condition), order_by(sort), offset, limit)
-    # Beyond the middle, rows are read backwards from the end.
-    limit = min(limit, total - offset)
-    if limit <= 0:
-        return ()
-    backwards = page(connection, where(condition), order_by(sort, backwards=True), total - offset - limit, limit)
-    return tuple(reversed(backwards))
-
-
-def _from_landmark(
-    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, limit: int, mark: Landmark | None
-) -> tuple[RunRow, ...] | None:
-    after = onwards(sort, mark.key) if mark is not None else None
-    if mark is None or after is None:
-        return None
-    gap = mark.offset - offset
-    rest, forwards = both(where(condition), after), order_by(sort)
-    if gap <= 0:
-        return page(connection, rest, forwards, -gap, limit)
-    some = min(gap, limit)
-    earlier = both(where(condition), before(sort, mark.key)[0])
-    above = page(connection, earlier, order_by(sort, backwards=True), gap - some, some)
-    return (*reversed(above), *page(connection, rest, forwards, 0, limit - some))
+def _key(connection: sqlite3.Connection, sort: RunSort, run_id: str, condition: Where = ALL) -> Key | None:
+    """The values that determine a run's place in the order; None: the condition hides it, or it is not held."""
+    found: Key | None = connection.execute(
+        f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",
+        (run_id, *condition.parameters),
+    ).fetchone()
+    return found
 
 
 def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> int | None:
     """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
     condition = where(wanted)
     with snapshot(connection):
-        key = connection.execute(
-            f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",
-            (run_id, *condition.parameters),
-        ).fetchone()
-        if key is None:
-            return None
-        return sum(
-            count(connection, Where(f"{part.sql} AND {condition.sql}", part.parameters + condition.parameters))
-            for part in before(sort, key)
-        )
+        key = _key(connection, sort, run_id, condition)
+        return None if key is None else sum(count(connection, both(part, condition)) for part in before(sort, key))
 
 
 def first_rows(
@@ -311,6 +156,8 @@ def first_rows(
 
 def page(connection: sqlite3.Connection, condition: Where, order: str, offset: int, limit: int) -> tuple[RunRow, ...]:
     """At most `limit` rows of an order, after skipping `offset`."""
+    if limit <= 0:
+        return ()
     # The inner select skips along an index; only the window's own rows are looked up in the table.
     found = connection.execute(
         f"SELECT {COLUMNS} FROM"
@@ -319,3 +166,68 @@ def page(connection: sqlite3.Connection, condition: Where, order: str, offset: i
         (*condition.parameters, limit, offset),
     )
     return tuple(row_of(values) for values in found.fetchall())
+
+
+# Groups
+
+
+def _grouped(
+    connection: sqlite3.Connection, request: WindowRequest, grouping: Grouping, remembered: Remembered
+) -> RunWindow:
+    """The rows around a place; heads of groups are rows as well."""
+    condition, limit = request.condition, request.limit
+    groups = remembered.get(
+        connection, (condition, grouping.by), lambda: group_runs(connection, condition, grouping.by)
+    )
+    heads: list[tuple[int, RunGroup]] = []
+    number = 0
+    for group in groups:
+        shown = replace(group, is_folded=group.others > 0 or grouping.folds(group.name))
+        heads.append((number, shown))
+        number += 1 + shown.rows
+    starts = {group.name: start for start, group in heads if group.rows}
+
+    def row(run_id: str) -> int | None:
+        of = connection.execute(f"SELECT {grouping.by} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if of is None or of[0] not in starts:
+            return None
+        index = index_of(connection, run_id, within(condition, grouping.by, of[0]), request.sort)
+        return None if index is None else starts[of[0]] + 1 + index
+
+    shift, cursor = _moves(request, row)
+    offset = max(0, min(request.offset + shift, number - limit))
+    found: list[RunRow] = []
+    for start, group in heads:
+        first, end = max(offset, start + 1), min(offset + limit, start + 1 + group.rows)
+        if first < end:
+            some = within(condition, grouping.by, group.name)
+            found += rows(connection, some, request.sort, first - start - 1, end - first, remembered)
+    matching = sum(group.runs for group in groups)
+    return RunWindow(number, offset, tuple(found), shift, cursor, heads=tuple(heads), matching=matching)
+
+
+def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> tuple[RunGroup, ...]:
+    """The groups of the matching runs, the worst first."""
+    wanted = where(condition)
+    # Few are stuck or active: those have indexes of their own, and only failures are counted among all runs.
+    # The plus keeps SQLite from using the index of the grouped column instead of the condition's.
+    few = f"SELECT {by} AS name, count(*) AS runs FROM runs WHERE {{}} AND {wanted.sql} GROUP BY +{by}"
+    found = connection.execute(
+        f"WITH counted AS (SELECT {by} AS name, count(*) AS runs, sum(status = 'failed') AS failed,"
+        f" max(created_us) AS newest_us FROM runs WHERE {wanted.sql} GROUP BY {by}),"
+        f" flagged AS ({few.format(STUCK_SQL)}), going AS ({few.format(where(RunFilter(active=True)).sql)})"
+        " SELECT name, c.runs, failed, coalesce(s.runs, 0), coalesce(a.runs, 0), count(*) OVER (), sum(c.runs) OVER ()"
+        " FROM counted AS c LEFT JOIN flagged AS s USING (name) LEFT JOIN going AS a USING (name)"
+        " ORDER BY failed DESC, coalesce(s.runs, 0) DESC, coalesce(a.runs, 0) DESC, newest_us DESC, name LIMIT ?",
+        (*wanted.parameters, *wanted.parameters, *wanted.parameters, MOST_GROUPS),
+    ).fetchall()
+    groups = [RunGroup(*values[:5]) for values in found]
+    if found and found[0][5] > MOST_GROUPS:
+        others, runs = found[0][5] - MOST_GROUPS, found[0][6] - sum(group.runs for group in groups)
+        groups.append(RunGroup("", runs, others=others))
+    return tuple(groups)
+
+
+def within(condition: RunFilter, by: GroupBy, name: str) -> RunFilter:
+    """The filter, restricted to this group's runs."""
+    return replace(condition, repositories=(name,)) if by == "repository" else replace(condition, branches=(name,))

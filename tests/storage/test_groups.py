@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.cache import groups
-from storage.cache.read_runs import Counts
+from storage.cache import window as windows
+from storage.cache.read_runs import Remembered
 from storage.cache.schema import make_index
-from storage.cache.window import Landmarks, rows
+from storage.cache.window import group_runs, rows, within
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping
 from tests.storage.conftest import NOON, Connections, connected, store
@@ -37,7 +37,7 @@ def database(tmp_path: Path) -> Iterator[Connections]:
 
 def ask(database: Connections, grouping: Grouping, offset: int = 0, limit: int = 100, **fields: object) -> RunWindow:
     request = WindowRequest(fields.pop("condition", RunFilter()), RunSort(), offset, limit, grouping=grouping, **fields)  # type: ignore[arg-type]
-    return groups.window(database[1], request, Counts(), Landmarks(), groups.Groups())
+    return windows.window(database[1], request, Remembered())
 
 
 def drawn(window: RunWindow) -> list[str]:
@@ -72,8 +72,8 @@ def test_a_window_is_a_piece_of_the_whole(database: Connections, by: str, condit
     for _, head in whole.heads:
         expected.append(head.name)
         if not head.is_folded:
-            condition_of = groups.within(condition, grouping.by, head.name)
-            expected += [row.run_id for row in rows(database[1], condition_of, RunSort(), 0, 99, Counts())]
+            condition_of = within(condition, grouping.by, head.name)
+            expected += [row.run_id for row in rows(database[1], condition_of, RunSort(), 0, 99, Remembered())]
 
     assert drawn(whole) == expected
     assert {head.name for _, head in whole.heads if head.is_folded} <= {"main", "acme/*"}
@@ -102,7 +102,7 @@ def test_a_grouped_window_moves_with_its_anchor(database: Connections) -> None:
 
 def test_more_groups_than_are_told_apart_are_one_line(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says how many they are, and has no runs to unfold."""
-    monkeypatch.setattr(groups, "MOST", 2)
+    monkeypatch.setattr(windows, "MOST_GROUPS", 2)
     last = ask(database, Grouping("repository", is_folded=False)).heads[-1][1]
 
     assert (last.others, last.runs, last.rows) == (2, 18, 0)
@@ -130,7 +130,7 @@ def test_groups_are_counted_along_indexes(database: Connections, by: str) -> Non
     make_index(writer, by)
     statements: list[str] = []
     reader.set_trace_callback(statements.append)
-    groups.Groups().of(reader, RunFilter(), by)  # type: ignore[arg-type]
+    group_runs(reader, RunFilter(), by)  # type: ignore[arg-type]
     reader.set_trace_callback(None)
     (select,) = [statement for statement in statements if statement.startswith("WITH")]
 

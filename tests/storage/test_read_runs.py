@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from storage.cache import Cache, read_runs
 from storage.cache import window as windows
-from storage.cache.read_runs import Counts
+from storage.cache.read_runs import Remembered
 from storage.cache.run_sql import orders_used
 from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunRow, RunSort
@@ -211,18 +211,18 @@ def test_reading_agrees_with_a_naive_model(
 
     runs = held(batch)
     expected = ordered([run for run in runs if passes(run, wanted)], sort, worked(batch))
-    counts = Counts()
+    remembered = Remembered()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "NEAR", near)
-        window = windows.rows(reader, wanted, sort, offset, limit, counts)
+        window = windows.rows(reader, wanted, sort, offset, limit, remembered)
     assert [row.run_id for row in window] == expected[offset : offset + limit]
-    assert counts.total(reader, wanted) == len(expected)
+    assert read_runs.total(reader, wanted, remembered) == len(expected)
     assert [windows.index_of(reader, run_id, wanted, sort) for run_id in expected] == list(range(len(expected)))
     hidden = {run.run_id for run in runs} - set(expected)
     assert {windows.index_of(reader, run_id, wanted, sort) for run_id in hidden} <= {None}
     rest = read_runs.replaced_statuses(wanted)
-    assert counts.by_status(reader, wanted) == Counter(run.status for run in runs if passes(run, rest))
-    assert counts.by_status(reader, RunFilter()) == Counter(run.status for run in runs)
+    assert read_runs.by_status(reader, wanted, remembered) == Counter(run.status for run in runs if passes(run, rest))
+    assert read_runs.by_status(reader, RunFilter(), remembered) == Counter(run.status for run in runs)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_common_windows_are_walked_along_a_covering_index(
     for order in ORDER_INDEXES.keys() & orders_used(wanted, sort):
         make_index(writer, order)
     reader.set_trace_callback(statements.append)
-    windows.rows(reader, wanted, sort, 0, 50, Counts())
+    windows.rows(reader, wanted, sort, 0, 50, Remembered())
     reader.set_trace_callback(None)
     (select,) = [statement for statement in statements if statement.startswith("SELECT")]
 

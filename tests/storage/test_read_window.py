@@ -1,6 +1,6 @@
 """A window is what counting by hand finds; a search's first rows are the first of what the whole search finds.
 
-A window that is found from a landmark is the one that counting from the front finds.
+A window that is found from the one before is the one that counting from the front finds.
 """
 
 import random
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from storage.cache import coverage
 from storage.cache import window as windows
-from storage.cache.read_runs import Counts
-from storage.cache.window import Landmarks, first_rows, rows, window
+from storage.cache.read_runs import Remembered
+from storage.cache.window import first_rows, rows, window
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
 from tests.storage.conftest import NOON, Connections, connected, store
 
@@ -38,7 +38,7 @@ def database(tmp_path: Path) -> Iterator[Connections]:
 
 
 def ask(reader: Connection, request: WindowRequest) -> RunWindow:
-    return window(reader, request, Counts(), Landmarks())
+    return window(reader, request, Remembered())
 
 
 def test_a_window_moves_with_its_anchor(database: Connections) -> None:
@@ -87,7 +87,7 @@ def test_the_first_rows_of_a_search_are_its_first_rows(database: Connections) ->
         found = first_rows(database[1], wanted, sort, limit=7, patience_s=60)
 
         assert found
-        assert found == rows(database[1], wanted, sort, 0, 7, Counts())
+        assert found == rows(database[1], wanted, sort, 0, 7, Remembered())
 
 
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
@@ -99,7 +99,7 @@ def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections)
     found = first_rows(reader, wanted, NEWEST_FIRST, limit=5, patience_s=0)
 
     assert found == ()
-    assert [row.run_id for row in rows(reader, wanted, NEWEST_FIRST, 0, 5, Counts())] == ["run_000"]
+    assert [row.run_id for row in rows(reader, wanted, NEWEST_FIRST, 0, 5, Remembered())] == ["run_000"]
 
 
 def test_a_search_that_is_interrupted_says_so(database: Connections) -> None:
@@ -143,7 +143,7 @@ def any_run(number: int, chance: random.Random) -> Run:
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
     """Runs of which many stand at the same instant."""
     chance = random.Random(5)
-    with connected(tmp_path_factory.mktemp("landmarks"), [any_run(number, chance) for number in range(MANY)]) as opened:
+    with connected(tmp_path_factory.mktemp("crowded"), [any_run(number, chance) for number in range(MANY)]) as opened:
         yield opened
 
 
@@ -152,36 +152,36 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
 def test_a_journey_finds_the_same_rows(
     crowded: Connections, wanted: RunFilter, sort: RunSort, journey: list[tuple[int, int]]
 ) -> None:
-    """Down, up, far and near, in every order: with landmarks and without."""
+    """Down, up, far and near, in every order: from the window before, and without it."""
     _, reader = crowded
-    marks = Landmarks()
+    remembered = Remembered()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "NEAR", 3)
         for offset, limit in journey:
-            plain = windows.rows(reader, wanted, sort, offset, limit, Counts())
+            plain = windows.rows(reader, wanted, sort, offset, limit, Remembered())
 
-            assert windows.rows(reader, wanted, sort, offset, limit, Counts(), marks) == plain
+            assert windows.rows(reader, wanted, sort, offset, limit, remembered) == plain
 
 
 def test_a_change_of_the_cache_moves_them_all(crowded: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new run above everything: what was fortieth is forty-first, and landmarks from before are forgotten."""
+    """A new run above everything: what was fortieth is forty-first, and the place from before is forgotten."""
     writer, reader = crowded
     monkeypatch.setattr(windows, "NEAR", 3)
-    marks, counts, sort = Landmarks(), Counts(), RunSort()
-    before = windows.rows(reader, RunFilter(), sort, 40, 5, counts, marks)
+    remembered, sort = Remembered(), RunSort()
+    before = windows.rows(reader, RunFilter(), sort, 40, 5, remembered)
     later = NOON + timedelta(days=1)
     newest = Run("run_newest", "working", "main", Repository.parse("acme/a"), later, later, "{}")
     store(writer, [newest])
 
-    assert windows.rows(reader, RunFilter(), sort, 41, 5, counts, marks) == before
+    assert windows.rows(reader, RunFilter(), sort, 41, 5, remembered) == before
 
 
 def test_paging_through_the_middle_skips_few_rows(crowded: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second window near the first one is found by a range of the index, with hardly anything to skip."""
     _, reader = crowded
     monkeypatch.setattr(windows, "NEAR", 3)
-    marks, counts = Landmarks(), Counts()
-    windows.rows(reader, RunFilter(), RunSort(), 40, 5, counts, marks)
+    remembered = Remembered()
+    windows.rows(reader, RunFilter(), RunSort(), 40, 5, remembered)
     skipped: list[int] = []
     plain = windows.page
 
@@ -190,8 +190,8 @@ def test_paging_through_the_middle_skips_few_rows(crowded: Connections, monkeypa
         return plain(connection, condition, order, offset, limit)  # type: ignore[arg-type]
 
     monkeypatch.setattr(windows, "page", watched)
-    windows.rows(reader, RunFilter(), RunSort(), 45, 5, counts, marks)
-    windows.rows(reader, RunFilter(), RunSort(), 35, 5, counts, marks)
+    windows.rows(reader, RunFilter(), RunSort(), 45, 5, remembered)
+    windows.rows(reader, RunFilter(), RunSort(), 35, 5, remembered)
 
     assert max(skipped) == 5
 
