@@ -31,7 +31,6 @@ from app.sync.polls import HealthSync, OthersPoll
 from app.sync.retention import Retention
 from app.sync.runs import RunSync
 from storage.cache import Cache
-from storage.cache.budget import SharedBudget
 from storage.errors import StorageError
 from storage.lease import Lease
 from storage.ledger import Ledger
@@ -214,7 +213,7 @@ async def _open(settings: Settings, profile: Profile, author: Author, clock: Cal
         if isinstance(state, State):
             stack.push_async_callback(state.close)
         token, problem = await _token(profile)
-        budget = Budget(SharedBudget(cache))
+        budget = Budget(cache)
         await budget.load()
         client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s, budget=budget)
         stack.pop_all()

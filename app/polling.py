@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from app.api.budget import Budget, Priority, Wait
+from app.api.budget import Budget, Priority
 from app.api.errors import ApiError, RateLimitedError
 from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StateChangedElsewhere, StorageFailed
 from app.schedule import Job, JobWork, Schedule
@@ -22,6 +22,7 @@ from storage.foreign_writes import ForeignWrites
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records.activity import Subject
+from storage.records.service_traits import Wait
 from storage.state import State
 
 POLLER: Final = "poller"
@@ -89,11 +90,10 @@ class Cadence:
         longest_s = max(self.interval_s, self.rationed_s)
         self.due_at_s = now_s + self.base_s + self.draw() * (longest_s - self.base_s)
 
-    def refused(self, now_s: float, wait_s: float, *, is_ours: bool = True) -> None:
-        """Multiply the interval by four, unless history spent the limit; the next poll comes after the wait."""
-        if is_ours:
-            self.rationed_s = min(max(SLOWEST_S, self.base_s), 4 * max(self.rationed_s, self.base_s))
-        self.due_at_s = now_s + wait_s + (self.rationed_s or self.base_s) * (0.5 + self.draw())
+    def refused(self, now_s: float, wait_s: float) -> None:
+        """Multiply the interval by four; the next poll comes after the wait."""
+        self.rationed_s = min(max(SLOWEST_S, self.base_s), 4 * max(self.rationed_s, self.base_s))
+        self.due_at_s = now_s + wait_s + self.rationed_s * (0.5 + self.draw())
 
     def hasten(self) -> None:
         """Make the next poll due at once."""
@@ -186,7 +186,7 @@ class Polling:
             await refresh()
         except RateLimitedError as error:
             # A rate limit is no failure of the service.
-            cadence.refused(time.monotonic(), error.retry_after_s or 0.0, is_ours=not self.budget.is_crowded)
+            cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
         except ApiError as error:
             # The refresh recorded it and rang the doorbell; only the pace changes here.
             cadence.failed(time.monotonic())

@@ -6,17 +6,15 @@ After several failures in a row they also wait, longer each time.
 """
 
 import asyncio
-import math
 import random
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from app.api.errors import (
     ApiError,
@@ -28,9 +26,9 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.api.timestamps import clock_ahead_s, spent_for_s
-from storage.records.service_traits import BudgetState, Wait, WaitReason
-
-__all__ = ["Budget", "BudgetStore", "Priority", "Wait"]
+from storage.cache import Cache
+from storage.errors import StorageError
+from storage.records.service_traits import BudgetState, Wait
 
 BudgetChange = Callable[[BudgetState], BudgetState]
 
@@ -67,56 +65,28 @@ CLOCK_SLACK_S: Final = 5.0
 HISTORY_HELD_S: Final = 600.0
 """How long after a 429 history is fetched no faster than anything else."""
 MOST_CREDIT: Final = 8
-CROWDED_S: Final = 60.0
-
-
-class BudgetStore(Protocol):
-    """Stores the state. Its methods never raise: where the state cannot be shared, the process keeps its own."""
-
-    async def current(self) -> BudgetState:
-        """The state as of a moment ago."""
-
-    async def change(self, change: BudgetChange) -> tuple[BudgetState, BudgetState]:
-        """Change the state in one step; return it before and after. The change is pure and may run in a thread."""
-
-
-@dataclass(slots=True)
-class MemoryStore:
-    """A state that one process keeps to itself."""
-
-    state: BudgetState = field(default_factory=BudgetState)
-
-    async def current(self) -> BudgetState:
-        """The state."""
-        return self.state
-
-    async def change(self, change: BudgetChange) -> tuple[BudgetState, BudgetState]:
-        """Change the state; before and after."""
-        before, self.state = self.state, change(self.state)
-        return before, self.state
 
 
 @dataclass(slots=True)
 class Budget:
     """Every request waits here for its turn and reports its outcome."""
 
-    store: BudgetStore = field(default_factory=MemoryStore)
+    cache: Cache | None = None
+    """Shares the state with the other processes. None, or one that cannot be used: this process has its own."""
     now_s: Callable[[], float] = time.time
     """Seconds since 1970: the only clock that processes share."""
     draw: Callable[[], float] = random.random
     """Between 0 and 1: spreads simultaneous requests."""
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
     """The number of requests so far."""
+    heard_ahead: timedelta | None = None
+    """How far the service's clock was ahead of ours at its last answer. None: it had no date, or came late."""
     _state: BudgetState = field(default_factory=BudgetState)
     """The state as it was read last."""
     _held_until_s: float = 0.0
     """Until then each other request that is answered lets one for history follow."""
     _credit: int = 0
     """How many requests for history may follow now."""
-    _rushed_at_s: float = -math.inf
-    """When history was last fetched as fast as it could be."""
-    _ahead_s: deque[float] = field(default_factory=lambda: deque(maxlen=5))
-    """How far the service's clock was ahead in the last answers."""
     _changes: set[asyncio.Task[None]] = field(default_factory=set)
     """Changes that are being stored; the next request waits for them."""
 
@@ -125,12 +95,12 @@ class Budget:
         await self.load()
         state, now_s = self._state, self.now_s()
         # A wait that began in the future, or ends too late: the clock was set back, and it might never end.
-        if state.paused_at_s - CLOCK_SLACK_S <= now_s < state.paused_until_s:
+        if _is_paused(state, now_s):
             return Wait("rate_limit", datetime.fromtimestamp(state.paused_until_s, UTC))
         latest_s = max(now_s, state.paused_until_s) + LONGEST_REST_S + CLOCK_SLACK_S
         if priority >= Priority.ACTIVE and now_s < state.resting_until_s <= latest_s:
-            reason: WaitReason = "service_down" if state.failures >= FAILURES_TO_REST else "own_pace"
-            return Wait(reason, datetime.fromtimestamp(state.resting_until_s, UTC))
+            is_down = state.failures >= FAILURES_TO_REST
+            return Wait("service_down" if is_down else "own_pace", datetime.fromtimestamp(state.resting_until_s, UTC))
         if priority is Priority.BACKFILL and self._is_held and not self._credit:
             return Wait("own_pace", datetime.fromtimestamp(now_s + 1, UTC))
         return None
@@ -138,7 +108,8 @@ class Budget:
     async def load(self) -> None:
         """Read the state of other processes."""
         await self.settle()
-        self._state = await self.store.current()
+        with suppress(StorageError):
+            self._state = self._state if self.cache is None else await self.cache.budget()
 
     @asynccontextmanager
     async def turn(self, priority: Priority, until_s: float = 0.0) -> AsyncIterator[None]:
@@ -148,7 +119,16 @@ class Budget:
             RateLimitedError: A wait is not over then; nothing was sent. Never for a write.
             UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
         """
-        await self._admit(priority, until_s or self.now_s() + PATIENCE_S[priority])
+        until_s = until_s or self.now_s() + PATIENCE_S[priority]
+        while (wait := await self.wait(priority)) is not None:
+            free_s, now_s = wait.until.timestamp(), self.now_s()
+            if free_s > until_s and priority is Priority.WRITE:
+                break
+            if free_s > until_s:
+                raise _refusal(wait, free_s - now_s)
+            await asyncio.sleep(max(0.001, min(free_s - now_s, LOOK_AGAIN_S)))
+        if priority is Priority.BACKFILL and self._is_held:
+            self._credit -= 1
         self.sent[priority] += 1
         try:
             yield
@@ -162,46 +142,24 @@ class Budget:
         now_s = self.now_s()
         if wait_s := spent_for_s(headers):
             self._later(partial(_paused, now_s=now_s, wait_s=wait_s))
-        if (ahead_s := clock_ahead_s(headers, sent_s, now_s)) is None:
+        ahead_s = clock_ahead_s(headers, sent_s, now_s)
+        # The date of an answer that was under way for long says little.
+        if ahead_s is None or now_s - sent_s > CLOCK_STEP_S:
+            self.heard_ahead = None
             return
-        self._ahead_s.append(ahead_s)
-        # One answer may have been under way for long, or come from a proxy's store.
-        likely_s = sorted(self._ahead_s)[len(self._ahead_s) // 2]
-        if abs(likely_s - self._state.clock_ahead_s) > CLOCK_STEP_S or not self._state.clock_heard:
-            self._later(lambda state: replace(state, clock_ahead_s=likely_s, clock_heard=1.0))
+        self.heard_ahead = timedelta(seconds=ahead_s)
+        if abs(ahead_s - self._state.clock_ahead_s) > CLOCK_STEP_S or not self._state.clock_heard:
+            self._later(lambda state: replace(state, clock_ahead_s=ahead_s, clock_heard=1.0))
 
     @property
     def clock_ahead(self) -> timedelta:
         """How far the service's clock is ahead of ours; zero where they agree to the minute."""
         return self._state.clock_ahead
 
-    @property
-    def heard_ahead(self) -> timedelta | None:
-        """How far the service's clock was ahead of ours at its last answer. None: it had no date."""
-        return timedelta(seconds=self._ahead_s[-1]) if self._ahead_s else None
-
     async def settle(self) -> None:
         """Wait until all notes are in the shared state."""
         while self._changes:
             await asyncio.gather(*self._changes)
-
-    async def _admit(self, priority: Priority, until_s: float) -> None:
-        while (wait := await self.wait(priority)) is not None:
-            free_s, now_s = wait.until.timestamp(), self.now_s()
-            if free_s > until_s and priority is Priority.WRITE:
-                return
-            if free_s > until_s:
-                raise _refusal(wait, free_s - now_s)
-            await asyncio.sleep(max(0.001, min(free_s - now_s, LOOK_AGAIN_S)))
-        if priority is Priority.BACKFILL and self._is_held:
-            self._credit -= 1
-        elif priority is Priority.BACKFILL:
-            self._rushed_at_s = self.now_s()
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether history, not polls, may have spent the limit: it was fetched without a pause just before."""
-        return 0 <= self.now_s() - self._rushed_at_s < CROWDED_S
 
     @property
     def _is_held(self) -> bool:
@@ -224,17 +182,22 @@ class Budget:
     def _later(self, change: BudgetChange) -> None:
         # Not awaited: between an answer and its reader nothing may fail or wait.
         self._state = change(self._state)
-        task = asyncio.get_running_loop().create_task(self._share(change))
+        task = asyncio.create_task(self._share(change))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
 
     async def _share(self, change: BudgetChange) -> None:
-        _, self._state = await self.store.change(change)
+        # A write to the service must not fail because of our own files: what fails there is reported elsewhere.
+        with suppress(StorageError):
+            self._state = self._state if self.cache is None else await self.cache.change_budget(change)
+
+
+def _is_paused(state: BudgetState, now_s: float) -> bool:
+    return state.paused_at_s - CLOCK_SLACK_S <= now_s < state.paused_until_s
 
 
 def _paused(state: BudgetState, now_s: float, wait_s: float) -> BudgetState:
-    is_paused = state.paused_at_s - CLOCK_SLACK_S <= now_s < state.paused_until_s
-    until_s = max(state.paused_until_s if is_paused else 0.0, now_s + wait_s)
+    until_s = max(state.paused_until_s if _is_paused(state, now_s) else 0.0, now_s + wait_s)
     return replace(state, paused_at_s=now_s, paused_until_s=until_s)
 
 

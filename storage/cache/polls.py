@@ -1,6 +1,8 @@
-"""Polls: the state of our own link, the service's clock, and a log of outcomes, equal ones in a row as one entry."""
+"""Polls: the state of our own link, a log of outcomes, and what is known of the service's limits and clock."""
 
 import sqlite3
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Final, get_args
 
@@ -104,18 +106,32 @@ def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
     )
 
 
+def budget(connection: sqlite3.Connection) -> BudgetState:
+    """What is known of the service's limits, health and clock; all processes of a data folder share it."""
+    return BudgetState(**dict(connection.execute("SELECT name, value FROM budget").fetchall()))
+
+
+def change_budget(connection: sqlite3.Connection, change: Callable[[BudgetState], BudgetState]) -> BudgetState:
+    """Change it in one transaction; return it as it is then."""
+    with immediate(connection):
+        before = budget(connection)
+        after = change(before)
+        changed = asdict(after).items() - asdict(before).items()
+        connection.executemany("INSERT OR REPLACE INTO budget (name, value) VALUES (?, ?)", list(changed))
+    return after
+
+
 def run_clock(connection: sqlite3.Connection) -> RunClock:
     """The clock that dates the runs, as far as it is known."""
-    held = dict(connection.execute("SELECT name, value FROM budget WHERE name LIKE 'clock_%'").fetchall())
+    state = budget(connection)
     # In a list out of order, the times may be local ones.
-    is_known = bool(held.get("clock_heard")) and not is_disordered(connection)
-    return RunClock(timedelta(seconds=held.get("clock_ahead_s", 0.0)), is_known=is_known)
+    is_known = bool(state.clock_heard) and not is_disordered(connection)
+    return RunClock(timedelta(seconds=state.clock_ahead_s), is_known=is_known)
 
 
 def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
     """How far the runs' times are ahead of our clock."""
-    held = connection.execute("SELECT value FROM budget WHERE name = 'clock_ahead_s'").fetchone()
-    return BudgetState(clock_ahead_s=held[0] if held else 0.0).clock_ahead
+    return budget(connection).clock_ahead
 
 
 def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[PollSpan]:

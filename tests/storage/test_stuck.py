@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from storage.cache import Cache
-from storage.cache.budget import SharedBudget
 from storage.records import Run, RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
 
@@ -61,7 +60,7 @@ async def test_unobserved_time_makes_nothing_stuck(cache: Cache) -> None:
 @pytest.mark.parametrize("ahead", [-3 * HOUR, 3 * HOUR])
 async def test_a_service_whose_clock_is_hours_off_makes_nothing_stuck_or_free(cache: Cache, ahead: timedelta) -> None:
     """How long a run has been active is counted by one clock: the service's."""
-    await SharedBudget(cache).change(lambda state: replace(state, clock_ahead_s=ahead.total_seconds()))
+    await cache.change_budget(lambda state: replace(state, clock_ahead_s=ahead.total_seconds()))
     run = make_run(1, created_at=NOON + ahead)
 
     assert await seen(cache, NOON + 10 * MINUTE, run) == set()

@@ -96,7 +96,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
         return httpx.MockTransport(answer)
 
     clock = SimpleNamespace(monotonic=passed_s, time=lambda: START.timestamp() + passed_s())
-    for module in ("app.polling", "app.sync.backfill", "storage.cache.budget"):
+    for module in ("app.polling", "app.sync.backfill"):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr(Transport, "_lane", lane)
     monkeypatch.setattr(Polling, "_listen", lambda _: asyncio.sleep(math.inf))

@@ -265,7 +265,7 @@ class SyncModel(RuleBasedStateMachine):
 
         def heard(headers: Mapping[str, str], sent_s: float) -> None:
             hear(headers, sent_s)
-            budget._ahead_s[-1] = self.peer.clock_offset.total_seconds()
+            budget.heard_ahead = self.peer.clock_offset
 
         self.engine.client._transport.on_headers = heard
 

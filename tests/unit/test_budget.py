@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from app.api.budget import FAILURES_TO_REST, Budget, MemoryStore, Priority
+from app.api.budget import FAILURES_TO_REST, Budget, BudgetChange, Priority
 from app.api.client import in_turn
 from app.api.errors import (
     ApiError,
@@ -17,11 +17,25 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.polling import Cadence
+from storage.records.service_traits import BudgetState
 from tests.limiters import Limiter
 from tests.virtual_time import in_virtual_time
 
 RESTING = (Priority.ACTIVE, Priority.HEALTH, Priority.BACKFILL)
 """What is asked while no person waits."""
+
+
+class SharedState:
+    """The part of the cache that holds the budget."""
+
+    state = BudgetState()
+
+    async def budget(self) -> BudgetState:
+        return self.state
+
+    async def change_budget(self, change: BudgetChange) -> BudgetState:
+        self.state = change(self.state)
+        return self.state
 
 
 class Service:
@@ -30,12 +44,12 @@ class Service:
     def __init__(self, *script: ApiError | None) -> None:
         self.script = list(script)
         self.budgets: list[Budget] = []
-        self.store = MemoryStore()
+        self.cache = SharedState()
         self.asked = 0
 
     def process(self) -> Budget:
         """The budget of another process of the same data folder."""
-        budget = Budget(self.store, now_s=lambda: 1e9 + asyncio.get_running_loop().time(), draw=lambda: 0.5)
+        budget = Budget(self.cache, now_s=lambda: 1e9 + asyncio.get_running_loop().time(), draw=lambda: 0.5)
         self.budgets.append(budget)
         return budget
 
@@ -157,7 +171,7 @@ async def test_a_poll_that_was_refused_is_not_sent_again() -> None:
 async def test_history_leaves_the_limit_to_polls() -> None:
     """12 requests in 10 seconds are allowed: history goes on beside polls, few are refused, and few polls are late."""
     loop = asyncio.get_running_loop()
-    budget = Budget(MemoryStore(), now_s=loop.time, draw=lambda: 0.5)
+    budget = Budget(now_s=loop.time, draw=lambda: 0.5)
     limiter, outcomes, cadence = Limiter("sliding window", 12, 10.0), list[str](), Cadence(10.0, lambda: 0.5)
 
     async def answer() -> None:
