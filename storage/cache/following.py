@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from storage.cache import stuck
 from storage.cache.read_runs import COLUMNS, row_of
@@ -13,7 +13,6 @@ from storage.cache.schema import make_index
 from storage.database import immediate, snapshot
 from storage.records.following import (
     PinnedRun,
-    RunDurations,
     StatusChange,
     StatusChanges,
     Watermark,
@@ -25,8 +24,8 @@ PIN_KEPT: Final = timedelta(days=1)
 """How long a run stays followed after its end, so that it is still there the next morning."""
 PIN_CAP: Final = 100
 """How many runs can be followed at a time; the one followed longest makes room for a new one."""
-_REPOSITORY: Final = 7
-"""The index of the repository in a row that `_pins` reads."""
+_REPOSITORY: Final = 3
+"""The index of the repository among `COLUMNS`."""
 CHANGES_CAP: Final = 1_000
 """How many changes of status are returned at most, the newest ones."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
@@ -74,32 +73,22 @@ def _unpin_ended(connection: sqlite3.Connection) -> int:
 def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The followed runs: active ones first, each group by when it was followed."""
     with snapshot(connection):
-        found = connection.execute(
-            "SELECT p.run_id, p.pinned_us, g.asked_us, s.run IS NOT NULL,"
-            f" {COLUMNS}"
+        pins = connection.execute(
+            f"SELECT p.run_id, p.pinned_us, g.asked_us, s.run IS NOT NULL, {COLUMNS}"
             " FROM pins AS p LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
-            " LEFT JOIN sightings AS g ON g.id = r.id"
-            " ORDER BY p.pinned_us, p.run_id"
+            " LEFT JOIN sightings AS g ON g.id = r.id ORDER BY p.pinned_us, p.run_id"
         ).fetchall()
-        figures = stuck.durations(
-            connection, (values[_REPOSITORY] for values in found if values[_REPOSITORY] is not None)
+        found = [(*pin[:4], pin[4:]) for pin in pins]
+        figures = stuck.durations(connection, {row[_REPOSITORY] for *_, row in found if row[_REPOSITORY] is not None})
+    runs = [
+        PinnedRun(run_id, from_us(pinned_us))
+        if seen_us is None
+        else PinnedRun(
+            run_id, from_us(pinned_us), row_of(row), from_us(seen_us), figures.get(row[_REPOSITORY]), bool(is_stuck)
         )
-    runs = [_pinned(values, figures) for values in found]
+        for run_id, pinned_us, seen_us, is_stuck, row in found
+    ]
     return tuple(sorted(runs, key=lambda pinned: pinned.row is None or pinned.row.is_final))
-
-
-def _pinned(values: tuple[Any, ...], figures: dict[str, RunDurations]) -> PinnedRun:
-    run_id, pinned_us, seen_us, is_stuck, *row = values
-    if seen_us is None:
-        return PinnedRun(run_id, from_us(pinned_us))
-    return PinnedRun(
-        run_id=run_id,
-        pinned_at=from_us(pinned_us),
-        row=row_of(tuple(row)),
-        last_seen_at=from_us(seen_us),
-        durations=figures.get(values[_REPOSITORY]),
-        is_stuck=bool(is_stuck),
-    )
 
 
 def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
@@ -143,20 +132,17 @@ def _changes(
             (after.run, to_us(since), limit),
         ).fetchall()
     found = sorted((*first_seen, *moved), key=lambda values: values[5])
-    return StatusChanges(tuple(_change(values) for values in found), here)
+    changes = (
+        StatusChange(run_id, repository, branch, old, new, from_us(at), from_us(since), bool(is_pinned), bool(is_final))
+        for run_id, repository, branch, old, new, at, since, is_pinned, is_final in found
+    )
+    return StatusChanges(tuple(changes), here)
 
 
 def _watermark(connection: sqlite3.Connection) -> Watermark:
     (transition,) = connection.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()
     (run,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
     return Watermark(transition, run)
-
-
-def _change(values: tuple[Any, ...]) -> StatusChange:
-    run_id, repository, branch, old, new, at_us, active_us, is_pinned, is_final = values
-    return StatusChange(
-        run_id, repository, branch, old, new, from_us(at_us), from_us(active_us), bool(is_pinned), bool(is_final)
-    )
 
 
 def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) -> frozenset[str]:

@@ -1,14 +1,15 @@
 """The observed health of the code hosts: now, since when, and in stretches of one status over time."""
 
 import sqlite3
+from collections import defaultdict
+from dataclasses import asdict
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Final
 
 from storage.database import immediate, snapshot
-from storage.records import HealthChange, HealthReport, HealthSample, PlatformHealth
+from storage.records import HealthChange, HealthReport, PlatformHealth
 from storage.records.health import HealthSpan
-from storage.values import from_us, sqlite_text, to_us
+from storage.values import from_us, sqlite_text, sqlite_text_or_none, to_us
 
 HISTORY_CAP: Final = 50
 """How many changes are returned with each platform."""
@@ -18,9 +19,6 @@ LONGEST_GAP: Final = timedelta(minutes=10)
 
 KEPT: Final = timedelta(days=35)
 """How long spans are kept: longer than the longest window that is shown."""
-
-_Span = tuple[str, str, int, int]
-"""Platform, status, start and end in microseconds."""
 
 _DAY_US: Final = timedelta(days=1) // timedelta(microseconds=1)
 _KEEP: Final = """
@@ -42,7 +40,9 @@ def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) ->
     with immediate(connection):
         before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())
         for sample in report.samples:
-            connection.execute(_KEEP, _bound(sample, at_us))
+            # Host and group may be missing.
+            texts = {name: sqlite_text_or_none(value) for name, value in asdict(sample).items()}
+            connection.execute(_KEEP, {**texts, "at_us": at_us})
             _extend_span(connection, sqlite_text(sample.platform), sqlite_text(sample.status), at_us)
         after = {sqlite_text(sample.platform): sqlite_text(sample.status) for sample in report.samples}
         for platform in before.keys() - after.keys():
@@ -60,43 +60,40 @@ def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) ->
             [(change.platform, change.old, change.new, at_us) for change in changes],
         )
         if changes:
-            forget_old(connection, at_us)
+            # In whole days, so that the start of a very long incident moves once a day, not with every sample.
+            before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
+            connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
+            connection.execute(
+                "DELETE FROM health_changes WHERE at_us < ? AND id NOT IN"
+                " (SELECT max(id) FROM health_changes GROUP BY platform)",
+                (before_us,),
+            )
     return changes
 
 
 def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
     """The state of each platform ever connected, by name."""
     with snapshot(connection):
-        history = _history(connection)
+        changed = connection.execute(
+            "SELECT platform, old, new, at_us FROM"
+            " (SELECT *, row_number() OVER (PARTITION BY platform ORDER BY id DESC) AS nth FROM health_changes)"
+            " WHERE nth <= ? ORDER BY platform, nth",
+            (HISTORY_CAP,),
+        ).fetchall()
         found = connection.execute(
             "SELECT platform, status, host, host_group, since_us, checked_us, connected, raw_json"
             " FROM platforms ORDER BY platform"
+        ).fetchall()
+    history: defaultdict[str, list[HealthChange]] = defaultdict(list)
+    for platform, old, new, at_us in changed:
+        history[platform].append(HealthChange(platform, old, new, from_us(at_us)))
+    return tuple(
+        PlatformHealth(
+            *(platform, status, host, group, from_us(since_us), from_us(checked_us), bool(connected), raw_json),
+            history=tuple(history[platform]),
         )
-        return tuple(
-            PlatformHealth(
-                platform=platform,
-                status=status,
-                host=host,
-                group=group,
-                since=from_us(since_us),
-                checked_at=from_us(checked_us),
-                connected=bool(connected),
-                raw_json=raw_json,
-                history=history.get(platform, ()),
-            )
-            for platform, status, host, group, since_us, checked_us, connected, raw_json in found.fetchall()
-        )
-
-
-def _history(connection: sqlite3.Connection) -> dict[str, tuple[HealthChange, ...]]:
-    found = connection.execute(
-        "SELECT platform, old, new, at_us FROM"
-        " (SELECT *, row_number() OVER (PARTITION BY platform ORDER BY id DESC) AS nth FROM health_changes)"
-        " WHERE nth <= ? ORDER BY platform, nth",
-        (HISTORY_CAP,),
+        for platform, status, host, group, since_us, checked_us, connected, raw_json in found
     )
-    changes = [HealthChange(platform, old, new, from_us(at_us)) for platform, old, new, at_us in found.fetchall()]
-    return {platform: tuple(own) for platform, own in groupby(changes, lambda change: change.platform)}
 
 
 def _extend_span(connection: sqlite3.Connection, platform: str, status: str, at_us: int) -> None:
@@ -115,17 +112,6 @@ def _extend_span(connection: sqlite3.Connection, platform: str, status: str, at_
         )
 
 
-def _bound(sample: HealthSample, at_us: int) -> dict[str, str | int | None]:
-    return {
-        "platform": sqlite_text(sample.platform),
-        "status": sqlite_text(sample.status),
-        "host": None if sample.host is None else sqlite_text(sample.host),
-        "group": None if sample.group is None else sqlite_text(sample.group),
-        "raw_json": sqlite_text(sample.raw_json),
-        "at_us": at_us,
-    }
-
-
 def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelta) -> tuple[HealthSpan, ...]:
     """Each platform's stretches that end after `since`, oldest first; none overlap, and unknown time lies between them.
 
@@ -136,33 +122,17 @@ def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelt
         "SELECT platform, status, start_us, end_us FROM health_spans WHERE end_us >= ? ORDER BY platform, id",
         (to_us(since),),
     ).fetchall()
-    joined: list[_Span] = []
-    for span in found:
-        _append(joined, span, longest_gap // timedelta(microseconds=1))
+    gap_us = longest_gap // timedelta(microseconds=1)
+    joined: list[tuple[str, str, int, int]] = []
+    for platform, status, start_us, end_us in found:
+        start, end = start_us, end_us
+        if joined and joined[-1][0] == platform:
+            _, before, before_start, before_end = joined[-1]
+            # Spans must not overlap, even if our clock was set back.
+            start, end = max(start_us, before_end), max(end_us, before_end)
+            if start - before_end <= gap_us:
+                joined[-1] = (platform, before, before_start, end if status == before else start)
+                if status == before:
+                    continue
+        joined.append((platform, status, start, end))
     return tuple(HealthSpan(p, status, from_us(start), from_us(end)) for p, status, start, end in joined)
-
-
-def _append(joined: list[_Span], span: _Span, gap_us: int) -> None:
-    platform, status, start_us, end_us = span
-    if joined and joined[-1][0] == platform:
-        _, before, before_start_us, before_end_us = joined[-1]
-        # Spans must not overlap, even if our clock was set back.
-        start_us, end_us = max(start_us, before_end_us), max(end_us, before_end_us)
-        if start_us - before_end_us <= gap_us:
-            held_until_us = end_us if status == before else start_us
-            joined[-1] = (platform, before, before_start_us, held_until_us)
-            if status == before:
-                return
-    joined.append((platform, status, start_us, end_us))
-
-
-def forget_old(connection: sqlite3.Connection, at_us: int) -> None:
-    """Delete spans that ended too long ago to be shown; within the caller's transaction."""
-    # In whole days, so that the start of a very long incident moves once a day, not with every sample.
-    before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
-    connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
-    connection.execute(
-        "DELETE FROM health_changes WHERE at_us < ? AND id NOT IN"
-        " (SELECT max(id) FROM health_changes GROUP BY platform)",
-        (before_us,),
-    )

@@ -1,7 +1,7 @@
 """Figures over many runs, each from an index alone, so that a million runs take a moment, not a minute."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import Final
@@ -105,7 +105,7 @@ def concurrency(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tu
     lost = [since_us for since_us, presence in active if presence == "lost"]
     now_active = sum(since_us < now_us and presence != "lost" for since_us, presence in active)
     began = [
-        _less(_plus(here, stretch, [at for _, at in moved]), stretch, [was for was, _ in moved], lost)
+        _moved(_moved(here, stretch, [at for _, at in moved], 1), stretch, [*(was for was, _ in moved), *lost], -1)
         for here, stretch in zip(created, stretches, strict=True)
     ]
     net = [start_count - end_count for (start_count, _), (end_count, _) in zip(began, ended, strict=True)]
@@ -149,14 +149,7 @@ def _counted(connection: sqlite3.Connection, sql: str, stretch: tuple[int, int])
     return count, before_end_us
 
 
-def _plus(counted: _Counted, stretch: tuple[int, int], instants: Sequence[int]) -> _Counted:
-    start, end = stretch
-    inside = [end - at for at in instants if start <= at < end]
-    return counted[0] + len(inside), counted[1] + sum(inside)
-
-
-def _less(counted: _Counted, stretch: tuple[int, int], *instants: Sequence[int]) -> _Counted:
-    for some in instants:
-        count, before_end_us = _plus((0, 0), stretch, some)
-        counted = counted[0] - count, counted[1] - before_end_us
-    return counted
+def _moved(counted: _Counted, stretch: tuple[int, int], instants: Iterable[int], sign: int) -> _Counted:
+    """The events of a stretch with these added, or taken off."""
+    inside = [stretch[1] - at for at in instants if stretch[0] <= at < stretch[1]]
+    return counted[0] + sign * len(inside), counted[1] + sign * sum(inside)

@@ -20,8 +20,6 @@ LONGEST_GAP: Final = timedelta(minutes=30)
 MESSAGE_CAP: Final = 2_000
 """Characters kept of an error's message."""
 
-_GAP_US: Final = LONGEST_GAP // timedelta(microseconds=1)
-
 _EXTEND: Final = """
 UPDATE poll_log SET last_us = max(last_us, :at_us), polls = polls + 1, error_message = :logged_message
 WHERE id = (SELECT max(id) FROM poll_log WHERE subject = :subject)
@@ -68,7 +66,7 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         "http_status": outcome.http_status,
         "in_lab": int(outcome.in_lab),
         "dropped": outcome.dropped,
-        "gap_us": _GAP_US,
+        "gap_us": LONGEST_GAP // timedelta(microseconds=1),
     }
     with immediate(connection):
         if connection.execute(_EXTEND, bound).rowcount == 0:

@@ -8,25 +8,13 @@ from storage.cache.run_sql import ACTIVE_SQL
 from storage.records import SORTABLE
 
 # The columns for tables and filters are apart from the bodies, so that a scan reads a fifth of the pages.
-_RUNS: Final = f"""
+_TABLES: Final = f"""
 CREATE TABLE runs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    run_id TEXT NOT NULL,
-    status TEXT NOT NULL,
-    is_final INTEGER NOT NULL,
-    branch TEXT NOT NULL,
-    repository TEXT NOT NULL,
-    created_us INTEGER NOT NULL,
-    updated_us INTEGER NOT NULL,
-    first_seen_us INTEGER NOT NULL,
-    presence TEXT NOT NULL,
-    first_status TEXT NOT NULL,
-    first_at_us INTEGER NOT NULL,
-    active_since_us INTEGER NOT NULL,
-    worked_us INTEGER NOT NULL,
-    took_us INTEGER NOT NULL,
-    severity INTEGER NOT NULL,
-    search TEXT NOT NULL
+    id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, status TEXT NOT NULL, is_final INTEGER NOT NULL,
+    branch TEXT NOT NULL, repository TEXT NOT NULL, created_us INTEGER NOT NULL, updated_us INTEGER NOT NULL,
+    first_seen_us INTEGER NOT NULL, presence TEXT NOT NULL, first_status TEXT NOT NULL,
+    first_at_us INTEGER NOT NULL, active_since_us INTEGER NOT NULL, worked_us INTEGER NOT NULL,
+    took_us INTEGER NOT NULL, severity INTEGER NOT NULL, search TEXT NOT NULL
 ) STRICT;
 -- All that is read and written of a run that has not changed.
 CREATE TABLE sightings (id INTEGER PRIMARY KEY, digest INTEGER NOT NULL, asked_us INTEGER NOT NULL) STRICT;
@@ -34,17 +22,12 @@ CREATE TABLE run_bodies (
     id INTEGER PRIMARY KEY, platform TEXT NOT NULL, data_json TEXT NOT NULL, raw_json TEXT NOT NULL
 ) STRICT;
 CREATE TABLE transitions (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    run INTEGER NOT NULL,
-    old TEXT NOT NULL,
-    new TEXT NOT NULL,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL,
     at_us INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX transitions_run ON transitions (run);
 CREATE TABLE statuses (
-    status TEXT PRIMARY KEY,
-    runs INTEGER NOT NULL,
-    is_final INTEGER NOT NULL
+    status TEXT PRIMARY KEY, runs INTEGER NOT NULL, is_final INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE repositories (label TEXT PRIMARY KEY, newest_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 -- Falling, as history comes in: appending fills the pages of an index, what is put before leaves them half empty.
@@ -54,6 +37,47 @@ CREATE INDEX runs_created ON runs (created_us DESC, run_id DESC, status);
 -- Few runs are active at a time, and every poll asks for them.
 CREATE INDEX runs_active ON runs (created_us, run_id, status, is_final) WHERE {ACTIVE_SQL};
 CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since_us <> created_us;
+-- Equal answers in a row extend one span.
+CREATE TABLE platforms (
+    platform TEXT PRIMARY KEY, status TEXT NOT NULL, host TEXT, host_group TEXT, raw_json TEXT NOT NULL,
+    since_us INTEGER NOT NULL, checked_us INTEGER NOT NULL, connected INTEGER NOT NULL
+) STRICT;
+CREATE TABLE health_changes (
+    id INTEGER PRIMARY KEY, platform TEXT NOT NULL, old TEXT, new TEXT, at_us INTEGER NOT NULL
+) STRICT;
+CREATE INDEX health_changes_platform ON health_changes (platform, id);
+CREATE TABLE health_spans (
+    id INTEGER PRIMARY KEY, platform TEXT NOT NULL, status TEXT NOT NULL, start_us INTEGER NOT NULL,
+    end_us INTEGER NOT NULL, samples INTEGER NOT NULL
+) STRICT;
+CREATE INDEX health_spans_platform ON health_spans (platform, end_us);
+CREATE TABLE links (
+    subject TEXT PRIMARY KEY, last_ok_us INTEGER, failing_since_us INTEGER, failures INTEGER NOT NULL,
+    error_kind TEXT, error_message TEXT, in_lab INTEGER NOT NULL, dropped INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE poll_log (
+    id INTEGER PRIMARY KEY, subject TEXT NOT NULL, error_kind TEXT, error_message TEXT, http_status INTEGER,
+    first_us INTEGER NOT NULL, last_us INTEGER NOT NULL, polls INTEGER NOT NULL
+) STRICT;
+CREATE INDEX poll_log_subject ON poll_log (subject, id);
+CREATE TABLE coverage (start_us INTEGER PRIMARY KEY, end_us INTEGER NOT NULL, as_of_us INTEGER NOT NULL) STRICT;
+CREATE TABLE places (bottom_us INTEGER PRIMARY KEY, token TEXT NOT NULL, total INTEGER) STRICT;
+CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE backfill (one INTEGER PRIMARY KEY CHECK (one = 1), is_paused INTEGER NOT NULL) STRICT;
+CREATE TABLE backfill_progress (
+    one INTEGER PRIMARY KEY CHECK (one = 1), phase TEXT NOT NULL, done_runs INTEGER NOT NULL,
+    estimated_runs INTEGER, seconds_left REAL, until_us INTEGER, why TEXT NOT NULL, told_us INTEGER NOT NULL
+) STRICT;
+CREATE TABLE stuck (run INTEGER PRIMARY KEY, active_since_us INTEGER NOT NULL, p95_us INTEGER NOT NULL) STRICT;
+CREATE TABLE pins (run_id TEXT PRIMARY KEY, pinned_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE claims (key TEXT PRIMARY KEY, at_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX claims_at ON claims (at_us);
+CREATE TABLE mark (
+    one INTEGER PRIMARY KEY, transition_id INTEGER NOT NULL, run INTEGER NOT NULL, kept_us INTEGER NOT NULL
+) STRICT;
+-- One row for each field of `BudgetState`.
+CREATE TABLE budget (name TEXT PRIMARY KEY, value REAL NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE retention (one INTEGER PRIMARY KEY CHECK (one = 1), dropped_until_us INTEGER NOT NULL) STRICT;
 """
 
 ORDER_INDEXES: Final = {
@@ -64,100 +88,10 @@ ORDER_INDEXES: Final = {
 """By order: made when it is first asked for, in a second or two for a million runs. Kept from the start, they would
 double the cost of storing."""
 
-# Equal answers in a row extend one span.
-_HEALTH: Final = """
-CREATE TABLE platforms (
-    platform TEXT PRIMARY KEY,
-    status TEXT NOT NULL,
-    host TEXT,
-    host_group TEXT,
-    raw_json TEXT NOT NULL,
-    since_us INTEGER NOT NULL,
-    checked_us INTEGER NOT NULL,
-    connected INTEGER NOT NULL
-) STRICT;
-CREATE TABLE health_changes (
-    id INTEGER PRIMARY KEY, platform TEXT NOT NULL, old TEXT, new TEXT, at_us INTEGER NOT NULL
-) STRICT;
-CREATE INDEX health_changes_platform ON health_changes (platform, id);
-CREATE TABLE health_spans (
-    id INTEGER PRIMARY KEY,
-    platform TEXT NOT NULL,
-    status TEXT NOT NULL,
-    start_us INTEGER NOT NULL,
-    end_us INTEGER NOT NULL,
-    samples INTEGER NOT NULL
-) STRICT;
-CREATE INDEX health_spans_platform ON health_spans (platform, end_us);
-"""
-
-_POLLS: Final = """
-CREATE TABLE links (
-    subject TEXT PRIMARY KEY,
-    last_ok_us INTEGER,
-    failing_since_us INTEGER,
-    failures INTEGER NOT NULL,
-    error_kind TEXT,
-    error_message TEXT,
-    in_lab INTEGER NOT NULL,
-    dropped INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE TABLE poll_log (
-    id INTEGER PRIMARY KEY,
-    subject TEXT NOT NULL,
-    error_kind TEXT,
-    error_message TEXT,
-    http_status INTEGER,
-    first_us INTEGER NOT NULL,
-    last_us INTEGER NOT NULL,
-    polls INTEGER NOT NULL
-) STRICT;
-CREATE INDEX poll_log_subject ON poll_log (subject, id);
-"""
-
-_COVERAGE: Final = """
-CREATE TABLE coverage (
-    start_us INTEGER PRIMARY KEY, end_us INTEGER NOT NULL, as_of_us INTEGER NOT NULL
-) STRICT;
-CREATE TABLE places (bottom_us INTEGER PRIMARY KEY, token TEXT NOT NULL, total INTEGER) STRICT;
-CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE backfill (one INTEGER PRIMARY KEY CHECK (one = 1), is_paused INTEGER NOT NULL) STRICT;
-CREATE TABLE backfill_progress (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    phase TEXT NOT NULL,
-    done_runs INTEGER NOT NULL,
-    estimated_runs INTEGER,
-    seconds_left REAL,
-    until_us INTEGER,
-    why TEXT NOT NULL,
-    told_us INTEGER NOT NULL
-) STRICT;
-"""
-
-_FOLLOWING: Final = """
-CREATE TABLE stuck (run INTEGER PRIMARY KEY, active_since_us INTEGER NOT NULL, p95_us INTEGER NOT NULL) STRICT;
-CREATE TABLE pins (run_id TEXT PRIMARY KEY, pinned_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE claims (key TEXT PRIMARY KEY, at_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE INDEX claims_at ON claims (at_us);
-CREATE TABLE mark (
-    one INTEGER PRIMARY KEY, transition_id INTEGER NOT NULL, run INTEGER NOT NULL, kept_us INTEGER NOT NULL
-) STRICT;
-"""
-
-# One row for each field of `BudgetState`.
-_BUDGET: Final = "CREATE TABLE budget (name TEXT PRIMARY KEY, value REAL NOT NULL) STRICT, WITHOUT ROWID;"
-
-_RETENTION: Final = """
-CREATE TABLE retention (one INTEGER PRIMARY KEY CHECK (one = 1), dropped_until_us INTEGER NOT NULL) STRICT;
-"""
-
-SUBJECTS: Final = (_RETENTION, _RUNS, _HEALTH, _POLLS, _COVERAGE, _FOLLOWING, _BUDGET)
-"""The tables of each subject, as SQL."""
-
 _MEANING: Final = "1"
 """Raise the number when a column's meaning changes while its SQL stays the same."""
 
-LAYOUT: Final = zlib.crc32("".join((_MEANING, *SUBJECTS, *ORDER_INDEXES.values())).encode()) >> 1
+LAYOUT: Final = zlib.crc32("".join((_MEANING, _TABLES, *ORDER_INDEXES.values())).encode()) >> 1
 """Identifies this layout in a cache's header, where SQLite keeps 31 bits."""
 
 
@@ -173,7 +107,6 @@ def make_index(connection: sqlite3.Connection, order: str) -> None:
 
 def create(connection: sqlite3.Connection) -> None:
     """Create the tables of an empty cache, inside the caller's transaction."""
-    for subject in SUBJECTS:
-        for statement in subject.split(";"):
-            connection.execute(statement)
+    for statement in _TABLES.split(";"):
+        connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {LAYOUT}")
