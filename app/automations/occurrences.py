@@ -98,13 +98,13 @@ def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]
                     identity = f"stuck:{run.run_id}:{run.active_since.isoformat()}"
                     facts = _facts(run.run_id, run.repository, run.branch_name, run.status)
                     yield Occurrence(identity, run.last_seen_at - seen.ahead, run.run_id, facts)
-        case OnHealth(is_over, lasting, platforms):
-            for one in (incident for incident in seen.incidents if _matches(platforms, incident.platform)):
+        case OnHealth() as on:
+            for one in (incident for incident in seen.incidents if _matches(on.platforms, incident.platform)):
                 identity, over_at = f"health:{one.platform}:{one.start.isoformat()}", one.recovered_at or one.until
-                if is_over and one.is_over and over_at > seen.now - INCIDENT_RECENT:
+                if on.is_over and one.is_over and over_at > seen.now - INCIDENT_RECENT:
                     facts = {"host.platform": one.platform, "host.status": "recovered"}
                     yield Occurrence(f"{identity}:over", over_at, "", facts)
-                if not is_over and not one.is_over and one.lasted >= lasting:
+                if not on.is_over and not one.is_over and one.lasted >= on.lasting:
                     facts = {"host.platform": one.platform, "host.status": one.word}
                     yield Occurrence(f"{identity}:bad", one.start, "", facts)
         case OnUnknownAction(older):

@@ -13,6 +13,7 @@ from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, ScreenCommand
 from app.cli.output import Column, Format
 from app.config import ConfigError, config_path, data_folder, example_text
+from app.config.write import ChangedError, read_text, save
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -129,16 +130,19 @@ def init(invocation: Invocation, *, force: bool) -> int:
 @click.pass_obj
 def edit(invocation: Invocation) -> int:
     """Open the configuration in $EDITOR, and keep what was saved if it is valid."""
-    file, before = _read(invocation)
+    file = config_path(invocation.config_file, os.environ)
+    before = read_text(file)
     text = before or example_text()
     while True:
         edited = click.edit(text, extension=".toml")
-        if edited is None or edited == before:
+        if edited is None or edited == (before or "").replace("\r\n", "\n"):
             invocation.output.note("Nothing was changed.")
             return Exit.DONE
         text = edited
         try:
-            _keep(file, before, text)
+            save(file, before, text)
+        except ChangedError as error:
+            raise _rejected(file, text, why="Another program has changed it in the meantime.") from error
         except ConfigError as error:
             invocation.output.note(f"runwarden: {error}")
             if not (sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True)):
@@ -163,12 +167,13 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
     from tomlkit import dumps, parse
     from tomlkit.exceptions import TOMLKitError
 
-    file, before = _read(invocation)
+    file = config_path(invocation.config_file, os.environ)
+    before = read_text(file)
     names = key.split(".")
     try:
         document = parse(before or example_text())
         _change(document, names, None if value is None else _toml(value))
-        _keep(file, before, dumps(document))
+        save(file, before, dumps(document))
     except TOMLKitError as error:
         raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
     said = "unset" if value is None else value
@@ -203,37 +208,6 @@ def _toml(text: str) -> object:
         return value(text)
     except (TOMLKitError, ValueError):
         return string(text)
-
-
-def _read(invocation: Invocation) -> tuple[Path, str | None]:
-    """The configuration file, with links resolved, and its text; None: there is none yet."""
-    file = config_path(invocation.config_file, os.environ).resolve()
-    try:
-        return file, file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return file, None
-    except (OSError, UnicodeError) as error:
-        raise failed("config", f"{file} cannot be read: {error}.", file=str(file)) from error
-
-
-def _keep(file: Path, before: str | None, text: str) -> None:
-    """Replace the file by a valid text, unless another program has changed it in between.
-
-    Raises:
-        ConfigError: The text is not valid; the file is as it was.
-    """
-    from app.config.load import parse
-
-    parse(file, text)
-    try:
-        now = file.read_text(encoding="utf-8") if file.exists() else None
-        if now != before:
-            raise _rejected(file, text, why="Another program has changed it in the meantime.")
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(file) as written:
-            written.write(text)
-    except OSError as error:
-        raise failed("config", f"{file} cannot be written: {error.strerror}.", file=str(file)) from error
 
 
 def _rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:

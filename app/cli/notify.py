@@ -29,7 +29,7 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
     """Send a test notification over ROUTE, one of [notify.routes], or over the channels of [notify] itself."""
     import os
 
-    from app.config.notify import DEFAULT_ROUTE
+    from app.config.settings import DEFAULT_ROUTE
     from app.notify.delivery import send
 
     settings = invocation.settings()

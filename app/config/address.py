@@ -2,7 +2,7 @@
 
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 _LOCAL_NAMES: Final = frozenset({"localhost"})
 _LONGEST_LABEL: Final = 63
@@ -25,8 +25,15 @@ def base_address(text: str) -> str:
         raise ValueError(f"this is not a valid address: {error}") from error
     if not host or parts.scheme not in {"http", "https"}:
         raise ValueError("an address begins with https:// and a host, as in https://api.example.com/v1")
-    _refuse_extras(parts)
-    _check_host(host)
+    if "@" in parts.netloc:
+        raise ValueError("an address holds no user or password: the token has its own setting")
+    if parts.query or parts.fragment:
+        raise ValueError("a base address has no query and no fragment: end it with the version, as in /v1")
+    segments = parts.path.rstrip("/").split("/")[1:]
+    if any(segment in {"", ".", ".."} for segment in segments):
+        raise ValueError("the path holds an empty, `.` or `..` segment: write it out plainly")
+    if not all(0 < len(label) <= _LONGEST_LABEL for label in host.removesuffix(".").split(".")):
+        raise ValueError(f"{host!r} cannot be a host name")
     if parts.scheme == "http" and not is_loopback(host):
         raise ValueError("use https: http sends the token in the clear")
     shown = f"[{host}]" if ":" in host else host
@@ -41,18 +48,3 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _refuse_extras(parts: SplitResult) -> None:
-    if "@" in parts.netloc:
-        raise ValueError("an address holds no user or password: the token has its own setting")
-    if parts.query or parts.fragment:
-        raise ValueError("a base address has no query and no fragment: end it with the version, as in /v1")
-    segments = parts.path.rstrip("/").split("/")[1:]
-    if any(segment in {"", ".", ".."} for segment in segments):
-        raise ValueError("the path holds an empty, `.` or `..` segment: write it out plainly")
-
-
-def _check_host(host: str) -> None:
-    if not all(0 < len(label) <= _LONGEST_LABEL for label in host.removesuffix(".").split(".")):
-        raise ValueError(f"{host!r} cannot be a host name")

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.atomic_file import alone, replacing
-from app.config.load import parse, toml_values
+from app.config.load import toml_values
 from app.config.settings import ConfigError, Settings
-from app.config.table import ConfigTable, Source
-from app.config.write import write_errors
+from app.config.table import Table
+from app.config.write import read_text, save
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from app.rules.rule import Rule
 
 _KEY: Final = "automations"
-_ONE_TABLE: Final = "Write one [[automations]] table, and nothing else."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class AutomationTables:
 
         ending = "\r\n" if "\r\n" in self.text else "\n"
         table_text = ending.join([*written.strip().splitlines(), ""])
-        _check_is_one(self.file, table_text)
+        _one(table_text)
         document, tables = self._parsed()
         if name is not None:
             index, before = self._index(name), tables[self._index(name)].as_string()
@@ -96,8 +94,10 @@ def read_tables(file: Path) -> AutomationTables:
     Raises:
         ConfigError: It cannot be read.
     """
-    text = _read(file)
-    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in _array(file, text)))
+    text = read_text(file) or ""
+    tables = toml_values(file, text).get(_KEY)
+    found = tables if isinstance(tables, list) else []
+    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in found if isinstance(each, dict)))
 
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":
@@ -108,11 +108,7 @@ def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "
     """
     from app.rules.read import read_rules
 
-    source = Source(Path("automation"), written)
-    values = _check_is_one(source.file, written)
-    routes = ["default", *(route.name for route in settings.notify.routes)]
-    profiles = [profile.name for profile in settings.profiles]
-    (rule,) = read_rules(ConfigTable(source, values), profiles=profiles, routes=routes)
+    (rule,) = read_rules(Table(Path("automation"), written, _one(written)), settings)
     if rule.name.casefold() in {name.casefold() for name in others}:
         raise ConfigError("another automation has this name.", cure="Choose another name.", key="name")
     return rule
@@ -139,36 +135,13 @@ def save_table(tables: AutomationTables, name: str | None, written: str) -> Sett
     Raises:
         ConfigError: The file changed since it was read, cannot be written, or would not be valid; it was not touched.
     """
-    # Keep a symbolic link, as a configuration in git often is one.
-    target = tables.file.resolve()
-    after = tables.with_table(name, written)
-    with write_errors(target), alone(target.parent):
-        if _read(tables.file) != tables.text:
-            raise ConfigError("this changed since it was read.", cure="Open the automation again.", file=tables.file)
-        settings = parse(tables.file, after)
-        with replacing(target) as file:
-            file.write(after)
-    return settings
+    return save(tables.file, tables.text, tables.with_table(name, written))
 
 
-def _check_is_one(file: Path, text: str) -> dict[str, object]:
+def _one(text: str) -> dict[str, object]:
     """The values of a text that holds one automation, and nothing else."""
-    values = toml_values(file, text)
-    if set(values) != {_KEY} or len(_array(file, text)) != 1:
-        raise ConfigError("this is not one automation.", cure=_ONE_TABLE)
-    return values
-
-
-def _read(file: Path) -> str:
-    try:
-        # `read_text` would change the file's line endings.
-        return file.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise ConfigError(f"this cannot be read: {error.strerror}.", cure="Correct that.", file=file) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
-
-
-def _array(file: Path, text: str) -> list[dict[str, object]]:
-    value = toml_values(file, text).get(_KEY)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    values = toml_values(Path("automation"), text)
+    match values:
+        case {"automations": [dict()], **rest} if not rest:
+            return values
+    raise ConfigError("this is not one automation.", cure="Write one [[automations]] table, and nothing else.")

@@ -2,48 +2,31 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app.config.address import base_address
-from app.config.notify import read_notify
 from app.config.paths import config_path
-from app.config.repositories import read_repositories, read_results
+from app.config.repositories import read_repositories
 from app.config.settings import (
+    DEFAULT_ROUTE,
     ENVIRONMENT_PROFILE,
     ConfigError,
-    ConsoleSettings,
-    HistorySettings,
+    Keys,
+    NotifyRoute,
+    NotifySettings,
     PollSettings,
     Profile,
     Settings,
-    Template,
     UserCommand,
     ViewSettings,
 )
-from app.config.table import ConfigTable, Source
+from app.config.table import Table, check_route
 from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
-from storage.records.query import GROUPINGS
-
-if TYPE_CHECKING:
-    from app.rules.rule import Rule
 
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
-_LONGEST_S: Final = 86_400.0
-_MOST_FIRST_RUNS: Final = 1_000_000
-_LONGEST_HISTORY_DAYS: Final = 36_500
-_MOST_RUNS: Final = 100_000_000
-_MOST_MEGABYTES: Final = 10_000_000
-_LARGEST_PAGE: Final = 100
-"""The API's limit (spec 8)."""
-_LARGEST_SEND_CAP: Final = 500
-_PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch"})
-COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
-"""Placeholders in a command's arguments; the first four are facts of the run in focus."""
-_SHOWN_KEYS: Final = 'Write it as in "C", "ctrl+l" or "f5"; several with commas between them.'
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +57,21 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
         ConfigError: The file cannot be read, or it or the environment holds a mistake.
     """
     file = config_path(path, env)
-    text = _read(file)
-    return _with_environment(Settings() if text is None else parse(file, text), env, choice)
-
-
-def _read(file: Path) -> str | None:
     try:
-        return file.read_text(encoding="utf-8")
+        settings = parse(file, file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        if file == config_path(None, {}):
-            return None  # the user's own file is optional
-        raise ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file) from error
+        if file != config_path(None, {}):  # the user's own file is optional
+            raise ConfigError(
+                "there is no such file.", cure="Make one with `runwarden config init`.", file=file
+            ) from error
+        settings = Settings()
     except OSError as error:
         raise ConfigError(
             f"this cannot be read: {error.strerror}.", cure="Correct its permissions.", file=file
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
+    return _with_environment(settings, env, choice)
 
 
 def parse(file: Path, text: str) -> Settings:
@@ -99,7 +80,7 @@ def parse(file: Path, text: str) -> Settings:
     Raises:
         ConfigError: It holds a mistake.
     """
-    return _settings(ConfigTable(Source(file, text), toml_values(file, text)))
+    return _settings(Table(file, text, toml_values(file, text)))
 
 
 def toml_values(file: Path, text: str) -> dict[str, object]:
@@ -118,213 +99,96 @@ def toml_values(file: Path, text: str) -> dict[str, object]:
         raise ConfigError(f"this is not TOML: {error}.", cure="Correct that line.", file=file, line=line) from error
 
 
-def _settings(root: ConfigTable) -> Settings:
-    file = root.source.file
-    poll = _poll(root.table("poll"), PollSettings())
-    data_dir = root.optional_text("data_dir")
-    settings = Settings(
-        default_profile=root.optional_text("default_profile"),
-        data_dir=None if data_dir is None else file.parent / Path(data_dir).expanduser(),
+def _settings(root: Table) -> Settings:
+    poll = root.table("poll").into(PollSettings)
+    profiles = _profiles(root.table("profiles"), poll)
+    settings = root.into(
+        Settings,
+        also=("automations",),
         poll=poll,
-        history=_history(root.table("history")),
-        console=_console(root.table("console")),
-        notify=read_notify(root.table("notify")),
-        views=_views(root),
+        notify=_notify(root.table("notify")),
+        views=root.named("views", lambda table: table.into(ViewSettings)),
         keys=dict(_keys(root.table("keys"))),
-        commands=_commands(root),
-        templates=tuple(_template(table) for table in root.tables("templates")),
+        commands=root.named("commands", lambda table: table.into(UserCommand)),
         repositories=read_repositories(root.table("repositories")),
-        results=read_results(root.table("results")),
-        profiles=_profiles(root.table("profiles"), poll),
-        file=file,
+        automations=(),
+        profiles=profiles,
+        file=root.file,
     )
-    settings = replace(settings, automations=_automations(root, settings))
-    root.finish()
-    names = [profile.name for profile in settings.profiles]
+    names = [profile.name for profile in profiles]
     if settings.default_profile not in {None, ENVIRONMENT_PROFILE, *names}:
         root.fail("default_profile", "there is no such profile.", f"There are: {', '.join(names) or 'none'}.")
-    return settings
+    if "automations" not in root.values:
+        return settings
+    from app.rules.read import read_rules  # imported only if there are automations: it needs a library for schedules
+
+    return replace(settings, automations=read_rules(root, settings))
 
 
-def _poll(table: ConfigTable, base: PollSettings) -> PollSettings:
-    poll = PollSettings(
-        runs_s=table.number("runs_s", base.runs_s, least=1, most=_LONGEST_S),
-        health_s=table.number("health_s", base.health_s, least=1, most=_LONGEST_S),
-        deadline_s=table.number("deadline_s", base.deadline_s, least=0.1, most=600),
-        page_size=table.whole("page_size", base.page_size, least=1, most=_LARGEST_PAGE),
-        first_runs=table.whole("first_runs", base.first_runs, least=1, most=_MOST_FIRST_RUNS),
-    )
-    table.finish()
-    return poll
+def _notify(table: Table) -> NotifySettings:
+    tables = table.table("routes")
+    routes = {name: tables.table(name).into(NotifyRoute, name=name) for name in tables.values}
+    names = [DEFAULT_ROUTE, *routes]
+    for name, route in routes.items():
+        if name == DEFAULT_ROUTE:
+            tables.fail(name, "this name means the channels of [notify] itself.", "Choose another name.")
+        if route.is_silent:
+            cure = "Give it command, desktop, urls_env or urls_file."
+            tables.table(name).fail("command", "this route leads nowhere.", cure)
+        passed, here = {name}, route.fallback
+        while here and here != DEFAULT_ROUTE:
+            check_route(tables.table(name), "fallback", here, names)
+            if here in passed:
+                tables.table(name).fail("fallback", "this leads back to itself.", "Let it end somewhere.")
+            passed.add(here)
+            here = routes[here].fallback
+    notify = table.into(NotifySettings, routes=tuple(routes.values()))
+    for rule, rule_table in zip(notify.rules, table.tables("rules"), strict=True):
+        for name in rule.routes:
+            check_route(rule_table, "route" if rule.route else "routes", name, names)
+    return notify
 
 
-def _history(table: ConfigTable) -> HistorySettings:
-    base = HistorySettings()
-    history = HistorySettings(
-        days=table.number("days", base.days, least=0, most=_LONGEST_HISTORY_DAYS),
-        runs=table.whole("runs", base.runs, least=0, most=_MOST_RUNS),
-        keep_days=table.number("keep_days", base.keep_days, least=0, most=_LONGEST_HISTORY_DAYS),
-        max_mb=table.whole("max_mb", base.max_mb, least=0, most=_MOST_MEGABYTES),
-    )
-    table.finish()
-    return history
-
-
-def _console(table: ConfigTable) -> ConsoleSettings:
-    base = ConsoleSettings()
-    console = ConsoleSettings(
-        theme=table.text("theme", base.theme),
-        run_url=table.text("run_url", base.run_url),
-        health_ok=tuple(word.casefold() for word in table.texts("health_ok", base.health_ok)),
-        send_cap=table.whole("send_cap", base.send_cap, least=1, most=_LARGEST_SEND_CAP),
-        mouse=table.flag("mouse", default=base.mouse),
-        tour=table.flag("tour", default=base.tour),
-    )
-    table.finish()
-    used = set(re.findall(r"\{([^{}]*)\}", console.run_url))
-    if console.run_url and not (console.run_url.startswith(("https://", "http://")) and used and used <= _PLACEHOLDERS):
-        cure = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} may be used as well.'
-        table.fail("run_url", "this is not a web address with a placeholder for the run.", cure)
-    return console
-
-
-def _template(table: ConfigTable) -> Template:
-    template = Template(table.required_text("name"), table.required_text("instructions"))
-    table.finish()
-    return template
-
-
-def _profiles(table: ConfigTable, poll: PollSettings) -> tuple[Profile, ...]:
+def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
     profiles = []
     for name in table.values:
         if name == ENVIRONMENT_PROFILE:
             table.fail(name, "this name belongs to RUNWARDEN_BASE_URL.", "Choose another name.")
-        profiles.append(_profile(name, table.table(name), poll))
-    named = {name for name in table.values if any(key in table.table(name).values for key in _TOKEN_KEYS)}
-    return tuple(each if each.name in named else _unshared(each, profiles) for each in profiles)
+        own = table.table(name)
+        own_poll = own.table("poll").into(PollSettings, poll)
+        profiles.append(own.into(Profile, also=_TOKEN_KEYS, name=name, token=_token(own), poll=own_poll))
+    shared = []
+    for profile in profiles:
+        # Profiles with different addresses do not share a variable, unless they name it.
+        others = (each for each in profiles if each.token == profile.token and each.base_url != profile.base_url)
+        is_named = not table.table(profile.name).values.keys().isdisjoint(_TOKEN_KEYS)
+        other = None if is_named else next(others, None)
+        shared.append(profile if other is None else replace(profile, token=EnvToken(shared_with=other.name)))
+    return tuple(shared)
 
 
-def _unshared(profile: Profile, profiles: Sequence[Profile]) -> Profile:
-    """The profile, whose token is refused where a profile with another address would use the same variable."""
-    for other in profiles:
-        if other.token == profile.token and other.base_url != profile.base_url:
-            return replace(profile, token=EnvToken(shared_with=other.name))
-    return profile
-
-
-def _profile(name: str, table: ConfigTable, poll: PollSettings) -> Profile:
-    address = table.required_text("base_url")
-    try:
-        base_url = base_address(address)
-    except ValueError as error:
-        table.fail("base_url", f"{error}.", "Correct the address.")
-    profile = Profile(
-        name=name,
-        base_url=base_url,
-        token=_token(table),
-        read_only=table.flag("read_only", default=False),
-        poll=_poll(table.table("poll"), poll),
-    )
-    table.finish()
-    return profile
-
-
-def _token(table: ConfigTable) -> TokenSource:
+def _token(table: Table) -> TokenSource:
     given = [key for key in _TOKEN_KEYS if key in table.values]
     if len(given) > 1:
         table.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
-    if (file := table.optional_text("token_file")) is not None:
-        return FileToken(table.source.file.parent / Path(file).expanduser())
-    if argv := table.texts("token_command", ()):
-        return CommandToken(argv)
-    if (name := table.optional_text("token_keyring")) is not None:
-        return KeyringToken(name)
-    return EnvToken(table.optional_text("token_env") or EnvToken().variable)
+    match given:
+        case ["token_file"]:
+            return FileToken(table.get("token_file", Path))
+        case ["token_command"]:
+            return CommandToken(table.get("token_command", tuple[str, ...]))
+        case ["token_keyring"]:
+            return KeyringToken(table.get("token_keyring", str))
+        case _:
+            return EnvToken(table.get("token_env", str, EnvToken().variable))
 
 
-def _commands(root: ConfigTable) -> tuple[UserCommand, ...]:
-    commands: list[UserCommand] = []
-    for table in root.tables("commands"):
-        command = _command(table)
-        if command.name.casefold() in {other.name.casefold() for other in commands}:
-            table.fail("name", "another command has this name.", "Rename one of them.")
-        commands.append(command)
-    return tuple(commands)
-
-
-def _keys(table: ConfigTable) -> Iterator[tuple[str, str]]:
+def _keys(table: Table) -> Iterator[tuple[str, str]]:
     # `run.continue = "C"` is a table within a table to TOML, and an id to people.
     for name, value in table.values.items():
         if isinstance(value, dict):
             yield from ((f"{name}.{rest}", keys) for rest, keys in _keys(table.table(name)))
         else:
-            yield name, _key(table, name)
-    table.finish()
-
-
-def _key(table: ConfigTable, name: str) -> str:
-    keys = table.required_text(name)
-    if keys != "".join(keys.split()):
-        table.fail(name, "a key has no blanks in it.", _SHOWN_KEYS)
-    return keys
-
-
-def _command(table: ConfigTable) -> UserCommand:
-    command = UserCommand(
-        name=table.required_text("name"),
-        argv=table.texts("argv", ()),
-        key=_key(table, "key") if "key" in table.values else None,
-        confirm=table.flag("confirm", default=False),
-        terminal=table.flag("terminal", default=False),
-    )
-    table.known.add("key")
-    table.finish()
-    if not command.argv:
-        table.fail("argv", "this key is missing.", 'Add the program and its arguments: argv = ["less", "{run_id}.log"]')
-    for name in re.findall(r"\{([^{}]*)\}", "\n".join(command.argv)):
-        if name not in COMMAND_PLACEHOLDERS:
-            known = ", ".join(f"{{{each}}}" for each in COMMAND_PLACEHOLDERS)
-            table.fail("argv", f"there is no placeholder {{{name}}}.", f"There are: {known}.")
-    return command
-
-
-def _automations(root: ConfigTable, settings: Settings) -> tuple["Rule", ...]:
-    root.known.add("automations")
-    if "automations" not in root.values:
-        return ()
-    from app.rules.read import read_rules  # imported only if there are automations: it needs a library for schedules
-
-    profiles = [profile.name for profile in settings.profiles]
-    return read_rules(root, profiles=profiles, routes=["default", *(route.name for route in settings.notify.routes)])
-
-
-def _views(root: ConfigTable) -> tuple[ViewSettings, ...]:
-    views: list[ViewSettings] = []
-    for table in root.tables("views"):
-        view = _view(table)
-        if view.name.casefold() in {other.name.casefold() for other in views}:
-            table.fail("name", "another view has this name.", "Rename one of them.")
-        views.append(view)
-    return tuple(views)
-
-
-def _view(table: ConfigTable) -> ViewSettings:
-    from app.query import (
-        parse,  # only where there are views: it is on the way to the first painted screen
-        read_order,
-    )
-
-    name, query, order = table.required_text("name"), table.text("query", ""), table.optional_text("sort")
-    group = table.optional_text("group")
-    table.finish()
-    if problems := parse(query, datetime.now(UTC)).problems:
-        table.fail("query", f"at character {problems[0].start + 1}: {problems[0].message}", problems[0].cure)
-    if group is not None and group not in GROUPINGS:
-        table.fail("group", f"runs are not grouped by {group!r}.", f"Write {' or '.join(GROUPINGS)}.")
-    try:
-        return ViewSettings(name, query, None if order is None else read_order(order), group)
-    except ValueError as error:
-        table.fail("sort", f"{error}.", "Correct the column.")
+            yield name, table.get(name, Keys)
 
 
 def _with_environment(settings: Settings, env: Mapping[str, str], choice: Choice) -> Settings:

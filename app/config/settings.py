@@ -1,21 +1,72 @@
 """The settings as frozen values; a field's default here is the program's default."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
+from app.config.address import base_address
 from app.config.token import TokenSource
 from storage.base_error import RunwardenError
 from storage.records.alert import Level
-from storage.records.query import RunSort
+from storage.records.query import GROUPINGS, RunSort
 
 if TYPE_CHECKING:
     from app.rules.rule import Rule
 
 Markup = Literal["text", "markdown", "html"]
+AlertKind = Literal["failed", "stuck", "host", "link", "action", "run", "rule"]
+"""The first parts of inbox keys, which rules may name."""
+DEFAULT_ROUTE: Final = "default"
+LONGEST_WAIT: Final = timedelta(days=7)
+"""The longest duration in `[notify]`."""
+NOTIFY_PLACEHOLDERS: Final = (
+    "title", "body", "kind", "level", "profile", "platform", "run_id", "repository", "branch", "status", "count", "id"
+)  # fmt: skip
+"""Placeholders in a command's arguments, and in the title and the text of a route."""
+COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
+"""Placeholders in a command's arguments; the first four are facts of the run in focus."""
+MAY_BE_EMPTY: Final = "may be empty"
+"""Marks a list that may have no entries; a string may be empty if that is its default."""
+ONE_OR_MORE: Final = "one or more"
+"""Marks a list that may also be written as one string."""
+
+
+class Between(NamedTuple):
+    """The limits of a number or a duration, both included."""
+
+    least: Any
+    most: Any
+
+
+OneOrMore = Annotated[tuple[str, ...], ONE_OR_MORE]
+Texts = Annotated[tuple[str, ...], MAY_BE_EMPTY]
+Wait = Annotated[timedelta, Between(timedelta(0), LONGEST_WAIT)]
+Repeat = Annotated[timedelta, Between(timedelta(minutes=1), LONGEST_WAIT)]
+
+
+class MistakeError(ValueError):
+    """A setting that cannot be used; the reader adds file and line."""
+
+    def __init__(self, key: str, message: str, cure: str) -> None:
+        super().__init__(message)
+        self.key, self.message, self.cure = key, message, cure
+
+
+def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a placeholder that is never filled.
+
+    Raises:
+        MistakeError: A text holds one.
+    """
+    for name in (name for text in texts for name in re.findall(r"\{([^{}]*)\}", text)):
+        if name not in known:
+            there_are = ", ".join(f"{{{each}}}" for each in known)
+            raise MistakeError(key, f"there is no placeholder {{{name}}}.", f"There are: {there_are}.")
+
+
 _QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
 
 
@@ -29,12 +80,14 @@ class QuietHours:
     """Exclusive."""
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Hours as people write them: `22:00-07:00`.
+    def parse(cls, text: str) -> Self | None:
+        """Hours as people write them: `22:00-07:00`; None: the text is empty.
 
         Raises:
             ValueError: The text is not such hours; the message shows an example.
         """
+        if not text.strip():
+            return None
         found = re.fullmatch(_QUIET_HOURS, text)
         try:
             start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
@@ -55,7 +108,7 @@ class QuietHours:
 class NotifyRoute:
     """A named set of channels for notifications."""
 
-    name: str
+    name: str = field(metadata={"key": None})
     command: tuple[str, ...] = ()
     """As `NotifySettings.command`."""
     desktop: bool = False
@@ -68,67 +121,83 @@ class NotifyRoute:
     text: str = ""
     markup: Markup = "text"
     """The markup of title and text, for Apprise."""
-    repeat: timedelta | None = None
+    repeat: Repeat | None = None
     """How often the notification of an unacknowledged problem is repeated. None: never."""
-    give_up: timedelta = timedelta(days=1)
+    give_up: Repeat = timedelta(days=1)
     """After how long nothing is repeated or delivered any longer."""
     fallback: str = ""
     """The route that is used when this one fails. Empty: the channels of `[notify]`, if it has any."""
+
+    def __post_init__(self) -> None:
+        for key, texts in (("command", self.command), ("title", (self.title,)), ("text", (self.text,))):
+            check_placeholders(key, texts, NOTIFY_PLACEHOLDERS)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has no channel."""
+        return not (self.desktop or self.command or self.urls_env or self.urls_file)
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyRule:
     """A row of the routing table: matching alerts go over its routes; the first match counts."""
 
-    routes: tuple[str, ...]
+    route: OneOrMore = ()
+    routes: tuple[str, ...] = ()
+    """The same as `route`; only one of the two is given."""
     severity: Level = "information"
     """The lowest severity that matches."""
-    kinds: tuple[str, ...] = ()
-    """Beginnings of inbox keys, such as `failed` or `host`. Empty: all."""
-    repositories: tuple[str, ...] = ()
+    kind: Annotated[tuple[AlertKind, ...], ONE_OR_MORE] = ()
+    """Empty: all."""
+    repository: OneOrMore = ()
     """Globs of repositories. Empty: all, and alerts that belong to no repository."""
     hours: QuietHours | None = None
     """The hours of the local day in which the rule holds. None: always."""
+
+    def __post_init__(self) -> None:
+        if bool(self.route) == bool(self.routes):
+            raise MistakeError("route", "a rule needs a route.", 'Write route = "…" or routes = ["…"].')
+        object.__setattr__(self, "routes", self.routes or self.route)
 
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings:
     """The subjects and channels of notifications."""
 
-    on: tuple[str, ...] = ("pinned", "failed", "stuck", "health", "link", "automations")
+    on: Texts = ("pinned", "failed", "stuck", "health", "link", "automations")
     """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. `automations` that wait
     for approval, reach a limit or pause themselves. Any other word is the status of a run."""
     bell: bool = True
     desktop: bool = False
-    command: tuple[str, ...] = ()
-    """An argument list with placeholders such as `{title}`, see `app.config.load`; no shell. Empty: none."""
+    command: Texts = ()
+    """An argument list with placeholders such as `{title}`; no shell. Empty: none."""
     quiet: QuietHours | None = None
     """When bell, desktop and command are off. None: never."""
-    hold_s: float = 60.0
+    hold_s: Annotated[float, Between(0, 3_600)] = 60.0
     """How long a problem must last before it is reported, and a recovery before it counts."""
     routes: tuple[NotifyRoute, ...] = ()
     """Named ways for automations and `rules`."""
     rules: tuple[NotifyRule, ...] = ()
     """The routing table; empty: the channels above take everything."""
-    group_wait: timedelta = timedelta(seconds=30)
+    group_wait: Wait = timedelta(seconds=30)
     """How long a bot collects alerts of a group before its first message."""
-    group_interval: timedelta = timedelta(minutes=5)
+    group_interval: Wait = timedelta(minutes=5)
     """The shortest time between two messages of a group."""
     heartbeat_env: str = ""
     """The environment variable with the address that is asked for while all is well. Empty: none."""
-    heartbeat_every: timedelta = timedelta(minutes=1)
+    heartbeat_every: Annotated[timedelta, Between(timedelta(seconds=10), LONGEST_WAIT)] = timedelta(minutes=1)
+
+    def __post_init__(self) -> None:
+        check_placeholders("command", self.command, NOTIFY_PLACEHOLDERS)
 
     @property
     def silent(self) -> frozenset[str]:
         """The routes without a working channel."""
-        named = (self.route("default"), *self.routes)
-        return frozenset(
-            route.name for route in named if not (route.desktop or route.command or route.urls_env or route.urls_file)
-        )
+        return frozenset(route.name for route in (self.route(DEFAULT_ROUTE), *self.routes) if route.is_silent)
 
     def route(self, name: str) -> NotifyRoute:
         """The route of this name; `default`, or a missing one, is made of the channels above."""
-        own = NotifyRoute("default", self.command, self.desktop)
+        own = NotifyRoute(DEFAULT_ROUTE, self.command, self.desktop)
         return next((route for route in self.routes if route.name == name), own)
 
 
@@ -160,15 +229,15 @@ class ConfigError(RunwardenError):
 class PollSettings:
     """How often the service is polled, and for how many runs."""
 
-    runs_s: float = 10.0
+    runs_s: Annotated[float, Between(1, 86_400)] = 10.0
     """Seconds between polls of the runs."""
-    health_s: float = 30.0
+    health_s: Annotated[float, Between(1, 86_400)] = 30.0
     """Seconds between polls of the code hosts' health."""
-    deadline_s: float = 20.0
+    deadline_s: Annotated[float, Between(0.1, 600)] = 20.0
     """Seconds until one request must be answered in full."""
-    page_size: int = 100
+    page_size: Annotated[int, Between(1, 100)] = 100
     """Runs per page, 1 to 100 (spec 8)."""
-    first_runs: int = 1_000
+    first_runs: Annotated[int, Between(1, 1_000_000)] = 1_000
     """How many runs the first sync fetches."""
 
 
@@ -176,13 +245,13 @@ class PollSettings:
 class HistorySettings:
     """How much of the service's history is fetched in the background, and kept."""
 
-    days: float = 30.0
+    days: Annotated[float, Between(0, 36_500)] = 30.0
     """How many days before the newest run are fetched."""
-    runs: int = 100_000
+    runs: Annotated[int, Between(0, 100_000_000)] = 100_000
     """The maximum number of runs that are fetched."""
-    keep_days: float = 400.0
+    keep_days: Annotated[float, Between(0, 36_500)] = 400.0
     """Days after their creation for which runs that have ended are kept. 0: for ever."""
-    max_mb: int = 2_000
+    max_mb: Annotated[int, Between(0, 10_000_000)] = 2_000
     """Megabytes beyond which the oldest runs that have ended are dropped. 0: no limit."""
     confirmed_for: ClassVar[timedelta] = timedelta(days=7)
     """How long a run counts as live after the service confirmed it."""
@@ -197,12 +266,20 @@ class ConsoleSettings:
     """A web address with `{run_id}`, `{repository}` or `{branch}` in it; empty: runs are not opened in a browser."""
     health_ok: tuple[str, ...] = ("ok", "healthy", "connected")
     """Statuses of a healthy code host, in lower case; the spec names none."""
-    send_cap: int = 25
+    send_cap: Annotated[int, Between(1, 500)] = 25
     """Maximum number of runs that one instruction may go to."""
     mouse: bool = True
     """False: leave the mouse to the terminal, for selecting text."""
     tour: bool = False
     """Show a newcomer around, in a line above the keys."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "health_ok", tuple(word.casefold() for word in self.health_ok))
+        used = set(re.findall(r"\{([^{}]*)\}", self.run_url))
+        is_web = self.run_url.startswith(("https://", "http://"))
+        if self.run_url and not (is_web and used and used <= {"run_id", "repository", "branch"}):
+            cure = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} may be used as well.'
+            raise MistakeError("run_url", "this is not a web address with a placeholder for the run.", cure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +296,39 @@ class RepositoryAddress:
 class ResultsSettings:
     """How the results of a run are found and kept."""
 
-    reviews: tuple[str, ...] = ("reviews/*.md",)
+    reviews: Texts = ("reviews/*.md",)
     """Patterns of the Markdown files that are a run's review."""
-    mirrors_mb: int = 2_000
+    mirrors_mb: Annotated[int, Between(1, 10_000_000)] = 2_000
     """Megabytes of fetched repositories beyond which those that were used least recently are dropped."""
+
+
+def _query(text: str) -> str:
+    from app.query import parse  # only where there are views: it is on the way to the first painted screen
+
+    if problems := parse(text, datetime.now(UTC)).problems:
+        raise ValueError(f"at character {problems[0].start + 1}: {problems[0].message} {problems[0].cure}")
+    return text
+
+
+def _order(text: str) -> RunSort:
+    from app.query import read_order
+
+    return read_order(text)
+
+
+def _grouping(text: str) -> str:
+    if text not in GROUPINGS:
+        raise ValueError(f"runs are not grouped by {text!r}: write {' or '.join(GROUPINGS)}")
+    return text
+
+
+def _keys(text: str) -> str:
+    if len(text.split()) > 1 or text != text.strip():
+        raise ValueError('a key has no blanks in it: write it as in "C", "ctrl+l" or "f5", several with commas')
+    return text
+
+
+Keys = Annotated[str, _keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +336,11 @@ class ViewSettings:
     """A view of the runs: a tab that sets the query and the order."""
 
     name: str
-    query: str
+    query: Annotated[str, _query] = ""
     """A valid line of the query language."""
-    sort: RunSort | None = None
+    sort: Annotated[RunSort | None, _order] = None
     """None: keep the table's order."""
-    group: str | None = None
+    group: Annotated[str | None, _grouping] = None
     """The grouping; empty: none. None: unchanged."""
 
 
@@ -244,13 +350,16 @@ class UserCommand:
 
     name: str
     argv: tuple[str, ...]
-    """With placeholders such as `{run_id}`, see `app.config.load`; no shell is involved."""
-    key: str | None = None
+    """With placeholders such as `{run_id}`; no shell is involved."""
+    key: Annotated[str | None, _keys] = None
     """None: in the palette only."""
     confirm: bool = False
     """Whether to show it in full and ask before running it."""
     terminal: bool = False
     """Whether it gets the terminal, as an editor or a pager needs. False: it runs beside the console."""
+
+    def __post_init__(self) -> None:
+        check_placeholders("argv", self.argv, COMMAND_PLACEHOLDERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +374,10 @@ class Template:
 class Profile:
     """One service, seen with one token."""
 
-    name: str
-    base_url: str
+    name: str = field(metadata={"key": None})
+    base_url: Annotated[str, base_address]
     """Normal form, see `app.config.address.base_address`."""
-    token: TokenSource
+    token: TokenSource = field(metadata={"key": None})
     read_only: bool = False
     """Whether writes are refused."""
     poll: PollSettings = field(default_factory=PollSettings)
@@ -300,11 +409,11 @@ class Settings:
     """In the order of the file; `runwarden watch` carries them out."""
     profiles: tuple[Profile, ...] = ()
     """In the order of the file; the environment's first."""
-    file: Path | None = None
+    file: Path | None = field(default=None, metadata={"key": None})
     """The file these came from; None: there is none."""
-    command_line: str = "runwarden"
+    command_line: str = field(default="runwarden", metadata={"key": None})
     """The beginning of a command that means the same service and the same files."""
-    unused: tuple[str, ...] = ()
+    unused: tuple[str, ...] = field(default=(), metadata={"key": None})
     """A sentence for each environment variable that an option beats."""
 
     def profile(self, name: str | None = None) -> Profile:

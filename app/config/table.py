@@ -1,192 +1,141 @@
-"""A TOML table, read key by key with its type checked; an unknown key is a mistake, reported with its line."""
+"""TOML tables read as dataclasses: their fields are the keys; a mistake names its file, line, key and cure."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
-from app.config.settings import ConfigError
+from app.config.settings import (
+    MAY_BE_EMPTY,
+    ONE_OR_MORE,
+    Between,
+    ConfigError,
+    MistakeError,
+    QuietHours,
+)
+from app.times import parse_duration
 
 KeyPath = tuple[str | int, ...]
 """As in `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""
 
 _MOST_LINES: Final = 5_000
 """Longer files would take seconds to search."""
-Kind = TypeVar("Kind")
-Value = TypeVar("Value")
-Word = TypeVar("Word", bound=str)
-
-
-def line_of(text: str, path: KeyPath) -> int | None:
-    """The line, counted from 1, where a key's statement (or the nearest table around it) begins; None: not found."""
-    while path:
-        if (line := _first_line_with(text, path)) is not None:
-            return line
-        path = path[:-1]
-    return None
-
-
-def _first_line_with(text: str, path: KeyPath) -> int | None:
-    import tomllib  # only after a mistake
-
-    # The key is in the last statement of the shortest parsable beginning that holds it.
-    lines = text.splitlines(keepends=True)
-    statement = 1
-    for end in range(1, min(len(lines), _MOST_LINES) + 1):
-        try:
-            beginning = tomllib.loads("".join(lines[:end]))
-        except tomllib.TOMLDecodeError:
-            continue  # inside a value of several lines
-        if _holds(beginning, path):
-            return statement
-        statement = end + 1
-    return None
-
-
-def _holds(value: object, path: KeyPath) -> bool:
-    for step in path:
-        if isinstance(step, int):
-            if not isinstance(value, list) or step >= len(value):
-                return False
-            value = value[step]
-        elif isinstance(value, dict) and step in value:
-            value = value[step]
-        else:
-            return False
-    return True
-
-
-def dotted(path: KeyPath) -> str:
-    """A path in dotted form: `profiles.acme.base_url`, `templates[2].name` (counted from 1)."""
-    written = ""
-    for step in path:
-        if isinstance(step, int):
-            written += f"[{step + 1}]"
-        else:
-            written += f".{step}" if written else step
-    return written
+_NAMES: Final[Mapping[type, str]] = {
+    str: "a string in quotes", bool: "true or false", int: "a whole number", float: "a number",
+    list: 'a list of strings, as in ["a", "b"]',
+}  # fmt: skip
+_FOUND: Final[Mapping[type, str]] = {
+    str: "a string", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a table"
+}  # fmt: skip
+_PARSERS: Final[Mapping[type, Callable[[str], object]]] = {timedelta: parse_duration, QuietHours: QuietHours.parse}
+_REQUIRED: Final = object()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The file that tables come from."""
+class Table:
+    """One table of a file, and its path in it."""
 
     file: Path
     text: str
-
-
-@dataclass(slots=True)
-class ConfigTable:
-    """One table and its path in the file."""
-
-    source: Source
-    values: dict[str, object]
+    values: Mapping[str, object]
     path: KeyPath = ()
-    known: set[str] = field(default_factory=set)
-    """The keys asked for so far."""
 
-    def text(self, key: str, default: str) -> str:
-        """A string."""
-        return self._read(key, default, str, "a string in quotes")
-
-    def optional_text(self, key: str) -> str | None:
-        """A non-empty string; None: the key is absent."""
-        text = self._read(key, None, str, "a string in quotes")
-        if text is not None and not text.strip():
-            self.fail(key, "this is empty.", "Give it a value, or remove the key.")
-        return text
-
-    def required_text(self, key: str) -> str:
-        """A required, non-empty string."""
-        text = self.optional_text(key)
-        if text is None:
-            self.fail(key, "this key is missing.", f'Add a line: {key} = "…"')
-        return text
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        """True or false."""
-        return self._read(key, default, bool, "true or false")
-
-    def number(self, key: str, default: float, *, least: float, most: float) -> float:
-        """A whole or decimal number, both limits included."""
-        value = self._read(key, default, (int, float), "a number")
-        if not least <= value <= most:
-            self.fail(key, f"{value} is out of range.", f"Use {least:g} to {most:g}.")
-        return float(value)
-
-    def whole(self, key: str, default: int, *, least: int, most: int) -> int:
-        """A whole number, both limits included."""
-        value = self._read(key, default, int, "a whole number")
-        if not least <= value <= most:
-            self.fail(key, f"{value} is out of range.", f"Use {least} to {most}.")
-        return value
-
-    def texts(self, key: str, default: tuple[str, ...], *, may_be_empty: bool = False) -> tuple[str, ...]:
-        """A list of strings, not empty unless allowed."""
-        nothing: list[object] = []
-        values = self._read(key, nothing, list, 'a list of strings, as in ["a", "b"]')
-        texts = tuple(value for value in values if isinstance(value, str) and value)
-        if key in self.values and (not (texts or may_be_empty) or len(texts) != len(values)):
-            self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
-        return texts if key in self.values else default
-
-    def one_or_more(self, key: str) -> tuple[str, ...]:
-        """A string, or a list of strings; empty if the key is absent."""
-        if isinstance(self.values.get(key), list):
-            return self.texts(key, ())
-        one = self.optional_text(key)
-        return () if one is None else (one,)
-
-    def word(self, key: str, words: tuple[Word, ...], default: Word) -> Word:
-        """One of these words."""
-        text = self.text(key, default)
-        found = next((word for word in words if word == text), None)
-        if found is None:
-            self.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
-        return found
-
-    def parsed(self, key: str, read: Callable[[str], Value], default: Value) -> Value:
-        """A string, parsed by a function; its `ValueError` says what is wrong."""
-        text = self.optional_text(key)
-        if text is None:
-            return default
-        try:
-            return read(text)
-        except ValueError as error:
-            self.fail(key, f"{str(error).rstrip('.')}.", "Correct it, or remove the key.")
-
-    def table(self, key: str) -> "ConfigTable":
-        """A nested table; empty if the key is absent."""
-        nothing: dict[str, object] = {}
-        values = self._read(key, nothing, dict, f"a table: [{dotted((*self.path, key))}]")
-        return ConfigTable(self.source, values, (*self.path, key))
-
-    def tables(self, key: str) -> Iterator["ConfigTable"]:
-        """An array of tables within."""
-        wanted = f"an array of tables: [[{dotted((*self.path, key))}]]"
-        nothing: list[object] = []
-        for index, values in enumerate(self._read(key, nothing, list, wanted)):
-            if not isinstance(values, dict):
-                self.fail(key, f"this must be {wanted}.", "See `runwarden config init` for an example.")
-            yield ConfigTable(self.source, values, (*self.path, key, index))
-
-    def finish(self) -> None:
-        """Refuse the keys that were not asked for.
+    def into(self, kind: type[T], base: T | None = None, also: Collection[str] = (), **given: object) -> T:
+        """The table as a dataclass; `base` has the defaults, `given` what was read already, `also` further keys.
 
         Raises:
-            ConfigError: The table holds an unknown key.
+            ConfigError: A key is missing, unknown, or has a wrong value.
         """
+        keys = {each.name: each.metadata.get("key", each.name) for each in fields(cast("Any", kind))}
+        known = {*filter(None, keys.values()), *also}
         for key in self.values:
-            if key not in self.known:
+            if key not in known:
                 from difflib import get_close_matches
 
-                suggestions = get_close_matches(key, self.known, n=1)
-                known = ", ".join(sorted(self.known))
-                self.fail(
-                    key,
-                    "there is no such key.",
-                    f"Did you mean {suggestions[0]}?" if suggestions else f"There are: {known}.",
-                )
+                close = get_close_matches(key, known, n=1)
+                cure = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(sorted(known))}."
+                self.fail(key, "there is no such key.", cure)
+        for field in fields(cast("Any", kind)):
+            key, default = keys[field.name], field.default
+            if key is None or field.name in given:
+                continue
+            if base is not None:
+                default = getattr(base, field.name)
+            elif default is MISSING:
+                default = _REQUIRED if field.default_factory is MISSING else field.default_factory()
+            given[field.name] = self.get(key, field.type, default)
+        try:
+            return kind(**given)
+        except MistakeError as mistake:
+            self.fail(mistake.key, mistake.message, mistake.cure)
+
+    def get(self, key: str, kind: object, default: object = _REQUIRED) -> Any:
+        """One value, of a type as fields have them."""
+        marks: list[Any] = []
+        while get_origin(kind) in {Annotated, Union, UnionType}:
+            if get_origin(kind) is Annotated:
+                kind, *marks = get_args(kind)
+            else:
+                kind = next(each for each in get_args(kind) if each is not NoneType)
+        if key not in self.values:
+            if default is _REQUIRED:
+                shown = '["…"]' if get_origin(kind) is tuple else '"…"'
+                self.fail(key, "this key is missing.", f"Add a line: {key} = {shown}")
+            return default
+        parse = next(filter(callable, marks), None) or _PARSERS.get(cast("type", kind))
+        if is_dataclass(kind) and parse is None:
+            return self.table(key).into(cast("type", kind))
+        if get_origin(kind) is tuple:
+            (item,) = {each for each in get_args(kind) if each is not Ellipsis}
+            if is_dataclass(item):
+                return tuple(table.into(cast("type", item)) for table in self.tables(key))
+            return self._texts(key, item, marks)
+        if kind in {bool, int, float}:
+            return self._number(key, cast("type", kind), marks)
+        text = self._typed(key, str)
+        if not text.strip() and default != "" and kind is not QuietHours:
+            self.fail(key, "this is empty.", "Give it a value, or remove the key.")
+        if get_origin(kind) is Literal:
+            return self._word(key, text, get_args(kind))
+        if kind is Path:
+            return self.file.parent / Path(text).expanduser()
+        try:
+            value = parse(text) if parse else text
+        except ValueError as error:
+            self.fail(key, f"{str(error).rstrip('.')}.", "Correct it.")
+        for bounds in (mark for mark in marks if isinstance(mark, Between)):
+            if not bounds.least <= value <= bounds.most:
+                least, most = f"{bounds.least.total_seconds():g}s", f"{bounds.most.days}d"
+                self.fail(key, f"{text} is out of range: write {least} to {most}.", "Correct it.")
+        return value
+
+    def table(self, key: str) -> "Table":
+        """A table within; empty if the key is absent."""
+        wanted = f"a table: [{dotted((*self.path, key))}]"
+        values = self._typed(key, dict, wanted) if key in self.values else {}
+        return Table(self.file, self.text, values, (*self.path, key))
+
+    def tables(self, key: str) -> "Iterator[Table]":
+        """An array of tables within."""
+        wanted = f"an array of tables: [[{dotted((*self.path, key))}]]"
+        for index, values in enumerate(self._typed(key, list, wanted) if key in self.values else ()):
+            if not isinstance(values, dict):
+                self.fail(key, f"this must be {wanted}.", "See `runwarden config init` for an example.")
+            yield Table(self.file, self.text, values, (*self.path, key, index))
+
+    def named(self, key: str, read: "Callable[[Table], T]") -> tuple[T, ...]:
+        """An array of tables within, no two of which have the same name."""
+        found: dict[str, T] = {}
+        for table in self.tables(key):
+            value = read(table)
+            name = str(table.values["name"]).casefold()
+            if name in found:
+                table.fail("name", f"another {key.removesuffix('s')} has this name.", "Rename one of them.")
+            found[name] = value
+        return tuple(found.values())
 
     def fail(self, key: str, message: str, cure: str) -> NoReturn:
         """Report what is wrong with a key.
@@ -195,27 +144,73 @@ class ConfigTable:
             ConfigError: Always, with file and line.
         """
         path = (*self.path, key)
-        line = line_of(self.source.text, path)
-        raise ConfigError(message, cure=cure, file=self.source.file, key=dotted(path), line=line)
+        raise ConfigError(message, cure=cure, file=self.file, key=dotted(path), line=line_of(self.text, path))
 
-    def _read(self, key: str, default: Kind, kind: type | tuple[type, ...], wanted: str) -> Kind:
-        self.known.add(key)
-        if key not in self.values:
-            return default
+    def _typed(self, key: str, kind: type[T], wanted: str = "") -> T:
         value = self.values[key]
         # In Python true is a number; in a configuration it is a mistake.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            self.fail(key, f"this must be {wanted}.", f"It is {_kind_of(value)}.")
-        return cast("Kind", value)
+            found = _FOUND.get(type(value), "a date or time")
+            self.fail(key, f"this must be {wanted or _NAMES[kind]}.", f"It is {found}.")
+        return value
+
+    def _number(self, key: str, kind: type, marks: Collection[object]) -> object:
+        is_whole = kind is float and type(self.values[key]) is int
+        value = float(cast("int", self.values[key])) if is_whole else self._typed(key, kind)
+        for bounds in (mark for mark in marks if isinstance(mark, Between)):
+            if not bounds.least <= value <= bounds.most:
+                self.fail(key, f"{self.values[key]} is out of range.", f"Use {bounds.least:.0f} to {bounds.most:.0f}.")
+        return value
+
+    def _texts(self, key: str, item: object, marks: Collection[object]) -> tuple[str, ...]:
+        if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
+            return (self.get(key, item),)
+        values = self._typed(key, list)
+        if not all(isinstance(value, str) and value for value in values) or not (values or MAY_BE_EMPTY in marks):
+            self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
+        if get_origin(item) is Literal:
+            values = [self._word(key, value, get_args(item)) for value in values]
+        return tuple(values)
+
+    def _word(self, key: str, text: str, words: tuple[str, ...]) -> str:
+        if text not in words:
+            self.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
+        return text
 
 
-def _kind_of(value: object) -> str:
-    names = {
-        str: "a string",
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-        list: "a list",
-        dict: "a table",
-    }
-    return names.get(type(value), "a date or time")
+def check_route(table: Table, key: str, name: str, names: Collection[str]) -> None:
+    """Refuse a route that is not one of these.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if name not in names:
+        table.fail(key, f"there is no route {name!r}.", f"There are: {', '.join(names)}.")
+
+
+def dotted(path: KeyPath) -> str:
+    """A path in dotted form: `profiles.acme.base_url`, `templates[2].name` (counted from 1)."""
+    return "".join(f"[{step + 1}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def line_of(text: str, path: KeyPath) -> int | None:
+    """The line, counted from 1, where a key's statement (or the nearest table around it) begins; None: not found."""
+    import tomllib  # only after a mistake
+
+    # The key is in the last statement of the shortest parsable beginning that holds it.
+    lines, statement, found = text.splitlines(keepends=True)[:_MOST_LINES], 1, dict[int, int]()
+    for end in range(1, len(lines) + 1):
+        try:
+            value: Any = tomllib.loads("".join(lines[:end]))
+        except tomllib.TOMLDecodeError:
+            continue  # inside a value of several lines
+        for depth, step in enumerate(path, 1):
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                break
+            found.setdefault(depth, statement)
+        if len(path) in found:
+            break
+        statement = end + 1
+    return max(found.items(), default=(0, None))[1]

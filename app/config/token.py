@@ -37,12 +37,22 @@ class Token:
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
-        """Keep a value that passed `checked`.
+        """Refuse a value that cannot be sent.
 
         Raises:
             TokenError: The value cannot be a bearer token.
         """
-        self._value = _checked(value)
+        if not value:
+            raise TokenError("The token is empty.", cure="Create one in the service's settings: API, Create API Token.")
+        if len(value) > _LONGEST:
+            raise TokenError("The token is too long to be one.", cure="Check where it is read from.")
+        # The text of an error about a bad header would hold the token: raise one without it here.
+        if not value.isascii() or not value.isprintable() or " " in value:
+            raise TokenError(
+                "The token holds blanks, line ends or characters that are not ASCII.",
+                cure="Store the bare token, without the word Bearer.",
+            )
+        self._value = value
 
     def reveal(self) -> str:
         """The value itself."""
@@ -132,7 +142,15 @@ def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
     match source:
         case EnvToken(variable):
             source.refuse_foreign()
-            return Token(_from_environment(variable, env))
+            value = env.get(variable)
+            os.environ.pop(variable, None)
+            if value is None:
+                raise TokenError(
+                    f"The environment variable {variable} is not set.",
+                    cure="Set it to an API token (Settings, API, Create API Token), or name another source in the "
+                    "profile.",
+                )
+            return Token(value.strip())
         case FileToken(path):
             return Token(_from_file(path))
         case CommandToken(argv):
@@ -141,17 +159,6 @@ def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
             return Token(_from_keyring(name))
         case StreamToken(stream):
             return Token(stream.readline(_LONGEST + 2).strip())
-
-
-def _from_environment(variable: str, env: Mapping[str, str]) -> str:
-    value = env.get(variable)
-    os.environ.pop(variable, None)
-    if value is None:
-        raise TokenError(
-            f"The environment variable {variable} is not set.",
-            cure="Set it to an API token (Settings, API, Create API Token), or name another source in the profile.",
-        )
-    return value.strip()
 
 
 def _from_file(path: Path) -> str:
@@ -164,19 +171,16 @@ def _from_file(path: Path) -> str:
         ) from error
     # The file is checked and read by its descriptor, so that a changed path makes no difference.
     try:
-        _refuse_unsafe(path, os.fstat(descriptor))
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise TokenError(f"The token file {path} is not a regular file.", cure="Correct token_file.")
+        if found.st_uid not in {os.geteuid(), 0}:
+            raise TokenError(f"The token file {path} belongs to another user.", cure="Use a file of your own.")
+        if found.st_mode & 0o077:
+            raise TokenError(f"Others can read the token file {path}.", cure=f"Run: chmod 600 {path}")
         return os.read(descriptor, _LONGEST + 2).decode("ascii", errors="replace").strip()
     finally:
         os.close(descriptor)
-
-
-def _refuse_unsafe(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise TokenError(f"The token file {path} is not a regular file.", cure="Correct token_file.")
-    if found.st_uid not in {os.geteuid(), 0}:
-        raise TokenError(f"The token file {path} belongs to another user.", cure="Use a file of your own.")
-    if found.st_mode & 0o077:
-        raise TokenError(f"Others can read the token file {path}.", cure=f"Run: chmod 600 {path}")
 
 
 def _from_command(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
@@ -219,19 +223,5 @@ def _from_keyring(name: str) -> str:
     if done.returncode or not value:
         raise TokenError(
             f"The keyring holds no {name!r}.", cure=f"Run: keyring set {_KEYRING_SERVICE} {name}, or use token_file."
-        )
-    return value
-
-
-def _checked(value: str) -> str:
-    if not value:
-        raise TokenError("The token is empty.", cure="Create one in the service's settings: API, Create API Token.")
-    if len(value) > _LONGEST:
-        raise TokenError("The token is too long to be one.", cure="Check where it is read from.")
-    # The text of an error about a bad header would hold the token: raise one without it here.
-    if not value.isascii() or not value.isprintable() or " " in value:
-        raise TokenError(
-            "The token holds blanks, line ends or characters that are not ASCII.",
-            cure="Store the bare token, without the word Bearer.",
         )
     return value

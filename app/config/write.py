@@ -8,14 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from app.atomic_file import replacing
+from app.atomic_file import alone, replacing
 from app.config.load import parse
 from app.config.paths import example_text
-from app.config.settings import ENVIRONMENT_PROFILE, ConfigError, Profile
-from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
+from app.config.settings import ENVIRONMENT_PROFILE, ConfigError, Profile, Settings
+from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, Token
 
 LONGEST_NAME: Final = 40
-_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class ChangedError(ConfigError):
+    """Another program has changed the file since it was read."""
 
 
 def name_problem(name: str) -> str | None:
@@ -29,21 +32,61 @@ def name_problem(name: str) -> str | None:
     return None
 
 
+def read_text(file: Path) -> str | None:
+    """The text of a file with its own line ends; None: there is none.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"this cannot be read: {error.strerror}.", cure="Correct that.", file=file) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
+
+
+def save(file: Path, before: str | None, after: str) -> Settings:
+    """Replace the text of a configuration, and return the settings that it then holds.
+
+    Raises:
+        ConfigError: The text is not valid, or the file changed or cannot be written; it was not touched.
+    """
+    settings = parse(file, after)
+    # Keep a symbolic link, as a configuration in git often is one.
+    target = file.resolve()
+    with _write_errors(target), alone(target.parent):
+        if read_text(target) != before:
+            raise ChangedError("this changed since it was read.", cure="Read it again, and change it then.", file=file)
+        with replacing(target) as written:
+            written.write(after)
+    return settings
+
+
 def add_profile(file: Path, new: Profile) -> None:
     """Append a profile to the configuration, or to the commented example if there is none yet.
 
     Raises:
         ConfigError: The file cannot be written, or the result would not be valid; nothing was changed.
     """
-    # Keep a symbolic link, as a configuration in git often is one.
-    target = file.resolve()
-    with write_errors(target):
-        before = target.read_text(encoding="utf-8") if target.exists() else example_text()
-        after = f"{before.rstrip()}\n\n{_profile(new)}".lstrip()
-        parse(target, after)  # refuse to write a file that could not be read back
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(target) as written:
-            written.write(after)
+    before = read_text(file)
+    key = new.name if re.fullmatch(r"[A-Za-z0-9_-]+", new.name) else _text(new.name)
+    match new.token:
+        case EnvToken(variable):
+            token = f"token_env = {_text(variable)}"
+        case FileToken(path):
+            token = f"token_file = {_text(str(path))}"
+        case CommandToken(argv):
+            token = f"token_command = [{', '.join(map(_text, argv))}]"
+        case KeyringToken(name):
+            token = f"token_keyring = {_text(name)}"
+        case _:
+            raise ValueError("A stream's token has no place in a file.")
+    read_only = "read_only = true\n" if new.read_only else ""
+    profile = f"[profiles.{key}]\nbase_url = {_text(new.base_url)}\n{token}\n{read_only}"
+    save(file, before, f"{(example_text() if before is None else before).rstrip()}\n\n{profile}".lstrip())
 
 
 def keep_token(folder: Path, name: str, token: Token) -> Path:
@@ -53,7 +96,7 @@ def keep_token(folder: Path, name: str, token: Token) -> Path:
         ConfigError: It cannot be written.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "profile"
-    with write_errors(folder):
+    with _write_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = 1
         while True:
@@ -68,35 +111,13 @@ def keep_token(folder: Path, name: str, token: Token) -> Path:
             return path
 
 
-def _profile(new: Profile) -> str:
-    key = new.name if _BARE_KEY.fullmatch(new.name) else _text(new.name)
-    lines = [f"[profiles.{key}]", f"base_url = {_text(new.base_url)}", _token_line(new.token)]
-    if new.read_only:
-        lines.append("read_only = true")
-    return "\n".join(lines) + "\n"
-
-
-def _token_line(source: TokenSource) -> str:
-    match source:
-        case EnvToken(variable):
-            return f"token_env = {_text(variable)}"
-        case FileToken(path):
-            return f"token_file = {_text(str(path))}"
-        case CommandToken(argv):
-            return f"token_command = [{', '.join(map(_text, argv))}]"
-        case KeyringToken(name):
-            return f"token_keyring = {_text(name)}"
-        case _:
-            raise ValueError("A stream's token has no place in a file.")
-
-
 def _text(value: str) -> str:
     """A TOML string: JSON's escapes are TOML's, except DEL, which JSON leaves as it is."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @contextmanager
-def write_errors(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     """Raise what keeps a file from being written as a `ConfigError`."""
     try:
         yield
@@ -104,5 +125,3 @@ def write_errors(path: Path) -> Iterator[None]:
         raise ConfigError(
             f"this cannot be written: {error.strerror}.", cure="Correct its permissions, or free some space.", file=path
         ) from error
-    except UnicodeError as error:
-        raise ConfigError("this is not text in UTF-8.", cure="Save it as UTF-8.", file=path) from error

@@ -20,8 +20,7 @@ from itertools import groupby
 from typing import Final
 
 from app.config import NotifyRoute, NotifySettings
-from app.config.notify import DEFAULT_ROUTE
-from app.config.settings import Markup
+from app.config.settings import DEFAULT_ROUTE, Markup
 from app.notify.channels import Channels, fill
 from app.notify.notifications import Notification
 from app.text import safe_text

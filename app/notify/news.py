@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.config import NotifySettings
-from app.config.notify import DEFAULT_ROUTE
+from app.config.settings import DEFAULT_ROUTE
 from app.notify.incidents import IncidentReader
 from app.notify.notifications import Notification, move_notifications, state_notifications
 from app.notify.plan import Present

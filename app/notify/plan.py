@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from app.config import NotifyRule, NotifySettings
-from app.config.notify import DEFAULT_ROUTE, LONGEST, SEVERITIES
+from app.config.settings import DEFAULT_ROUTE, LONGEST_WAIT
 from app.text import safe_text
 from app.times import span
 from storage.records.alert import Alert, Level, Message, MessagePhase, Plan, Settled, ToldProblem
@@ -154,7 +154,7 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
             return "over"
         if is_snoozed or (is_there is None and not is_failure):
             return "hold"
-    return "expired" if waited > LONGEST and (is_failure or not is_there) else "tell"
+    return "expired" if waited > LONGEST_WAIT and (is_failure or not is_there) else "tell"
 
 
 def _is_due(batch: str, route: str, alerts: Sequence[Alert], at: Situation, notify: NotifySettings) -> bool:
@@ -278,8 +278,8 @@ def _matches(rule: NotifyRule, alert: Alert, now: datetime) -> bool:
     repository = alert.about.get("repository", "")
     return (
         worst((rule.severity, alert.level)) == alert.level
-        and (not rule.kinds or alert.kind in rule.kinds)
-        and (not rule.repositories or any(fnmatchcase(repository, glob) for glob in rule.repositories))
+        and (not rule.kind or alert.kind in rule.kind)
+        and (not rule.repository or any(fnmatchcase(repository, glob) for glob in rule.repository))
         and (rule.hours is None or rule.hours.cover(now.astimezone().time()))
     )
 
@@ -291,4 +291,4 @@ def is_quiet(route: str, notify: NotifySettings, now: datetime) -> bool:
 
 def worst(levels: Iterable[Level]) -> Level:
     """The most severe of the levels."""
-    return max(levels, key=SEVERITIES.index)
+    return max(levels, key=get_args(Level).index)

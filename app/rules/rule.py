@@ -4,24 +4,23 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Annotated, Literal
 
-from app.config.settings import QuietHours
+from app.config.settings import Between, OneOrMore, QuietHours
+from app.times import MAX_DURATION
 
 Overlap = Literal["skip", "queue", "allow"]
 
-DEFAULT_CATCH_UP: Final = timedelta(hours=1)
-DEFAULT_PAUSE_AFTER: Final = 5
-APPROVAL_EXPIRES: Final = timedelta(hours=24)
+Count = Annotated[int, Between(1, 10_000)]
 
 
 @dataclass(frozen=True, slots=True)
 class OnSchedule:
     """At fixed times of a time zone's clock."""
 
-    cron: str
+    cron: str = field(metadata={"key": "schedule"})
     """Five fields: minute, hour, day of the month, month, day of the week."""
-    timezone: str
+    timezone: str = "UTC"
     """A name of the IANA database."""
     jitter: timedelta = timedelta(0)
     """Each time is moved later by up to this much, always by the same."""
@@ -31,7 +30,7 @@ class OnSchedule:
 class OnInterval:
     """At a fixed interval, counted from when the rule was first seen."""
 
-    every: timedelta
+    every: Annotated[timedelta, Between(timedelta(minutes=1), MAX_DURATION)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,11 @@ class Scope:
 class OnRun:
     """A run changes its status."""
 
-    to: str
+    to: str = field(metadata={"key": "run"})
     """The new status."""
-    was: str | None = None
+    was: str | None = field(default=None, metadata={"key": "from"})
     """The status before; None: any, and runs first seen with the new one."""
-    scope: Scope = Scope()
+    scope: Scope = field(default=Scope(), metadata={"key": None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +65,24 @@ class OnStuck:
 class OnHealth:
     """A code host goes bad, or is well again."""
 
-    is_over: bool = False
-    """False: it goes bad. True: it is well again."""
-    lasting: timedelta = timedelta(0)
+    health: Literal["not ok", "recovered"] = "not ok"
+    lasting: timedelta = field(default=timedelta(0), metadata={"key": "for"})
     """How long the state must have lasted."""
-    platforms: tuple[str, ...] = ()
+    platforms: OneOrMore = field(default=(), metadata={"key": "platform"})
     """Globs for the platforms' names; empty means all."""
+
+    @property
+    def is_over(self) -> bool:
+        """False: it goes bad. True: it is well again."""
+        return self.health == "recovered"
 
 
 @dataclass(frozen=True, slots=True)
 class OnUnknownAction:
     """The outcome of a write stays unknown."""
 
-    older: timedelta
+    older: timedelta = timedelta(0)
+    action: Literal["unknown"] = "unknown"
 
 
 Trigger = OnSchedule | OnInterval | OnRun | OnStuck | OnHealth | OnUnknownAction
@@ -88,7 +92,7 @@ Trigger = OnSchedule | OnInterval | OnRun | OnStuck | OnHealth | OnUnknownAction
 class DoStart:
     """Start a run."""
 
-    instructions: str
+    instructions: str = field(metadata={"key": "start"})
     repository: str
     branch: str | None = None
 
@@ -100,14 +104,14 @@ class DoAgent:
     agent: str
     repository: str
     branch: str | None = None
-    inputs: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[tuple[str, str], ...] = field(default=(), metadata={"key": None})
 
 
 @dataclass(frozen=True, slots=True)
 class DoContinue:
     """Continue the run that set the rule off."""
 
-    instructions: str
+    instructions: str = field(metadata={"key": "continue"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ class DoCancel:
 class DoNotify:
     """Tell people."""
 
-    route: str
+    route: str = field(metadata={"key": "notify"})
     """One of `[notify.routes]`, or `default` for the channels of `[notify]` itself."""
     title: str = ""
     """Empty: made from the rule's name and what set it off."""
@@ -135,7 +139,7 @@ class DoNotify:
 class DoCommand:
     """Run a program on this machine; no shell is involved, and its environment holds no token."""
 
-    argv: tuple[str, ...]
+    argv: tuple[str, ...] = field(metadata={"key": "command"})
 
 
 Response = DoStart | DoAgent | DoContinue | DoRetry | DoCancel | DoNotify | DoCommand
@@ -145,10 +149,10 @@ Response = DoStart | DoAgent | DoContinue | DoRetry | DoCancel | DoNotify | DoCo
 class Limit:
     """How often a rule may act at most."""
 
-    per_conversation: int = 3
+    per_conversation: Count = 3
     """For one run, through all its turns and all that was made from it."""
-    per_hour: int = 20
-    per_day: int = 100
+    per_hour: Count = 20
+    per_day: Count = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,23 +161,23 @@ class Rule:
 
     name: str
     """Its identity: a rule that is renamed is another one."""
-    on: Trigger
-    do: Response
+    on: Trigger = field(metadata={"key": None})
+    do: Response = field(metadata={"key": None})
     profile: str | None = None
     """None: every profile that is watched."""
-    is_on: bool = True
+    is_on: bool = field(default=True, metadata={"key": "enabled"})
     overlap: Overlap = "skip"
     """What to do while the run that it started last is still active."""
-    catch_up: timedelta = DEFAULT_CATCH_UP
+    catch_up: timedelta = timedelta(hours=1)
     """How late it may still act, once, for a missed time."""
-    pause_after: int = DEFAULT_PAUSE_AFTER
+    pause_after: Annotated[int, Between(0, 10_000)] = 5
     """Failures in a row after which it pauses itself; 0: never."""
     limit: Limit = field(default_factory=Limit)
     quiet: QuietHours | None = None
     """Hours of the local day in which it does nothing."""
-    needs_approval: bool = False
+    needs_approval: bool = field(default=False, metadata={"key": "approval"})
     """Whether a user has to approve its requests."""
-    approval_expires: timedelta = APPROVAL_EXPIRES
+    approval_expires: timedelta = timedelta(hours=24)
 
 
 def fingerprint(rule: Rule) -> str:

@@ -28,11 +28,11 @@ async def happens(place: Place, rule: Rule) -> None:
             await place.world.run("run_1", on.to, repository=glob, branch=branch)
         case OnStuck():
             await _stuck(place)
-        case OnHealth(is_over):
-            for status in ("unreachable", "unreachable", *(["ok", "ok"] if is_over else [])):
+        case OnHealth() as on:
+            for status in ("unreachable", "unreachable", *(["ok", "ok"] if on.is_over else [])):
                 await place.world.health(github=status)
                 place.world.pass_(minutes=6)
-            await place.world.health(github="ok" if is_over else "unreachable")
+            await place.world.health(github="ok" if on.is_over else "unreachable")
         case OnUnknownAction():
             await place.unknown_write()
             place.world.pass_(hours=1)

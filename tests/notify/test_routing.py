@@ -8,7 +8,7 @@ import pytest
 
 from app.config import ConfigError
 from app.config.load import parse
-from app.config.notify import DEFAULT_ROUTE
+from app.config.settings import DEFAULT_ROUTE
 from app.notify.plan import routes_of
 from storage.records.alert import Alert
 from tests.service_process import ROOT
@@ -81,7 +81,7 @@ def test_without_rules_everything_goes_over_the_channels_of_notify() -> None:
         ('[notify.routes.x]\ncommand = ["a"]\ntext = "{rule.name}"', "there is no placeholder {rule.name}"),
         ('[notify.routes.x]\ncommand = ["a"]\nmarkup = "bbcode"', "text, markdown, html"),
         ('[notify.routes.x]\ncommand = ["a"]\nrepeat = "5s"', "notify.routes.x.repeat: 5s is out of range"),
-        ('[notify.routes.x]\ncommand = ["a"]\nescalate_after = "5m"', "let Alertmanager escalate"),
+        ('[notify.routes.x]\ncommand = ["a"]\nescalate_after = "5m"', "there is no such key"),
         ('[notify.routes.x]\ncommand = ["a"]\nfallback = "y"', "there is no route 'y'"),
         ('[notify.routes.x]\ncommand = ["a"]\nfallback = "x"', "leads back to itself"),
         ('[notify.routes.default]\ncommand = ["a"]', "Choose another name"),

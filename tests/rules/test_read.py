@@ -73,7 +73,7 @@ def test_the_examples_of_the_documentation_are_read() -> None:
         (rule(profile='"acme"'), "there is no such profile"),
         (rule(on='{ schedule = "0 3 1 * mon" }'), "two automations"),
         (rule(on='{ schedule = "0 3 * * *", timezone = "Mars/Base" }'), "time zone"),
-        (rule(on='{ every = "10s" }'), "too often"),
+        (rule(on='{ every = "10s" }'), "out of range: write 60s"),
         (rule(on='{ every = "6h" }', do='{ continue = "go on" }'), "needs a run"),
         (rule(on='{ every = "6h" }', do="{ retry = true }"), "needs a run"),
         (rule(do="{ retry = false }"), "must be true"),

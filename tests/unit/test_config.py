@@ -165,7 +165,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         (COMMAND + 'argv = ["ls"]\n[[commands]]\nname = "log"\nargv = ["x"]\n', 5, "commands[2].name", "has this name"),
         ('[[views]]\nname = "A"\nquery = "stauts:x"\n', 3, "views[1].query", "at character 1: There is no stauts:"),
         ('[[views]]\nname = "A"\nsort = "age"\n', 3, "views[1].sort", "no column 'age' to sort by: started"),
-        ('[[views]]\nname = "A"\ngroup = "host"\n', 3, "views[1].group", "Write repository or branch"),
+        ('[[views]]\nname = "A"\ngroup = "host"\n', 3, "views[1].group", "write repository or branch"),
         ('[[views]]\nname = "A"\n[[views]]\nname = "a"\n', 4, "views[2].name", "another view has this name"),
     ],
 )

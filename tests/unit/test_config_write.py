@@ -85,7 +85,7 @@ def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path, before
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     """A file where a folder should be; the same for the token's own file."""
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         add_profile(tmp_path / "file" / "config.toml", Profile("acme", ADDRESS, EnvToken()))
     with pytest.raises(ConfigError, match="cannot be written"):
         keep_token(tmp_path / "file", "acme", Token("secret"))
