@@ -13,8 +13,7 @@ from app.automations.runner import Runner
 from app.config import Settings
 from app.config.token import EnvToken
 from app.engine import Engine
-from app.notify.delivery import Say
-from app.notify.dispatcher import Dispatcher
+from app.notify.dispatcher import Dispatcher, Say
 from app.notify.incidents import IncidentReader
 from app.notify.news import NewsReader
 from app.rules.placeholders import filled, filled_argument
@@ -133,5 +132,5 @@ class ByHand:
             # Without a bot at work, nothing else would deliver the message.
             dispatcher = dispatcher_of(self.settings, self.engine, self.state, lambda *_, **__: None, lambda _: None)
             await dispatcher.look()
-            await dispatcher.postman.deliver()
+            await dispatcher.deliver()
         return seen[-1] if seen else None

@@ -17,8 +17,7 @@ from app.automations.runner import Runner
 from app.config import ConfigError, Profile, Settings
 from app.engine import Engine
 from app.events import Event, LinkChanged, StorageFailed
-from app.notify.delivery import Say
-from app.notify.dispatcher import Dispatcher
+from app.notify.dispatcher import Dispatcher, Say
 from app.rules.rule import Rule, fingerprint_of
 from app.times import rfc3339
 from storage.errors import StorageError
@@ -97,7 +96,7 @@ class Bot:
         problem = await engine.refresh()
         await runner.look()
         await dispatcher.look(at_once=True)
-        await dispatcher.postman.deliver()
+        await dispatcher.deliver()
         return None if problem is None else problem.message
 
     async def set_off(self, rule: Rule, run_id: str | None) -> None:
@@ -110,7 +109,7 @@ class Bot:
         engine, runner, dispatcher = self._opened()
         await runner.set_off(rule, await occurrence_asked_for(engine, rule, run_id))
         await dispatcher.look()
-        await dispatcher.postman.deliver()
+        await dispatcher.deliver()
 
     async def snapshot(self, heartbeats: Mapping[str, int]) -> Snapshot:
         """The figures now.
@@ -194,7 +193,7 @@ class Bot:
             *_, dispatcher = self._opened()
             try:
                 if self._is_working:
-                    await dispatcher.postman.deliver()
+                    await dispatcher.deliver()
             except StorageError as error:
                 self._storage_failed(error)
             with suppress(TimeoutError):

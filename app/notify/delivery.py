@@ -1,4 +1,4 @@
-"""Delivery: each message at least once, under one number; failures are retried, then sent over another route.
+"""Sending: one message over all channels of its route.
 
 A message is written in the markup of its route; foreign text in it cannot mention or link. Apprise runs in a child
 process, so that a server that does not answer cannot hold up the bot.
@@ -6,33 +6,25 @@ process, so that a server that does not answer cannot hold up the bot.
 
 import asyncio
 import json
-import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
 from html import escape
 from importlib.util import find_spec
-from itertools import groupby
 from typing import Final
 
 from app.config import NotifyRoute, NotifySettings
-from app.config.settings import DEFAULT_ROUTE, Markup
+from app.config.settings import Markup
 from app.notify.channels import Channels, fill
 from app.notify.notifications import Notification
 from app.text import safe_text
 from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
 from storage.records.alert import Delivery
-from storage.state import State
 
-BACKOFF: Final = (timedelta(seconds=15), timedelta(minutes=1), timedelta(minutes=5))
-"""The wait after each failed attempt; one more failure is the last."""
-CLAIMED_FOR: Final = timedelta(minutes=2)
-"""How long an attempt belongs to its process: longer than the deadlines of all channels of a route."""
 OFF: Final = "The channels of [notify] are off: set notify.desktop or notify.command, or add a route."
 DEADLINE_S: Final = 30.0
 """For all addresses of a route."""
@@ -46,9 +38,6 @@ _LOOK_ALIKES: Final = str.maketrans(
 _LINK: Final = re.compile(r"\](?=\s*[(\[:])")
 _MARKS: Final = re.compile(r"([\\`*_{}\[\]()#+.!|~-])")
 
-Say = Callable[..., None]
-"""Writes one line of the log: an event's name, and its facts by name."""
-
 
 class RouteError(RunwardenError):
     """A route cannot be used; the message names the cure."""
@@ -59,7 +48,7 @@ async def send(
 ) -> str | None:
     """Send a message over all channels of its route. Returns what went wrong, with the cure, or None."""
     route = notify.route(delivery.message.route)
-    if not (route.desktop or route.command or route.urls_env or route.urls_file):
+    if route.is_silent:
         return OFF
     own = replace(notify, bell=False, desktop=route.desktop, command=route.command)
     channels = Channels(own, profile, env, ring_bell=lambda: None, write=lambda _: None)
@@ -69,74 +58,6 @@ async def send(
         trouble = await relayed(route, title, body, delivery.message.level, env)
         troubles += [trouble] if trouble is not None else []
     return "; ".join(troubles) or None
-
-
-@dataclass(frozen=True, slots=True)
-class Postman:
-    """Delivers the messages in one profile's state."""
-
-    state: State
-    notify: NotifySettings
-    profile: str
-    clock: Callable[[], datetime]
-    say: Say
-    command_line: str = "runwarden"
-
-    async def deliver(self) -> None:
-        """Deliver due messages; routes do not wait for each other.
-
-        Raises:
-            StorageError: The state cannot be read or written; a sent message may be sent once more.
-        """
-        now = self.clock()
-        await self.state.release_orphans(now)
-        due = sorted(await self.state.due_deliveries(now), key=lambda each: each.message.route)
-        routes = [list(each) for _, each in groupby(due, key=lambda each: each.message.route)]
-        ended = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
-        for failure in (each for each in ended if each is not None):
-            # One failure is raised, not a group: callers catch a `StorageError`.
-            raise failure
-
-    async def _deliver(self, deliveries: Iterable[Delivery]) -> None:
-        for delivery in deliveries:
-            now = self.clock()
-            if now - delivery.made_at > self.notify.route(delivery.message.route).give_up:
-                await self._settle(delivery, "expired", "it was too old to be sent")
-            elif await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
-                trouble = await send(self.notify, delivery, self.profile, os.environ, self.command_line)
-                await self._settled(delivery, trouble)
-
-    async def _settled(self, delivery: Delivery, trouble: str | None) -> None:
-        if trouble is None:
-            await self._settle(delivery, "delivered")
-        elif delivery.attempts < len(BACKOFF):
-            due = self.clock() + BACKOFF[delivery.attempts]
-            self._say("delivery_failed", delivery, trouble)
-            await self.state.settle_delivery(delivery, None, self.clock(), error=trouble, due=due)
-        else:
-            await self._settle(delivery, "failed", trouble, self._fallback(delivery.message.route))
-
-    def _fallback(self, route: str) -> str:
-        own = self.notify.route(DEFAULT_ROUTE)
-        has_own = route != DEFAULT_ROUTE and (own.desktop or own.command)
-        return self.notify.route(route).fallback or (DEFAULT_ROUTE if has_own else "")
-
-    async def _settle(self, delivery: Delivery, outcome: str, error: str = "", fallback: str = "") -> None:
-        await self.state.settle_delivery(delivery, outcome, self.clock(), error=error, fallback=fallback)
-        self._say(outcome, delivery, error, fallback)
-
-    def _say(self, event: str, delivery: Delivery, error: str = "", fallback: str = "") -> None:
-        message = delivery.message
-        self.say(
-            event,
-            profile=self.profile,
-            delivery=delivery.number,
-            route=message.route,
-            title=message.title,
-            attempt=delivery.attempts + 1,
-            message=error or None,
-            fallback=fallback or None,
-        )
 
 
 async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Mapping[str, str]) -> str | None:

@@ -1,18 +1,31 @@
-"""The dispatcher: turns what happened into messages, each made once, whenever the process ends."""
+"""The dispatcher: makes a message of what happened once, and delivers it at least once, under one number."""
 
+import asyncio
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final
 
 from app.config import NotifySettings
-from app.notify.delivery import Postman, Say
+from app.config.settings import DEFAULT_ROUTE
+from app.notify.delivery import send
 from app.notify.news import LATEST, RULES, NewsReader, rule_alerts
 from app.notify.plan import Situation, plan
 from storage.cache import Cache
-from storage.records.alert import Alert, Plan
+from storage.records.alert import Alert, Delivery, Plan
 from storage.records.following import StatusChange
 from storage.state import OWN, State
+
+BACKOFF: Final = (timedelta(seconds=15), timedelta(minutes=1), timedelta(minutes=5))
+"""The wait after each failed attempt; one more failure is the last."""
+CLAIMED_FOR: Final = timedelta(minutes=2)
+"""How long an attempt belongs to its process: longer than the deadlines of all channels of a route."""
+
+Say = Callable[..., None]
+"""Writes one line of the log: an event's name, and its facts by name."""
 
 
 @dataclass(slots=True)
@@ -34,11 +47,6 @@ class Dispatcher:
     """When `[notify] on` was last changed."""
     _unrouted: set[str] = field(default_factory=set)
     """Keys of alerts that were said to have no route: once is enough."""
-
-    @property
-    def postman(self) -> Postman:
-        """Delivers the messages that `look` has made."""
-        return Postman(self.state, self.notify, self.profile, self.clock, self.say, self.command_line)
 
     async def look(self, *, at_once: bool = False) -> bool:
         """Make the due messages; `at_once`: without waiting for more of the same. Return whether there are any.
@@ -63,7 +71,8 @@ class Dispatcher:
             waiting, problems = await self.state.waiting_alerts(), await self.state.told()
             if not waiting and not problems:
                 return False
-            shared = self._shared(waiting)
+            # A console sends these here, too; not if `[notify]` has rules, which only a bot follows.
+            shared = [] if self.notify.rules else [each for each in waiting if not each.source]
             at = Situation(
                 now=now,
                 present=news.present,
@@ -77,26 +86,18 @@ class Dispatcher:
             # Otherwise another process, such as a command run by cron, has made messages: the plan is made again.
             if await self.state.apply_plan(found, now, basis):
                 break
-        await self._claim(found, at)
+        # Last, as a claim is final: keep consoles from telling the same alerts and their ends.
+        own = (each.key for each in shared if each.key not in at.elsewhere)
+        notified = [key for key in own if found.settled.get(key) == "told"]
+        if notified:
+            ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in notified]
+            await self.cache.following.claim([*notified, *ends], at=now)
         self._report(found, at)
         return bool(found.messages)
 
     @property
     def _tells_own(self) -> bool:
-        notify = self.notify
-        return bool(notify.rules or notify.desktop or notify.command)
-
-    def _shared(self, alerts: Sequence[Alert]) -> list[Alert]:
-        """The alerts that a console sends here, too; none if `[notify]` has rules, which only a bot follows."""
-        return [] if self.notify.rules else [each for each in alerts if not each.source]
-
-    async def _claim(self, found: Plan, at: Situation) -> None:
-        """Keep consoles from telling the same alerts and their ends; called last, as a claim is final."""
-        own = (each.key for each in self._shared(at.waiting) if each.key not in at.elsewhere)
-        notified = [key for key in own if found.settled.get(key) == "told"]
-        ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in notified]
-        if notified:
-            await self.cache.following.claim([*notified, *ends], at=at.now)
+        return bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
 
     def _report(self, found: Plan, at: Situation) -> None:
         for message in found.messages:
@@ -110,3 +111,49 @@ class Dispatcher:
         quiet = Counter((by_key[key].group, outcome) for key, outcome in found.settled.items() if outcome != "told")
         for (group, outcome), count in quiet.items():
             self.say("not_told", profile=self.profile, group=group, outcome=outcome, count=count)
+
+    async def deliver(self) -> None:
+        """Deliver due messages; routes do not wait for each other.
+
+        Raises:
+            StorageError: The state cannot be read or written; a sent message may be sent once more.
+        """
+        now = self.clock()
+        await self.state.release_orphans(now)
+        due = sorted(await self.state.due_deliveries(now), key=lambda each: each.message.route)
+        routes = [list(each) for _, each in groupby(due, key=lambda each: each.message.route)]
+        ended = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
+        for failure in (each for each in ended if each is not None):
+            # One failure is raised, not a group: callers catch a `StorageError`.
+            raise failure
+
+    async def _deliver(self, deliveries: Iterable[Delivery]) -> None:
+        """Deliver the messages of one route; a failure is retried, and the last one goes over another route."""
+        for delivery in deliveries:
+            now, message = self.clock(), delivery.message
+            route, own = self.notify.route(message.route), self.notify.route(DEFAULT_ROUTE)
+            trouble, outcome, due, fallback = "", "delivered", None, ""
+            if now - delivery.made_at > route.give_up:
+                trouble, outcome = "it was too old to be sent", "expired"
+            elif not await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
+                continue
+            else:
+                trouble = await send(self.notify, delivery, self.profile, os.environ, self.command_line) or ""
+                if trouble and delivery.attempts < len(BACKOFF):
+                    outcome, due = "delivery_failed", self.clock() + BACKOFF[delivery.attempts]
+                elif trouble:
+                    has_own = message.route != DEFAULT_ROUTE and not own.is_silent
+                    outcome, fallback = "failed", route.fallback or (DEFAULT_ROUTE if has_own else "")
+            await self.state.settle_delivery(
+                delivery, None if due else outcome, self.clock(), error=trouble, due=due, fallback=fallback
+            )
+            self.say(
+                outcome,
+                profile=self.profile,
+                delivery=delivery.number,
+                route=message.route,
+                title=message.title,
+                attempt=delivery.attempts + 1,
+                message=trouble or None,
+                fallback=fallback or None,
+            )

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from app.config.load import parse
-from app.notify.delivery import Postman
 from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
 from app.notify.news import NewsReader
@@ -63,10 +62,10 @@ class Desk:
             await dispatcher.look()
         return await self.titles()
 
-    async def deliver(self, postman: Postman) -> list[str]:
+    async def deliver(self, dispatcher: Dispatcher) -> list[str]:
         """Deliver what is due; the events that the log tells of it."""
         self.said.clear()
-        await postman.deliver()
+        await dispatcher.deliver()
         return [line["event"] for line in self.said]
 
     async def owned_by(self, owner: Owner) -> None:

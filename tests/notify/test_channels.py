@@ -48,7 +48,7 @@ async def test_the_bell_rings_once_for_all_that_came_together() -> None:
 async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
     """No shell, no second filling-in, and nothing foreign that reads as an option."""
     out = tmp_path / "out.json"
-    arguments = "{title}|{body},{repository},--status={status},{branch},{unknown} {,{platform},$HOME;`id`"
+    arguments = "{title}|{body},{repository},--status={status},{branch},{ {,{platform},$HOME;`id`"
     template = arguments.split(",")
     argv = (sys.executable, "-c", WRITE_ARGUMENTS, str(out), *template)
     told = news(about={"repository": "{title}", "status": "failed\x1b[2J", "branch": "--rm -rf"})
@@ -56,7 +56,7 @@ async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
     assert await channels(Terminal(), bell=False, command=argv).deliver([told]) == ()
 
     assert out.read_text() == (
-        '["Run failed: acme/api|agent/x", "{title}", "--status=failed\\u241b[2J", "\\u2010-rm -rf", "{unknown} {", "",'
+        '["Run failed: acme/api|agent/x", "{title}", "--status=failed\\u241b[2J", "\\u2010-rm -rf", "{ {", "",'
         ' "$HOME;`id`"]'
     )
 

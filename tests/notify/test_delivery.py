@@ -13,7 +13,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from app.config import NotifyRoute, NotifySettings
-from app.notify.delivery import BACKOFF, rendered, send
+from app.notify.delivery import rendered, send
+from app.notify.dispatcher import BACKOFF
 from storage.claims import Owner
 from storage.errors import DiskFullError
 from storage.records.alert import Delivery, Message
@@ -149,19 +150,18 @@ async def test_what_fails_is_tried_again_and_then_told_elsewhere(desk: Desk) -> 
     dispatcher = await desk.began(FAILS)
     await desk.world.run("run_1", "failed")
     await desk.pass_(dispatcher, looks=2, seconds=30)
-    postman = dispatcher.postman
     for pause in BACKOFF:
-        assert await desk.deliver(postman) == ["delivery_failed"]
-        assert await desk.deliver(postman) == []
+        assert await desk.deliver(dispatcher) == ["delivery_failed"]
+        assert await desk.deliver(dispatcher) == []
         desk.world.now += pause
-    assert await desk.deliver(postman) == ["failed"]
-    assert await desk.deliver(postman) == ["delivered"]
+    assert await desk.deliver(dispatcher) == ["failed"]
+    assert await desk.deliver(dispatcher) == ["delivered"]
     assert (desk.said[0]["route"], desk.said[0]["delivery"]) == ("team", 1)
 
     (failed,) = await desk.state.recent_deliveries(outcome="failed")
     assert failed.error == "false ended with 1: it said nothing."
     assert await desk.state.delivery_counts() == {("oncall", "failed"): 1, ("team", "delivered"): 1}
-    assert await desk.deliver(postman) == []
+    assert await desk.deliver(dispatcher) == []
 
 
 async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(desk: Desk) -> None:
@@ -172,16 +172,16 @@ async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(desk:
     (due,) = await desk.state.due_deliveries(desk.world.now)
     assert await desk.state.claim_delivery(due, desk.world.now, desk.world.now + BACKOFF[-1])
     assert not await desk.state.claim_delivery(due, desk.world.now, desk.world.now + BACKOFF[-1])
-    assert await desk.deliver(dispatcher.postman) == []
+    assert await desk.deliver(dispatcher) == []
 
     await desk.owned_by(Owner(2**22 + 1, "1", "?", "?"))
-    assert await desk.deliver(desk.dispatcher(FAILS.replace("false", "true")).postman) == ["delivered"]
+    assert await desk.deliver(desk.dispatcher(FAILS.replace("false", "true"))) == ["delivered"]
     assert desk.said[0]["delivery"] == due.number
 
     await desk.world.run("run_1", "completed")
     await desk.pass_(dispatcher, minutes=9)
     desk.world.pass_(days=90)
-    assert await desk.deliver(dispatcher.postman) == ["expired"]
+    assert await desk.deliver(dispatcher) == ["expired"]
 
 
 async def test_a_state_that_fails_during_a_delivery_is_one_failure(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,4 +195,4 @@ async def test_a_state_that_fails_during_a_delivery_is_one_failure(desk: Desk, m
 
     monkeypatch.setattr(desk.state, "settle_delivery", settle)
     with pytest.raises(DiskFullError):
-        await desk.deliver(dispatcher.postman)
+        await desk.deliver(dispatcher)
