@@ -1,69 +1,56 @@
 """Text of which only changed lines are repainted: an age that ticks costs one line, not a page."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.style import Style
 from textual.visual import Visual
-from textual.widgets import Static
+from textual.widget import Widget
 
 
-class LineText(Static):
-    """Lines of text, replaced all at once."""
-
-    _changed: tuple[int, ...] = ()
-    """The lines to repaint during `take`. Empty: all."""
-    _stale: frozenset[int] | None = None
-    """The lines to render again; None: all."""
+class LineText(Widget):
+    """Lines of text, a line of the screen each, replaced all at once."""
 
     def __init__(self) -> None:
-        super().__init__(markup=False)
+        super().__init__()
         self._lines: Sequence[Content] = ()
 
-    def take(self, lines: Sequence[Content]) -> None:
+    def show(self, lines: Sequence[Content]) -> None:
         """Show these lines; lay out only if their number changed, and repaint only those that differ."""
         before, self._lines = self._lines, lines
-        if len(before) == len(lines) and all(map(Content.is_same, before, lines)):
-            return
-        if len(before) != len(lines) or self._wraps(before) or self._wraps(lines):
-            self.update(Content("\n").join(lines))
-            return
-        pairs = zip(before, lines, strict=True)
-        self._changed = tuple(y for y, (old, new) in enumerate(pairs) if not old.is_same(new))
-        if self._changed:
-            self.update(Content("\n").join(lines), layout=False)
-            self._changed = ()
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Repaint; during `take` only the lines that differ."""
-        if self._changed and not regions:
-            width = self.size.width
-            regions = tuple(Region(0, y, width, 1) for y in self._changed)
-            self._stale = None if self._stale is None else self._stale.union(self._changed)
+        if len(before) != len(lines):
+            self.refresh(layout=True)
         else:
-            self._stale = None
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+            changed = [y for y, line in enumerate(lines) if not line.is_same(before[y])]
+            if changed:
+                self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
-    def _render_content(self) -> None:
-        strips = self._render_cache.lines
-        if self._stale is None or self._render_cache.size != self.size or self.text_selection is not None:
-            super()._render_content()
-        else:
-            for y in self._stale.intersection(range(len(strips))):
-                (strip,) = Visual.to_strips(self, self._lines[y], self.size.width, 1, self.visual_style)
-                # Text selection needs the line's place in the text.
-                strips[y] = strip.apply_offsets(0, y)
-            self._dirty_regions.clear()
-        self._stale = frozenset()
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """The number of lines."""
+        del container, viewport, width
+        return len(self._lines)
 
-    def _wraps(self, lines: Sequence[Content]) -> bool:
-        """Whether a line takes several lines of the screen, so that its place is not known."""
-        return any(cell_len(line.plain) > self.size.width or "\n" in line.plain for line in lines)
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """The selected text."""
+        return selection.extract("\n".join(line.plain for line in self._lines)), "\n"
+
+    def render_line(self, y: int) -> Strip:
+        """One line, with its place in the text for whoever selects it."""
+        if y >= len(self._lines):
+            return Strip.blank(self.size.width, self.rich_style)
+        line = self._lines[y]
+        if self.text_selection is not None and (span := self.text_selection.get_span(y)) is not None:
+            selected = Style.from_styles(self.screen.get_component_styles("screen--selection"))
+            line = line.stylize(selected, span[0], len(line) if span[1] == -1 else span[1])
+        (strip,) = Visual.to_strips(self, line, self.size.width, 1, self.visual_style, apply_selection=False)
+        return strip.apply_offsets(0, y)
 
 
 class LinePane(VerticalScroll, can_focus=True):
@@ -80,7 +67,7 @@ class LinePane(VerticalScroll, can_focus=True):
         Binding("G,end", "edge(True)", "bottom", show=False, id="pane.bottom"),
     ]
 
-    def __init__(self, make: Callable[[int], Sequence[Content]], *, id: str) -> None:
+    def __init__(self, make: Callable[[int], Sequence[Content]], *, id: str | None = None) -> None:
         """Prepare; `make` is called with the width in cells."""
         super().__init__(id=id)
         self._make = make
@@ -90,9 +77,12 @@ class LinePane(VerticalScroll, can_focus=True):
         yield LineText()
 
     def paint(self) -> None:
-        """Make the lines."""
+        """Make the lines, those of more cells than the pane has in several."""
+        width = max(20, self.scrollable_content_region.width)
+        # The text is missing before the pane is composed and while the console closes.
         for text in self.query(LineText):
-            text.take(self._make(max(20, self.scrollable_content_region.width)))
+            lines = self._make(width)
+            text.show([part for line in lines for part in (line.wrap(width) if line.cell_length > width else (line,))])
 
     def on_resize(self) -> None:
         """Make the lines for the new width."""

@@ -198,6 +198,11 @@ class RunWindow:
         """The number of the row with this group's head."""
         return next((number for number, group in self.heads if group.name == name and not group.others), None)
 
+    def row_of_run(self, run_id: str) -> int | None:
+        """The number of the row with this run, if it is here."""
+        here = range(self.offset, self.offset + len(self.rows) + len(self.gaps) + len(self.heads))
+        return next((index for index in here if (row := self.row(index)) is not None and row.run_id == run_id), None)
+
     def holds(self, first: int, last: int) -> bool:
         """Whether all rows from first to last, up to the table's end, are here."""
         end = self._run_at(min(last, self.total - 1) + 1)

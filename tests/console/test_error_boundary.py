@@ -46,7 +46,7 @@ async def there(scene: Scene, way: str) -> Screen[Any]:
     await scene.press("1")
     assert isinstance(scene.app.screen, RunsScreen)
     scene.app.screen.table_query = TableQuery()
-    scene.table.unmark()
+    scene.table.mark(scene.table.marks.ids, is_marked=False)
     scene.table.focus()
     await scene.press("home")
     await scene.press(*way.split())

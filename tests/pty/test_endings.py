@@ -11,7 +11,7 @@ from tests.pty.terminal import Terminal
 
 CRASH = """
 import sys
-from app.console.runs.table_loader import TableLoader
+from app.console.runs.loaders import TableLoader
 from app.console.app import RunwardenApp
 from app.console.runs.screen import RunsScreen
 from app.engine import Engine

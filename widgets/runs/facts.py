@@ -1,15 +1,17 @@
-"""The facts of one run, and the lines of text that show them in a pane."""
+"""The facts of one run, and the lines of text that show them: fields, messages, and its statuses over time."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
 from app.text import SafeText, safe_text
 from app.times import ago, clock_time, roughly_ago, span, stamp, started
-from storage.records import RunDetail, RunRow
-from widgets.badges import STYLES, StyledText, action_badge, run_badge
+from storage.records import STATUS_BY_NAME, RunDetail, RunRow
+from widgets.badges import STYLES, Badge, StyledText, action_badge, run_badge
 from widgets.cells import shorten
 
 if TYPE_CHECKING:
@@ -71,13 +73,23 @@ class RunView:
 
 
 LABEL: Final = 13
-"""Cells of a field's name."""
+"""Cells of a field's name, and of a status."""
 QUIET: Final = STYLES["quiet"]
 HEADING: Final = "$accent bold"
 FIELD_LIMIT: Final = 400
 READABLE: Final = 100
 """Cells of the longest line of prose: longer ones are hard to read."""
 MOST_COUNTED: Final = 100
+SPAN: Final = 8
+"""Cells of a duration."""
+BAR_LEAST: Final = 8
+"""The fewest cells of a bar."""
+BAR_MOST: Final = 64
+UNOBSERVED: Final = "·"
+OTHER: Final = "▒"
+"""The fill of a status that the spec does not name."""
+RESTING: Final = "┈"
+"""The fill of the time between a final status and the next turn."""
 
 Line = Content
 
@@ -116,7 +128,13 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     lines = [found for name, value in facts for found in _field(name, value, width)]
     if view.reason:
         lines[:0] = _field("reason", view.reason, width, STYLES["bad"] if run.status == "failed" else "")
-    return lines + _presence(view, now, width)
+    doubts = {
+        "lost": "The service no longer shows this run: these are the last facts it gave.",
+        "unconfirmed": "Missing from the last answer; looking it up. Its status may be old.",
+    }
+    stale = "" if view.is_live(now) else f"{last_confirmed(view, now)}: it may have changed since."
+    doubt = doubts.get(detail.presence, stale)
+    return lines + (wrapped(doubt, width, STYLES["warn"]) if doubt else [])
 
 
 def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
@@ -140,7 +158,15 @@ def raw(view: RunView) -> list[Line]:
 
 def branch(view: RunView, now: datetime, width: int, more: str) -> list[Line]:
     """The runs on the same branch, newest first; `more` says how to see the others."""
-    lines = [_beside(view, row, now, width) for row in view.branch.rows]
+    lines = []
+    for row in view.branch.rows:
+        badge = run_badge(row.status, is_final=row.is_final)
+        here = row.run_id == view.detail.run.run_id
+        when = started(row.created_at or row.first_seen_at, now)
+        run_id = shorten(safe_text(row.run_id), max(8, width - LABEL - 2 - len(when) - 2), "middle")
+        name = f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style
+        mark = "▸ " if here else "  "
+        lines.append(line((mark, "$accent"), name, (run_id, "bold" if here else ""), (f"  {when}", QUIET)))
     hidden = view.branch.total - len(view.branch.rows)
     if hidden > 0:
         lines.append(line((f"  and {counted(view.branch.total, -len(view.branch.rows))} more{more}", QUIET)))
@@ -175,33 +201,9 @@ def _field(name: str, value: str, width: int, style: str = "") -> list[Line]:
     return [Content.assemble((f"{name:<{LABEL}}", QUIET), first), *(Content.assemble(pad, part) for part in rest)]
 
 
-def _presence(view: RunView, now: datetime, width: int) -> list[Line]:
-    if view.detail.presence == "lost":
-        return wrapped("The service no longer shows this run: these are the last facts it gave.", width, STYLES["warn"])
-    if view.detail.presence == "unconfirmed":
-        return wrapped("Missing from the last answer; looking it up. Its status may be old.", width, STYLES["warn"])
-    if not view.is_live(now):
-        return wrapped(f"{last_confirmed(view, now)}: it may have changed since.", width, STYLES["warn"])
-    return []
-
-
 def last_confirmed(view: RunView, now: datetime) -> str:
     """When the service last confirmed the run."""
     return f"Last confirmed {roughly_ago(view.detail.last_seen_at, now)}"
-
-
-def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:
-    badge = run_badge(row.status, is_final=row.is_final)
-    here = row.run_id == view.detail.run.run_id
-    when = started(row.created_at or row.first_seen_at, now)
-    room = max(8, width - LABEL - 2 - len(when) - 2)
-    run_id = shorten(safe_text(row.run_id), room, "middle")
-    return line(
-        ("▸ " if here else "  ", "$accent"),
-        (f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style),
-        (run_id, "bold" if here else ""),
-        (f"  {when}", QUIET),
-    )
 
 
 def message_lines(number: int, turn: SentMessage, now: datetime, width: int) -> list[Line]:
@@ -219,3 +221,97 @@ def message_lines(number: int, turn: SentMessage, now: datetime, width: int) -> 
     if turn.trouble:
         lines += wrapped(turn.trouble, width, STYLES["bad"], 3)
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A time spent in one status."""
+
+    status: str | None
+    """None: before the run was first observed."""
+    start: datetime
+    seconds: float | None
+    """None: a final status, which takes no time."""
+    goes_on: bool = False
+    """Whether the period is not over: then `seconds` is as of now."""
+    is_final: bool = False
+    """Whether the status is final, at the end or between two turns."""
+
+    @property
+    def badge(self) -> Badge | None:
+        """The badge of the status. None: the time before the first observation."""
+        return None if self.status is None else run_badge(self.status, is_final=self.is_final)
+
+
+def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
+    """The run's periods, oldest first."""
+    moves, finals = detail.transitions, detail.final_statuses
+    if not moves:
+        return (_last(detail.run.status, detail.run.created_at or detail.first_seen_at, now, finals),)
+    found: list[Period] = []
+    first, created = moves[0], detail.run.created_at
+    # A run first seen as queued was queued since its creation.
+    start = created if created is not None and first.new == "queued" else first.at
+    if created is not None and start > created:
+        found.append(Period(None, created, (start - created).total_seconds()))
+    for move, following in pairwise(moves):
+        seconds = max(0.0, (following.at - start).total_seconds())
+        found.append(Period(move.new, start, seconds, is_final=move.new in finals))
+        start = following.at
+    return (*found, _last(moves[-1].new, start, now, finals))
+
+
+def _last(status: str, start: datetime, now: datetime, finals: Collection[str]) -> Period:
+    if status in finals:
+        return Period(status, start, None, is_final=True)
+    return Period(status, start, max(0.0, (now - start).total_seconds()), goes_on=True)
+
+
+def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Content]:
+    """The observed periods, drawn to scale."""
+    seen = periods(view.detail, as_of)
+    begin = seen[0].start
+    took_s = max((period.start - begin).total_seconds() + (period.seconds or 0.0) for period in seen)
+    whole_s = max(1.0, took_s)
+    times = max(len(clock_time(period.start, now)) for period in seen) + 1
+    room = width - LABEL - times - SPAN - 1
+    bar = min(BAR_MOST, room) if room >= BAR_LEAST else 0
+    lines = []
+    for period in seen:
+        # At least one cell, and never beyond the end.
+        before = min(round(bar * (period.start - begin).total_seconds() / whole_s), bar - 1) if bar else 0
+        cells = min(max(1, round(bar * (period.seconds or 0.0) / whole_s)), max(1, bar - before)) if bar else 0
+        known = STATUS_BY_NAME.get(period.status or "")
+        fill = RESTING if period.is_final else known.fill if known else OTHER if period.status else UNOBSERVED
+        drawn = "◆" if period.seconds is None else fill * cells + ("▸" if period.goes_on else "")
+        badge = period.badge
+        style = badge.style if badge else QUIET
+        lines.append(
+            line(
+                (f"{shorten(badge.text if badge else '· unobserved', LABEL - 1):<{LABEL}}", style),
+                (f"{clock_time(period.start, now):<{times}}", QUIET),
+                (f"{'' if period.seconds is None else span(period.seconds):>{SPAN - 1}} ", ""),
+                (" " * before + drawn if cells else "", style),
+            )
+        )
+    if len(seen) > 1:
+        ended = "so far" if seen[-1].goes_on else "in all"
+        scale = f"└{'─' * max(0, bar - 2)}┘" if bar else ""
+        whole = (f"{ended:<{LABEL + times}}", QUIET), (f"{span(took_s):>{SPAN - 1}} ", "bold"), (scale, QUIET)
+        lines.append(line(*whole))
+    return lines
+
+
+def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
+    """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`, with the reason if it is known."""
+    parts: list[tuple[str, str]] = []
+    for period in periods(view.detail, as_of):
+        if parts:
+            parts.append((" ▸ ", QUIET))
+        badge = period.badge
+        end = "" if period.seconds is None else " "
+        parts.append((f"{badge.word if badge else 'unobserved'}{end}", badge.style if badge else QUIET))
+        parts.append((span(period.seconds) if period.seconds is not None else "", ""))
+    if view.reason:
+        parts.append((f": {view.reason}", ""))
+    return Content.assemble(*parts)

@@ -16,8 +16,7 @@ from storage.records.query import RunGroup
 from widgets.badges import Tone
 from widgets.cells import fit, shorten
 from widgets.frame.notice import Notice, above, wrapped
-from widgets.runs.columns import RowFacts
-from widgets.runs.layout import Layout, PlacedColumn
+from widgets.runs.columns import Layout, PlacedColumn, RowFacts
 
 MatchRange = tuple[int, int]
 """A range of characters, without its end."""

@@ -1,41 +1,35 @@
-"""The pane of one run: two lines or a column, depending on the room."""
+"""The pane of one run, two lines or a column, and how it shares the screen with the table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, Literal
+from typing import Final, Literal, get_args
 
 from rich.cells import cell_len
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Container
 from textual.content import Content
+from textual.geometry import Size
+from textual.reactive import var
+from textual.widget import Widget
 
 from app.text import safe_text
 from widgets.badges import run_badge
 from widgets.cells import shorten
-from widgets.line_text import LineText
+from widgets.line_text import LinePane
 from widgets.runs import facts
 from widgets.runs.columns import RESTS
 from widgets.runs.facts import RunView
-from widgets.runs.timeline import timeline, timeline_in_brief
-
-PaneForm = Literal["strip", "column"]
+from widgets.runs.table import RunTable
 
 
-class RunPane(VerticalScroll, can_focus=True):
+class RunPane(LinePane):
     """Facts, timeline, conversation, or the raw JSON, of one run."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
-        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
-        Binding("g", "scroll_home", "top", show=False, id="pane.top"),
-        Binding("G", "scroll_end", "bottom", show=False, id="pane.bottom"),
-    ]
-
-    def __init__(self, clock: Callable[[], datetime], form: PaneForm = "column", *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        super().__init__(self._lines)
         self._clock = clock
-        self._form: PaneForm = form
+        self._is_strip = False
+        """Whether there is room for two lines only."""
         self._view: RunView | None = None
         self._raw = False
         self._placeholder = ""
@@ -44,93 +38,161 @@ class RunPane(VerticalScroll, can_focus=True):
         self._raw_of: RunView | None = None
         self._raw_shown: list[Content] = []
 
-    def compose(self) -> ComposeResult:
-        """The text that shows all lines."""
-        yield LineText()
-
     def show(self, view: RunView | None, *, otherwise: str = "") -> None:
         """Show the run, or else the text."""
-        other = _run_id(view) != _run_id(self._view)
-        self._view, self._placeholder, self._now = view, otherwise, self._clock()
-        if other:
+        before, self._view, self._placeholder, self._now = self._view, view, otherwise, self._clock()
+        if (before and before.detail.run.run_id) != (view and view.detail.run.run_id):
             self.scroll_home(animate=False)
-        self._paint()
+        self.paint()
 
-    def shape(self, form: PaneForm) -> None:
+    def shape(self, *, is_strip: bool) -> None:
         """Change the form, for another screen size."""
-        if form != self._form:
-            self._form = form
-            self.set_class(form == "strip", "-strip")
-            self.can_focus = form != "strip"
-            self._paint()
+        if is_strip != self._is_strip:
+            self._is_strip = is_strip
+            self.set_class(is_strip, "-strip")
+            self.can_focus = not is_strip
+            self.paint()
 
     def toggle_raw(self) -> None:
         """Switch between the facts and the JSON as received."""
         self._raw = not self._raw
         self.scroll_home(animate=False)
-        self._paint()
+        self.paint()
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
         if not self.rests(now, as_of):
             self._now, self._as_of = now, as_of
-            self._paint()
+            self.paint()
 
     def rests(self, now: datetime, as_of: datetime | None) -> bool:
         """Whether none of the times shown changes for now."""
         is_final = self._view is not None and self._view.detail.is_final
         return is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS
 
-    def _paint(self) -> None:
-        # The text is missing before the pane is composed and while the console closes.
-        for text in self.query(LineText):
-            text.take(self._lines())
-
-    def on_resize(self) -> None:
-        """Wrap the lines for the new width."""
-        self._paint()
-
-    def _raw_lines(self) -> list[Content]:
-        if self._view is None:
-            return []
-        if self._raw_of is not self._view:
-            # Colour a long document once, not at every tick.
-            self._raw_of, self._raw_shown = self._view, facts.raw(self._view)
-        return self._raw_shown
-
-    def _lines(self) -> list[Content]:
-        width = max(20, self.scrollable_content_region.width)
-        if self._view is None:
+    def _lines(self, width: int) -> list[Content]:
+        view, now = self._view, self._now
+        if view is None:
             return [Content.styled(self._placeholder, facts.QUIET)]
-        now = self._now
         as_of = self._as_of or now
-        if self._form == "strip":
-            return _strip(self._view, now, as_of, width)
-        lines = facts.title(self._view, now, width)
+        if self._is_strip:
+            run, badge = view.detail.run, run_badge(view.detail.run.status, is_final=view.detail.is_final)
+            is_live, name = view.is_live(now), safe_text(run.run_id)
+            beside = safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now)
+            beside = shorten(beside, max(10, width - cell_len(f"{badge.glyph} {name}") - 2))
+            glyph = f"{badge.glyph} ", badge.style if is_live else facts.QUIET
+            first = facts.line(glyph, (name, "bold"), ("  ", ""), (beside, facts.QUIET))
+            return [first, facts.timeline_in_brief(view, as_of).truncate(width, ellipsis=True)]
+        lines = facts.title(view, now, width)
         if self._raw:
-            lines += facts.heading("Raw JSON", "as received · i back to facts · Y copies") + self._raw_lines()
-            return lines
-        lines += [Content(), *facts.fields(self._view, now, as_of, width)]
-        lines += facts.heading("Timeline", "as observed, to scale") + timeline(self._view, now, as_of, width)
-        lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(self._view, now, width)
-        if self._view.branch.total > 1:
-            note = f"{facts.counted(self._view.branch.total)} runs"
-            more = ": b shows them all"
-            lines += facts.heading("On this branch", note) + facts.branch(self._view, now, width, more)
+            if self._raw_of is not view:
+                # Colour a long document once, not at every tick.
+                self._raw_of, self._raw_shown = view, facts.raw(view)
+            return lines + facts.heading("Raw JSON", "as received · i back to facts · Y copies") + self._raw_shown
+        lines += [Content(), *facts.fields(view, now, as_of, width)]
+        lines += facts.heading("Timeline", "as observed, to scale") + facts.timeline(view, now, as_of, width)
+        lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(view, now, width)
+        if view.branch.total > 1:
+            note = f"{facts.counted(view.branch.total)} runs"
+            lines += facts.heading("On this branch", note) + facts.branch(view, now, width, ": b shows them all")
         return lines
 
 
-def _strip(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Content]:
-    run = view.detail.run
-    badge = run_badge(run.status, is_final=view.detail.is_final)
-    left = f"{badge.glyph} {safe_text(run.run_id)}"
-    room = max(10, width - cell_len(left) - 2)
-    is_live = view.is_live(now)
-    beside = shorten(safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now), room)
-    style = badge.style if is_live else facts.QUIET
-    first = facts.line((f"{badge.glyph} ", style), (left[2:], "bold"), ("  ", ""), (beside, facts.QUIET))
-    return [first, timeline_in_brief(view, as_of).truncate(width, ellipsis=True)]
+SplitSize = Literal["small", "normal", "half", "whole"]
+SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
+"""The pane's sizes, smallest first; `whole` leaves no room for the table."""
+
+WIDE: Final = 120
+"""From this width on the pane may be beside the table."""
+TALL: Final = 32
+"""From this height on there is room for the pane below the table."""
+LEAST: Final = 40
+"""The fewest cells of a pane beside the table."""
+MOST: Final = 76
+"""The most cells of a pane beside the table, unless the user chose more."""
+SHARE: Final = 0.35
+BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
+"""Lines of a pane below the table."""
+STRIP: Final = 3
+AROUND: Final = 8
+"""Lines that are neither table nor pane."""
 
 
-def _run_id(view: RunView | None) -> str | None:
-    return view.detail.run.run_id if view is not None else None
+@dataclass(frozen=True, slots=True)
+class PanePlacement:
+    """The place of the pane, and its cells there."""
+
+    where: Literal["beside", "below", "strip", "alone"]
+    cells: int = 0
+    """Columns beside the table, lines below it."""
+
+
+def placement(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
+    """The place of a pane of this size; beside the table only if that hides none of its columns."""
+    width, height = screen
+    room = width - least_table
+    if size == "whole":
+        return PanePlacement("alone")
+    if width >= WIDE and room >= LEAST:
+        usual = min(max(LEAST, int(width * SHARE)), MOST, room)
+        return PanePlacement("beside", {"small": LEAST, "normal": usual}.get(size, width // 2))
+    if size == "half":
+        return PanePlacement("below", max(BELOW["small"], (height - AROUND) // 2))
+    return PanePlacement("below", BELOW[size]) if height >= TALL else PanePlacement("strip", STRIP)
+
+
+class SplitView(Container):
+    """The table, and the pane beside or below it."""
+
+    pane_size: var[SplitSize] = var("normal")
+    has_pane: var[bool] = var(default=True)
+
+    def __init__(self, table: RunTable, pane: RunPane, pane_size: str, *, has_pane: bool) -> None:
+        """Prepare; an unknown size counts as normal."""
+        super().__init__(id="runs")
+        self._table, self._pane = table, pane
+        self._screen_size = Size()
+        known: SplitSize = next((known for known in SIZES if known == pane_size), "normal")
+        self.set_reactive(SplitView.pane_size, known)
+        self.set_reactive(SplitView.has_pane, has_pane)
+        self.watch_has_pane(has_pane)
+
+    def compose(self) -> Iterable[Widget]:
+        """Compose both."""
+        yield self._table
+        yield self._pane
+
+    def watch_has_pane(self, has_pane: bool) -> None:
+        """Show or hide the pane; a class, since `display` would show it again while there is no run at all."""
+        self.set_class(not has_pane, "-no-detail")
+
+    def watch_pane_size(self, before: SplitSize, _: SplitSize) -> None:
+        """Share the screen anew; the table has the focus once there is one."""
+        self.fit()
+        if before == "whole":
+            self._table.focus()
+
+    def fit(self, screen: Size | None = None) -> None:
+        """Divide a screen of this size between the two; None: the same one as before."""
+        self._screen_size = screen or self._screen_size
+        placed = placement(self.pane_size, self._screen_size, self._table.least_width)
+        pane = self._pane
+        for where in ("beside", "alone"):
+            self.set_class(placed.where == where, f"-{where}")
+        pane.shape(is_strip=placed.where == "strip")
+        pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
+        pane.styles.height = placed.cells if placed.where in {"below", "strip"} else "1fr"
+        self._table.squeeze(is_squeezed=placed.where == "beside")
+        if placed.where == "alone":
+            pane.focus()
+        elif pane.has_focus and not pane.can_focus:
+            self._table.focus()
+
+    def resize_pane(self, by: int) -> None:
+        """Make the pane larger (1) or smaller (-1): the next size that makes a difference here."""
+        placements = [placement(size, self._screen_size, self._table.least_width) for size in SIZES]
+        here = SIZES.index(self.pane_size)
+        others = range(here + 1, len(SIZES)) if by > 0 else range(here - 1, -1, -1)
+        found = next((index for index in others if placements[index] != placements[here]), None)
+        if found is not None:
+            self.pane_size = SIZES[found]

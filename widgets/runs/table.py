@@ -4,10 +4,9 @@ The cursor and the visible rows stay on their runs, whatever arrives above.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -21,26 +20,81 @@ from storage.records.query import Grouping, RunGroup
 from storage.records.run import NO_FIGURES
 from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice
-from widgets.runs.columns import RESTS, ColumnChoice, RowFacts, RowTimes, rests, row_times
-from widgets.runs.layout import ColumnArrangement, TitleDrag
+from widgets.runs.columns import (
+    RESTS,
+    ColumnArrangement,
+    ColumnChoice,
+    RowFacts,
+    RowTimes,
+    TitleDrag,
+    rests,
+    row_times,
+)
 from widgets.runs.lines import COMPONENTS, RowState, SearchHighlight, TableRenderer, unseen_note
-from widgets.runs.marks import RunMarks
 
-HOLD_S: Final = 0.05
-"""The longest time that an old frame stays on the screen; a longer wait must be visible."""
+if TYPE_CHECKING:
+    from textual.timer import Timer
 
+DIMS_AFTER_S: Final = 0.05
+"""How long the rows of the last query stay as they are, until those of the next one come: a longer wait is visible."""
 DIMMED: Final = 0.5
 """The opacity of rows that are about to be replaced."""
 
-FreezeFrame = Callable[[], AbstractContextManager[object]]
-"""Returns a context in which the screen paints nothing."""
+
+class RunMarks:
+    """Marked runs, by id: they stay marked when they move, and while a filter hides them."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+        """A dictionary, which keeps the order of marking."""
+        self._range: list[str] = []
+        """The runs of the range, from its beginning."""
+
+    def __contains__(self, run_id: object) -> bool:
+        return run_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The marked runs, in the order of marking."""
+        return tuple(self._ids)
+
+    @property
+    def anchor(self) -> str | None:
+        """The run marked last, where a range begins."""
+        return next(reversed(self._ids), None)
+
+    def toggle(self, run_id: str) -> None:
+        """Mark or unmark the run."""
+        self.put((run_id,), is_marked=run_id not in self._ids)
+
+    def extend(self, from_id: str, to_id: str) -> None:
+        """Extend the range to the next run; going back unmarks the run that was left."""
+        if not self._range or self._range[-1] != from_id:
+            self._range = [from_id]
+            self._ids[from_id] = None
+        if self._range[-2:-1] == [to_id]:
+            self._ids.pop(self._range.pop(), None)
+        else:
+            self._range.append(to_id)
+            self._ids[to_id] = None
+
+    def put(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
+        """Mark or unmark these runs."""
+        self._range = []
+        for run_id in run_ids:
+            if is_marked:
+                self._ids[run_id] = None
+            else:
+                self._ids.pop(run_id, None)
 
 
 class RunTable(CursorView, can_focus=True):
     """Draws runs, one a line, under titles that sort, move and resize the columns.
 
     It holds the rows around the view, asks for others with `WindowRequested` and receives them through `show`.
-    Between `hold` and `release` the screen keeps its old frame, so that it paints no frame without rows in between.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
@@ -125,23 +179,19 @@ class RunTable(CursorView, can_focus=True):
         self,
         clock: Callable[[], datetime],
         choice: ColumnChoice | None = None,
-        freeze: FreezeFrame = nullcontext,
         *,
         confirmed_for: timedelta = timedelta.max,
         gap_texts: Callable[[CoverageGap], tuple[SafeText, ...]] = lambda _: (SafeText("…"),),
         id: str | None = None,
     ) -> None:
-        """Start empty; `freeze` keeps the screen's frame while rows are being read.
+        """Start empty.
 
         A run that was not confirmed for `confirmed_for` is drawn quietly. `gap_texts` returns the line of a gap between
         two runs, in full and then shorter.
         """
         super().__init__(id=id)
-        self._freeze = freeze
         self._confirmed_for = confirmed_for
         self._gap_texts = gap_texts
-        self._frozen: ExitStack | None = None
-        """The open context of `FreezeFrame`. None: the screen paints."""
         self._now = clock()
         self._as_of: datetime | None = None
         self._window = RunWindow()
@@ -156,6 +206,7 @@ class RunTable(CursorView, can_focus=True):
         """Runs that arrived above the view."""
         self.is_replacing = False
         """Whether the rows of another query are on their way; until they come, keys about rows do nothing."""
+        self._dimming: Timer | None = None
         self._notice: Notice | None = None
         self._tail: tuple[SafeText, ...] = ()
         """The text of the line below the last run; the cursor can stand on it."""
@@ -164,7 +215,7 @@ class RunTable(CursorView, can_focus=True):
         self._sought = SearchHighlight()
         self._stuck: frozenset[str] = frozenset()
         self._figures: Mapping[str, RunFigures] = {}
-        self._marks = RunMarks()
+        self.marks = RunMarks()
         self._painted: dict[int, RowTimes] = {}
         self._aged, self._aged_at = self._window, self._now
         self._renderer: TableRenderer | None = None
@@ -214,33 +265,61 @@ class RunTable(CursorView, can_focus=True):
 
         The user may have moved on while the rows were read.
         """
-        before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
-        is_sought, was_at_tail = self._cursor_id is not None and self._row is None, self.is_at_tail
-        gap_before, group_before = self.gap, self.group_at
+        before, top, cursor_before, was_replacing = self._window, self.scroll_offset.y, self._cursor, self.is_replacing
+        is_sought, was_at_gap, group = self._cursor_id is not None and self._row is None, self.is_at_gap, self.group_at
+        above_gap = before.row(self._cursor - 1) if self.gap is not None else None
         is_found = is_sought and self._cursor_id == request.cursor_id and window.cursor_index is not None
+        is_sought_since = is_sought and self._cursor_id != request.cursor_id
         follows = is_sought or self._cursor in self.visible_rows
         # Remembered, so that the same rows are not requested again.
         self._window, self._asked = window, (request.offset, request.limit)
         self.total = window.total + bool(self._tail)
-        self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before, group=group_before)
+        if self._cursor_id != request.cursor_id:
+            self._cursor += window.shift  # The user moved on while the rows were read.
+        elif window.cursor_index is not None:
+            self._cursor = window.cursor_index
+        elif group is not None and not was_replacing:
+            at = window.row_of_head(group.name)  # The head of its group.
+            self._cursor = self._cursor if at is None else at
+        elif was_replacing:
+            self._cursor = 0
+        elif above_gap is not None and (at := window.row_of_run(above_gap.run_id)) is not None:
+            # Below the same run: on the gap, or on the first run that replaced its line. While it is being filled, its
+            # line stands below the runs that have come.
+            self._cursor = at + 1
+        elif was_at_gap:
+            self._cursor += window.shift  # Further runs replaced the line below the last one.
+        self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
+        is_known = window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group
+        if is_known and not is_sought_since:
+            self.cursor_moved()
         self.resize_to(self.total)
-        if self.is_replacing:
+        if was_replacing:
             self.is_replacing, self._unseen, self.styles.text_opacity = False, 0, 1.0
             # The cursor stays in view: on its run if that is still there, else on the first one.
             self.scroll_rows_to(0 if self._cursor < self.page else max(0, self._cursor - self.page // 2))
             self.post_message(self.Replaced())
         else:
-            self._hold_still(window, request, follows=follows)
+            # The visible rows stay where they are, and the cursor stays in view if it was.
+            unseen = self._unseen
+            if request.anchor_id is not None and window.shift:
+                unseen += window.shift
+                self.scroll_rows_to(top + window.shift)
+            elif follows and self._cursor >= top + self.page:
+                # New rows above pushed the cursor's run out of the view.
+                unseen += self._cursor - self.page + 1 - top
+                self.scroll_rows_to(self._cursor - self.page + 1)
+            self._unseen = max(0, unseen) if self.scroll_offset.y else 0
             if is_found and not self.shows_cursor:
                 self.scroll_rows_to(max(0, self._cursor - self.page // 2))
-        if self.is_held:
-            # These rows may be for an earlier position; those for the current one follow.
-            if self._holds_visible_rows():
-                self.release()
-        elif before.total != window.total or self.scroll_offset.y != top or not before.rows:
+        if was_replacing or before.total != window.total or self.scroll_offset.y != top or not before.rows:
             self.refresh()
         else:
-            self._repaint_changed(before, cursor_before)
+            for index in self.visible_rows:
+                lines = ((before.row, window.row), (before.gap, window.gap), (before.head, window.head))
+                if index in {cursor_before, self._cursor} or any(old(index) != new(index) for old, new in lines):
+                    self.repaint_row(index)
+            self.repaint_header()
         self._request_rows()
 
     def counted(self, total: int) -> None:
@@ -276,10 +355,15 @@ class RunTable(CursorView, can_focus=True):
 
     def start_over(self, *, follow: bool) -> None:
         """Prepare for other rows: the cursor goes to the first one or else follows its run. The old ones are dimmed."""
-        self.hold()
         self.is_replacing = True
+        if self._dimming is not None:
+            self._dimming.stop()
+        self._dimming = self.set_timer(DIMS_AFTER_S, self._dim) if self.is_mounted else None
         if not follow:
             self._cursor_id = None
+
+    def _dim(self) -> None:
+        self.styles.text_opacity = DIMMED if self.is_replacing else 1.0
 
     def seek(self, run_id: str) -> None:
         """Move the cursor to this run with the next rows, if it is among them."""
@@ -313,45 +397,18 @@ class RunTable(CursorView, can_focus=True):
         """Request the visible rows, and a page before and after them."""
         if self.is_replacing:
             return WindowRequest(condition, sort, 0, 3 * self.page, cursor_id=self._cursor_id, grouping=grouping)
-        index, run_id = self._anchor() or (0, None)
-        key = (*self._around, run_id, index, self._cursor_id, self._cursor)
+        index, row = 0, None
+        if self.scroll_offset.y:
+            index = self._cursor if self._cursor in self.visible_rows and self._row else self.scroll_offset.y
+            row = self._window.row(index)
+        anchor_id, index = (row.run_id, index) if row is not None else (None, 0)
+        key = (*self._around, anchor_id, index, self._cursor_id, self._cursor)
         return WindowRequest(condition, sort, *key, is_fresh, grouping)
 
     @property
     def _around(self) -> tuple[int, int]:
         """The first row of the three pages around the view, and their number of rows."""
         return max(0, self.scroll_offset.y - self.page), 3 * self.page
-
-    def _anchor(self) -> tuple[int, str] | None:
-        if self.scroll_offset.y == 0:
-            return None
-        index = self._cursor if self._cursor in self.visible_rows and self._row else self.scroll_offset.y
-        row = self._window.row(index)
-        return (index, row.run_id) if row else None
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the screen keeps its frame."""
-        return self._frozen is not None
-
-    def hold(self) -> None:
-        """Paint nothing until `release`, for `HOLD_S` at most since the first of several calls."""
-        if self._frozen is None and self.is_mounted:
-            self._frozen = ExitStack()
-            self._frozen.enter_context(self._freeze())
-            self._frozen.callback(self.set_timer(HOLD_S, self.release).stop)
-
-    def release(self) -> None:
-        """Paint again, if the frame was held."""
-        frozen, self._frozen = self._frozen, None
-        if frozen is not None:
-            self.styles.text_opacity = DIMMED if self.is_replacing else 1.0
-            frozen.close()
-            self.refresh()
-
-    def on_unmount(self) -> None:
-        """Release the frame: the screen must not wait for the rows of a table that is gone."""
-        self.release()
 
     def cursor_moved(self) -> None:
         """Announce the run under the cursor."""
@@ -362,70 +419,13 @@ class RunTable(CursorView, can_focus=True):
             # Paint the rows first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted(row))
 
-    def _settle_cursor(
-        self,
-        window: RunWindow,
-        request: WindowRequest,
-        *,
-        was_at_tail: bool,
-        gap_before: CoverageGap | None,
-        group: RunGroup | None,
-    ) -> None:
-        is_sought_since = self._row is None and self._cursor_id not in {None, request.cursor_id}
-        if self._cursor_id != request.cursor_id:
-            self._cursor += window.shift  # The user moved on while the rows were read.
-        elif window.cursor_index is not None:
-            self._cursor = window.cursor_index
-        elif group is not None and not self.is_replacing:
-            at = window.row_of_head(group.name)  # The head of its group.
-            self._cursor = self._cursor if at is None else at
-        elif self.is_replacing:
-            self._cursor = 0
-        elif gap_before is not None:
-            # The gap is filled: put the cursor on the first run that replaced its line.
-            same = (number for number, gap in window.gaps if gap.before == gap_before.before)
-            self._cursor = next(same, self._cursor + window.shift)
-        elif was_at_tail:
-            self._cursor += window.shift  # Further runs replaced the line below the last one.
-        self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
-        is_known = window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group
-        if is_known and not is_sought_since:
-            self.cursor_moved()
-
-    def _hold_still(self, window: RunWindow, request: WindowRequest, *, follows: bool) -> None:
-        """Scroll so that the visible rows stay where they are, and the cursor stays in view if it was."""
-        unseen, top = self._unseen, self.scroll_offset.y
-        if request.anchor_id is not None and window.shift:
-            unseen += window.shift
-            self.scroll_rows_to(top + window.shift)
-        elif follows and self._cursor >= top + self.page:
-            # New rows above pushed the cursor's run out of the view.
-            unseen += self._cursor - self.page + 1 - top
-            self.scroll_rows_to(self._cursor - self.page + 1)
-        self._unseen = max(0, unseen) if self.scroll_offset.y else 0
-
     def _request_rows(self) -> None:
         visible, margin = self.visible_rows, self.page // 2
         if not visible or self._window.holds(visible.start - margin, visible.stop - 1 + margin):
             return
-        if not self._holds_visible_rows():
-            self.hold()
         if self._asked != self._around:
             self._asked = self._around
             self.post_message(self.WindowRequested())
-
-    def _holds_visible_rows(self) -> bool:
-        visible = self.visible_rows
-        return self._window.holds(visible.start, visible.stop - 1)
-
-    def _repaint_changed(self, before: RunWindow, cursor_before: int) -> None:
-        for index in self.visible_rows:
-            now = self._window
-            lines = ((before.row, now.row), (before.gap, now.gap), (before.head, now.head))
-            is_other = any(old(index) != new(index) for old, new in lines)
-            if is_other or index in {cursor_before, self._cursor}:
-                self.repaint_row(index)
-        self.repaint_header()
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
@@ -474,28 +474,15 @@ class RunTable(CursorView, can_focus=True):
             self._sought = sought
             self.refresh()
 
-    def mark_all(self, run_ids: Iterable[str]) -> None:
-        """Mark these runs too."""
-        self._marks.add(run_ids)
-        self._marks_changed()
-
-    def unmark(self, run_ids: Iterable[str] | None = None) -> None:
-        """Unmark these runs; None: all runs."""
-        if run_ids is None:
-            self._marks.clear()
-        else:
-            self._marks.remove(run_ids)
+    def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
+        """Mark these runs too, or unmark them."""
+        self.marks.put(run_ids, is_marked=is_marked)
         self._marks_changed()
 
     def show_figures(self, figures: Mapping[str, RunFigures]) -> None:
         """Show these figures, by run."""
         before, self._figures = self._figures, figures
         self.repaint_runs(frozenset(run for run in figures if figures[run] != before.get(run)))
-
-    @property
-    def marks(self) -> RunMarks:
-        """The marked runs."""
-        return self._marks
 
     @property
     def choice(self) -> ColumnChoice:
@@ -538,7 +525,7 @@ class RunTable(CursorView, can_focus=True):
     def action_mark(self) -> None:
         """Mark or unmark the run under the cursor, and move on to the next one."""
         if self._row is not None:
-            self._marks.toggle(self._row.run_id)
+            self.marks.toggle(self._row.run_id)
             self._marks_changed()
             self.action_move(1)
 
@@ -547,7 +534,7 @@ class RunTable(CursorView, can_focus=True):
         here, there = self._row, self._window.row(self._cursor + rows)
         # Stop where rows are missing: a range never skips a run.
         if here is not None and there is not None:
-            self._marks.extend(here.run_id, there.run_id)
+            self.marks.extend(here.run_id, there.run_id)
             self.action_move(rows)
             self._marks_changed()
 
@@ -576,13 +563,23 @@ class RunTable(CursorView, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, open it on a double click, or sort by the column; shift and ctrl mark."""
         if event.y < HEADER:
-            self._click_title(event)
+            note = len(unseen_note(self._unseen))
+            found = self._title(event)
+            if self._unseen and event.x >= self.scrollable_content_region.width - note - 1:
+                self.action_first()
+            elif found is None or self._has_dragged:
+                return
+            elif not found.is_edge and found.placed.column.sort is not None:
+                self.post_message(self.SortRequested(found.placed.column.sort))
+            elif found.is_edge and event.chain > 1 and self.choice.width(found.placed.column.key) is not None:
+                self.set_columns(self.choice.sized(found.placed.column.key, None))
+                self.post_message(self.Arranged(self.choice))
             return
         index = self.scroll_offset.y + event.y - HEADER
         row = self._window.row(index)
         if index >= self.total or self.is_replacing:
             return
-        begin = self._marks.anchor or (self._row.run_id if self._row else None)
+        begin = self.marks.anchor or (self._row.run_id if self._row else None)
         self.put_cursor(index)
         if self.is_at_gap or self.group is not None:
             self.action_choose()
@@ -590,24 +587,10 @@ class RunTable(CursorView, can_focus=True):
         if event.shift and row is not None and begin is not None:
             self.post_message(self.RangeRequested(begin, row.run_id))
         elif event.ctrl and row is not None:
-            self._marks.toggle(row.run_id)
+            self.marks.toggle(row.run_id)
             self._marks_changed()
         elif event.chain > 1:
             self.action_choose()
-
-    def _click_title(self, event: events.Click) -> None:
-        if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
-            self.action_first()
-            return
-        found = self._title(event)
-        if found is None or self._has_dragged:
-            return
-        column = found.placed.column
-        if not found.is_edge and column.sort is not None:
-            self.post_message(self.SortRequested(column.sort))
-        elif found.is_edge and event.chain > 1 and self._columns.choice.width(column.key) is not None:
-            self.set_columns(self._columns.choice.sized(column.key, None))
-            self.post_message(self.Arranged(self._columns.choice))
 
     def _title(self, event: events.MouseEvent) -> TitleDrag | None:
         return self._columns.title_at(event.x, self.scroll_offset.x)
@@ -644,31 +627,27 @@ class RunTable(CursorView, can_focus=True):
             self._columns.fit(view.width)
         if y < HEADER:
             return renderer.header(self._columns.layout, self._sort, self._unseen, view.width, self.scroll_offset.x)
-        index = self.scroll_offset.y + y - HEADER
-        return self._line_of_no_run(renderer, index, view) or self._run_line(renderer, index, view.width)
-
-    def _line_of_no_run(self, renderer: TableRenderer, index: int, view: Size) -> Strip | None:
+        index, layout = self.scroll_offset.y + y - HEADER, self._columns.layout
         gap, state = self._window.gap(index), RowState(index == self._cursor, marked=False, focused=self.has_focus)
         if texts := self._gap_texts(gap) if gap else self._tail if index == self._window.total else ():
             return renderer.missing(texts, view.width, state)
         if head := self._window.head(index):
             return renderer.head(head, view.width, state)
         if not self.count:
-            return renderer.notice(self._notice, index - self.scroll_offset.y, view.width, view.height - HEADER)
-        return renderer.blank(view.width) if index >= self.total else None
-
-    def _run_line(self, renderer: TableRenderer, index: int, width: int) -> Strip:
-        row, layout = self._window.row(index), self._columns.layout
+            return renderer.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
+        if index >= self.total:
+            return renderer.blank(view.width)
+        row = self._window.row(index)
         if row is None:
-            return renderer.placeholder(layout, width, at_cursor=index == self._cursor)
+            return renderer.placeholder(layout, view.width, at_cursor=index == self._cursor)
         times = self._painted[index] = self._times(row)
         facts = RowFacts(row, times, self._figures.get(row.run_id, NO_FIGURES), row.run_id in self._stuck)
-        state = RowState(index == self._cursor, row.run_id in self._marks, self.has_focus)
-        return renderer.row(facts, self._sought, layout, width, self.scroll_offset.x, state)
+        state = RowState(index == self._cursor, row.run_id in self.marks, self.has_focus)
+        return renderer.row(facts, self._sought, layout, view.width, self.scroll_offset.x, state)
 
     def _times(self, row: RunRow) -> RowTimes:
         return row_times(row, self._now, self._as_of, self._confirmed_for)
 
     def _marks_changed(self) -> None:
         self.refresh()
-        self.post_message(self.Marked(len(self._marks)))
+        self.post_message(self.Marked(len(self.marks)))

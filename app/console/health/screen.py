@@ -33,8 +33,7 @@ from app.console.health.rows import (
 )
 from app.console.leads import of_platform, runs_lead
 from app.console.messages import GoToTab
-from app.console.runs.bulk_actions import ids_of, show_many
-from app.console.runs.run_actions import with_engine
+from app.console.runs.run_actions import ids_of, show_many, with_engine
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE

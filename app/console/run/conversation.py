@@ -17,7 +17,6 @@ from widgets.forms.inputs import ParagraphInput
 from widgets.line_text import LinePane
 from widgets.runs import facts
 from widgets.runs.conversation import figures_line, turn_lines, with_sent_instructions
-from widgets.runs.timeline import timeline
 
 if TYPE_CHECKING:
     from app.console.run.subject import RunSubject
@@ -124,7 +123,7 @@ class ConversationPart(RunPart):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
         if subject.turns_problem:
             lines += facts.wrapped(safe_text(subject.turns_problem, limit=2_000), width, STYLES["quiet"])
-        lines += facts.heading("Timeline", "as observed, to scale") + timeline(view, now, as_of, width)
+        lines += facts.heading("Timeline", "as observed, to scale") + facts.timeline(view, now, as_of, width)
         lines = lines[1:] + facts.heading("Facts") + facts.fields(view, now, as_of, width)
         return lines if self.has_class("-wide") else lines + self._neighbours(width)
 

@@ -13,7 +13,7 @@ from app.console.run.conversation import ConversationPart, ReplyBox
 from app.console.run.log import LogPart
 from app.console.run.review import ReviewPart
 from app.console.run.subject import RunPart, RunSubject, hidden
-from app.console.runs.pane_loader import read_run
+from app.console.runs.loaders import read_run
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -62,13 +62,7 @@ class RunScreen(RunActions):
     """One run: its conversation, review, changes, log and JSON."""
 
     TAB = "runs"
-    CSS = """
-    #run-raw { height: 1fr; padding: 0 1; }
-    RunScreen RunPane, RunScreen RunPane:focus {
-        width: 1fr; max-width: 160; height: 1fr; border: none; padding: 0 2;
-    }
-    RunScreen.-short RunPane { padding: 1 2; }
-    """
+    CSS = "#run-raw { height: 1fr; padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(tab.key.lower(), f"show('{tab.name}')", tab.title, show=False, id=f"run.{tab.name}")

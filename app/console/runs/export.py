@@ -4,17 +4,19 @@ import csv
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from app.atomic_file import replacing
+from app.console.sheets.export import ExportScreen
 from app.run_document import run_document
-from app.text import csv_cell, json_escaped
+from app.text import csv_cell, json_escaped, plural
 from app.times import rfc3339
 from storage.records import RunDetail, RunFilter, RunSort
 
 if TYPE_CHECKING:
+    from app.console.base.screen import BaseScreen
+    from app.console.runs.views import TableQuery
     from app.engine import Engine
 
 FORMATS: Final = (".csv", ".ndjson", ".json")
@@ -34,11 +36,6 @@ class Export:
     """Ids of the marked runs; empty: all that match the condition."""
 
 
-def suggested_path(now: datetime) -> Path:
-    """A file name with subject and time, in the current folder."""
-    return Path(f"runs-{now.astimezone():%Y%m%d-%H%M}.csv")
-
-
 async def write(what: Export, path: Path) -> int:
     """Write the runs in the format of the file's name, completely or not at all; return their number.
 
@@ -47,39 +44,29 @@ async def write(what: Export, path: Path) -> int:
         StorageError: The cache cannot be read.
     """
     with replacing(path) as file:
-        return await _FILES[path.suffix.lower()](what, file)
+        return await _write(what, file, path.suffix.lower())
 
 
-async def _as_csv(what: Export, file: IO[str]) -> int:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    count = 0
-    async for details, stuck in _chunks(what):
-        writer.writerows([csv_cell(value) for value in _row(detail, stuck)] for detail in details)
-        count += len(details)
-    return count
-
-
-async def _as_ndjson(what: Export, file: IO[str]) -> int:
-    count = 0
-    async for details, stuck in _chunks(what):
-        file.writelines(f"{_json(detail, stuck)}\n" for detail in details)
-        count += len(details)
-    return count
-
-
-async def _as_json(what: Export, file: IO[str]) -> int:
-    file.write('{"runs": [')
-    count = 0
+async def _write(what: Export, file: IO[str], suffix: str) -> int:
+    count, table = 0, csv.writer(file, lineterminator="\n")
+    if suffix == ".json":
+        file.write('{"runs": [')
+    elif suffix == ".csv":
+        table.writerow(COLUMNS)
     async for details, stuck in _chunks(what):
         for detail in details:
-            file.write(f"{',' if count else ''}\n{_json(detail, stuck)}")
+            is_stuck = detail.run.run_id in stuck
+            if suffix == ".csv":
+                table.writerow(map(csv_cell, _row(detail, stuck=is_stuck)))
+            else:
+                document = run_document(detail.run, detail, stuck=is_stuck)
+                # Escaped: control sequences stay plain letters when the file is printed.
+                text = json_escaped(json.dumps(document, allow_nan=False))
+                file.write(f"{text}\n" if suffix == ".ndjson" else f"{',' if count else ''}\n{text}")
             count += 1
-    file.write(f'\n], "count": {count}}}\n')
+    if suffix == ".json":
+        file.write(f'\n], "count": {count}}}\n')
     return count
-
-
-_FILES: Final = {".csv": _as_csv, ".ndjson": _as_ndjson, ".json": _as_json}
 
 
 async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], frozenset[str]]]:
@@ -97,21 +84,26 @@ async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], froz
         yield [held[run_id] for run_id in ids[start : start + CHUNK] if run_id in held], stuck
 
 
-def _row(detail: RunDetail, stuck: frozenset[str]) -> tuple[object, ...]:
+def _row(detail: RunDetail, *, stuck: bool) -> tuple[object, ...]:
     run = detail.run
-    return (
-        run.run_id,
-        run.status,
-        run.repository.label,
-        run.branch_name,
-        rfc3339(run.created_at),
-        rfc3339(run.updated_at),
-        detail.presence,
-        run.run_id in stuck,
-    )
+    times = rfc3339(run.created_at), rfc3339(run.updated_at)
+    return run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, stuck
 
 
-def _json(detail: RunDetail, stuck: frozenset[str]) -> str:
-    document = run_document(detail.run, detail, stuck=detail.run.run_id in stuck)
-    # Escaped: control sequences stay plain letters when the file is printed.
-    return json_escaped(json.dumps(document, allow_nan=False))
+async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery", marks: tuple[str, ...]) -> None:
+    """Show the sheet that writes the marked runs, or else all that match, to a file."""
+    session = screen.session
+    condition = query.condition(session.run_now())
+    count = len(marks) or await engine.cache.count(condition)
+    export = Export(engine, condition, query.sort, marks)
+
+    async def written(path: Path) -> str:
+        return f"{plural(await write(export, path), 'run')} written to {path}"
+
+    def exported(outcome: str | None) -> None:
+        if outcome is not None:
+            session.notify(outcome)
+
+    title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
+    suggested = Path(f"runs-{session.clock().astimezone():%Y%m%d-%H%M}.csv")
+    screen.app.push_screen(ExportScreen(title, suggested, FORMATS, written), exported)

@@ -1,18 +1,21 @@
-"""The keys that act on one run, on every screen that has a run in focus."""
+"""What is done with the run in focus, on every screen that has one, and with many runs at once."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from textual.binding import Binding
 from textual.content import Content
 
 from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
+from app.console.runs.views import TableQuery
+from app.console.session import Session
 from app.run_document import run_address
 from app.text import json_escaped, safe_text
-from storage.records import Run
+from storage.records import Run, RunFilter, RunSort, WindowRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from storage.records import Action
 
+FormName = Literal["retry", "continue", "like"]
+"""What is done with many runs at once."""
+MOST_MARKS: Final = 1_000
+"""Runs marked at a time: for more there are filters."""
 WRITES: Final = frozenset({"new_run", "continue_run", "start_agent", "new_like_this", "retry", "cancel_run"})
 """Actions that a read-only profile does not have."""
 ON_A_RUN: Final = frozenset(
@@ -212,3 +219,62 @@ def cancel_sheet(engine: "Engine", run: Run) -> "ConfirmSheet":
         return "The run was cancelled."
 
     return ConfirmSheet("Cancel the run", facts, None, cancel)
+
+
+async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:
+    """Ids of all matching runs; none, with a reason, if they are too many."""
+    total = await engine.cache.count(condition)
+    if total > MOST_MARKS:
+        why = f"{total:,} runs match; at most {MOST_MARKS:,} are marked at a time. Narrow the filter first."
+        session.notify(why, severity="warning")
+        return ()
+    return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MOST_MARKS))
+
+
+async def ids_between(
+    session: Session, engine: "Engine", query: TableQuery, first_id: str, last_id: str
+) -> tuple[str, ...]:
+    """Ids of all runs from one to another; none, with a reason, if they are too many."""
+    around = WindowRequest(query.condition(session.run_now()), query.sort, 0, 0, grouping=query.grouping)
+    ends = [
+        (await engine.cache.window(replace(around, cursor_id=run_id))).cursor_index for run_id in (first_id, last_id)
+    ]
+    known = sorted(index for index in ends if index is not None)
+    # A filter may hide one end of the range.
+    if not known:
+        return ()
+    start, count = known[0], known[-1] - known[0] + 1
+    if count > MOST_MARKS:
+        why = f"That would mark {count:,} runs; at most {MOST_MARKS:,} are marked at a time."
+        session.notify(why, severity="warning")
+        return ()
+    return tuple(row.run_id for row in (await engine.cache.window(replace(around, offset=start, limit=count))).rows)
+
+
+async def show_many(
+    screen: BaseScreen,
+    engine: "Engine",
+    name: FormName,
+    ids: Sequence[str],
+    sent: Callable[[tuple[str, ...]], None],
+) -> None:
+    """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
+    from app.console.runs.batch import continued, retried, started_like
+    from app.console.runs.many_form import ManyForm
+
+    session, held = screen.session, await engine.cache.details(ids)
+    runs = tuple(held[run_id].run for run_id in ids if run_id in held)
+    match name:
+        case "retry":
+            task = await retried(engine.ledger, runs)
+        case "continue":
+            task = await continued(engine.ledger, runs, await engine.cache.final_statuses())
+        case "like":
+            task = await started_like(engine.ledger, runs)
+        case _:
+            assert_never(name)
+    if not task.runs:
+        session.notify(task.nothing, severity="warning")
+        return
+    form = ManyForm(engine, task, cap=session.settings.console.send_cap, changed=session.batches.put)
+    screen.app.push_screen(form, lambda _: sent(form.confirmed))

@@ -14,13 +14,20 @@ from textual.widgets import Input
 
 from app.config import ViewSettings
 from app.console.messages import FollowRun, OpenRun
-from app.console.runs.bulk_actions import FormName, ids_between, ids_of, show_export, show_many
+from app.console.runs.loaders import PaneLoader, TableLoader, ViewCounts
 from app.console.runs.older_runs import OlderRuns
-from app.console.runs.pane_loader import PaneLoader
 from app.console.runs.preferences import PreferencesWriter
-from app.console.runs.run_actions import ON_A_RUN, RUN_BINDINGS, RunActions, hidden, with_engine
-from app.console.runs.split import WIDE, SplitView
-from app.console.runs.table_loader import TableLoader, ViewCounts
+from app.console.runs.run_actions import (
+    ON_A_RUN,
+    RUN_BINDINGS,
+    FormName,
+    RunActions,
+    hidden,
+    ids_between,
+    ids_of,
+    show_many,
+    with_engine,
+)
 from app.console.runs.views import (
     TableQuery,
     View,
@@ -49,7 +56,7 @@ from widgets.filter.search import SearchInput, SearchSuggestion, StyledSpan
 from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.lines import SearchHighlight
-from widgets.runs.pane import RunPane
+from widgets.runs.pane import WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -114,7 +121,6 @@ class RunsScreen(RunActions):
         self.table = RunTable(
             session.run_now,
             known.columns,
-            self.app.batch_update,
             confirmed_for=session.settings.history.confirmed_for,
             gap_texts=self.older_runs.texts,
         )
@@ -278,7 +284,7 @@ class RunsScreen(RunActions):
     def _range_requested(self, message: RunTable.RangeRequested) -> None:
         async def mark(engine: "Engine") -> None:
             ids = await ids_between(self.session, engine, self.table_query, message.first_id, message.last_id)
-            self.table.mark_all(ids)
+            self.table.mark(ids)
 
         with_engine(self, mark, "pick")
 
@@ -322,10 +328,7 @@ class RunsScreen(RunActions):
 
         async def mark(engine: "Engine") -> None:
             ids = await ids_of(self.session, engine, self._condition, self.table_query.sort)
-            if all(run_id in self.table.marks for run_id in ids):
-                self.table.unmark(ids)
-            else:
-                self.table.mark_all(ids)
+            self.table.mark(ids, is_marked=not all(run_id in self.table.marks for run_id in ids))
 
         with_engine(self, mark, "pick")
 
@@ -333,6 +336,8 @@ class RunsScreen(RunActions):
         """Write the marked runs, or else all that match, to a file."""
 
         async def show(engine: "Engine") -> None:
+            from app.console.runs.export import show_export
+
             await show_export(self, engine, self.table_query, self.table.marks.ids)
 
         with_engine(self, show, "form")
@@ -341,7 +346,7 @@ class RunsScreen(RunActions):
         def sent(run_ids: tuple[str, ...]) -> None:
             if run_ids:
                 # Runs that were left out stay marked, for another attempt.
-                self.table.unmark(run_ids)
+                self.table.mark(run_ids, is_marked=False)
                 self.session.poll_soon()
 
         ids = self.table.marks.ids or ((self.table.row.run_id,) if self.table.row is not None else ())
@@ -408,7 +413,7 @@ class RunsScreen(RunActions):
         elif self.older_runs.stop():
             return
         elif self.table.marks:
-            self.table.unmark()
+            self.table.mark(self.table.marks.ids, is_marked=False)
         elif query.is_changed:
             self.set_line(query.view.query.strip())
         else:
@@ -530,7 +535,7 @@ class RunsScreen(RunActions):
 
     def action_columns(self) -> None:
         """Choose the columns."""
-        from app.console.runs.column_sheet import ColumnPicker
+        from app.console.runs.pickers import ColumnPicker
 
         def picked(choice: ColumnChoice | None) -> None:
             if choice is not None:

@@ -127,7 +127,7 @@ async def test_what_is_marked_is_followed_together(walked: Walked, service: Serv
     """With three marks f follows three, and f again lets go of the three."""
     async with walked() as hand:
         table = hand.scene.table
-        table.mark_all(("run_01JX00007F3KQ9ZT2M0000", "run_01JX00027F3KQ9ZT2M5838", "run_01JX00017F3KQ9ZT2M7919"))
+        table.mark(("run_01JX00007F3KQ9ZT2M0000", "run_01JX00027F3KQ9ZT2M5838", "run_01JX00017F3KQ9ZT2M7919"))
         await hand.do("f", "f follow")
         assert len(hand.scene.app.session.pins) == 3
         await hand.do("f", "f follow")

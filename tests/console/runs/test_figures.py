@@ -22,7 +22,7 @@ async def test_turns_lines_and_the_reason_come_from_the_service(
         return RunTurns(run_id, (Turn(1, "failed"), Turn(2, "failed", additions=1200, deletions=7, reason=REASON)))
 
     monkeypatch.setattr(ServiceExtension, "turns", turns)
-    monkeypatch.setattr("app.console.runs.pane_loader.RESTS_S", 0.01)
+    monkeypatch.setattr("app.console.runs.loaders.RESTS_S", 0.01)
     async with staged() as scene:
         while scene.table.row is None or scene.table.row.status != "failed":
             await scene.press("j")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.console.forms import ContinueRunForm, NewRunForm
-from app.console.runs import bulk_actions
+from app.console.runs import run_actions
 from app.console.runs.export import Export, write
 from app.console.runs.many_form import ManyForm
 from app.console.runs.screen import RunsScreen, marks_summary
@@ -69,7 +69,7 @@ async def test_a_read_only_profile_has_no_writes(staged: Staged) -> None:
 async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:
     """Marks of other runs stay; ids are copied a line each, as safe text."""
     async with staged(toasts=True) as scene:
-        scene.table.mark_all(["run_\x1b[2J"])
+        scene.table.mark(["run_\x1b[2J"])
         await scene.press("slash", *"status:failed", "enter", "asterisk")
         failed = tuple(row.run_id for row in scene.table.rows_on_show)
         assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
@@ -83,7 +83,7 @@ async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:
 
 async def range_marked(scene: Scene, first: str, last: str) -> tuple[str, ...]:
     """The marks after shift was held for a click."""
-    scene.table.unmark()
+    scene.table.mark(scene.table.marks.ids, is_marked=False)
     scene.table.post_message(RunTable.RangeRequested(first, last))
     await scene.settle()
     return scene.table.marks.ids
@@ -102,7 +102,7 @@ async def test_a_range_is_marked_in_either_direction(staged: Staged, *, grouped:
 
 async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the cap and what to do."""
-    monkeypatch.setattr(bulk_actions, "MOST_MARKS", 2)
+    monkeypatch.setattr(run_actions, "MOST_MARKS", 2)
     async with staged(toasts=True) as scene:
         await scene.press("asterisk")
         ids = [row.run_id for row in scene.table.rows_on_show]

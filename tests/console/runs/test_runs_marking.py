@@ -7,7 +7,7 @@ from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
-from widgets.runs.layout import PlacedColumn, lay_out, squeezed
+from widgets.runs.columns import PlacedColumn, lay_out, squeezed
 
 
 def marked(scene: Scene) -> list[str]:

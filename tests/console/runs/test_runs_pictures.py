@@ -37,7 +37,7 @@ async def to_all_runs(scene: Scene) -> None:
     while not isinstance(scene.app.screen, RunsScreen):
         await scene.app.pop_screen()
     scene.app.screen.table_query = TableQuery()
-    scene.table.unmark()
+    scene.table.mark(scene.table.marks.ids, is_marked=False)
     scene.table.focus()
     await scene.press("left", "home")
 
