@@ -7,8 +7,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -17,24 +15,21 @@ from app.actions.cancelling import Cancellations
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
-from app.config import CACHE_FILE, STATE_FILE, PollSettings, Profile, Settings, data_folder
+from app.config import CACHE_FILE, STATE_FILE, Profile, Settings, data_folder
 from app.config.token import Token, TokenError, resolve
 from app.events import Announce, Doorbell, StorageFailed
 from app.files import author_of, login, settled_ledger
 from app.polling import POLLER, Polling
 from app.reconcile.reconciliation import Reconciliation
 from app.results.service import ServiceExtension
-from app.schedule import JobWork
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
-from app.sync.polls import HealthSync, OthersPoll
+from app.sync.polls import HealthSync
 from app.sync.retention import Retention
 from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.errors import StorageError
-from storage.lease import Lease
 from storage.ledger import Ledger
-from storage.records import Author
 from storage.state import State
 from storage.values import utc_now
 
@@ -81,51 +76,71 @@ class Engine:
         Raises:
             StorageError: A file cannot be used; the message names the cure.
         """
-        opened = await _open(settings, profile, author_of(actor), clock)
-        return cls._of(settings, profile, opened, Doorbell(*([announce] if announce else [])), actor, clock)
+        folder = data_folder(settings, profile)
+        async with AsyncExitStack() as stack:
+            cache = await Cache.open(folder / CACHE_FILE, clock=clock)
+            stack.push_async_callback(cache.close)
+            ledger = await settled_ledger(folder, author_of(actor), clock)
+            stack.push_async_callback(ledger.close)
+            state: State | StorageError
+            try:
+                state = await State.open(folder / STATE_FILE, clock=clock)
+                stack.push_async_callback(state.close)
+            except StorageError as error:
+                # Without the state, the cache can still be read and the service asked.
+                state = error
+            token: Token | TokenError
+            try:
+                # A keyring or a token command may take seconds.
+                token = await asyncio.to_thread(resolve, profile.token, os.environ)
+            except TokenError as error:
+                token = error
+            poll = profile.poll
+            client = Client(profile.base_url, token, deadline_s=poll.deadline_s, budget=Budget(cache))
+            await client.budget.load()
+            stack.pop_all()
+        doorbell = Doorbell(*([announce] if announce else []))
+        ring, leases = doorbell.ring, state if isinstance(state, State) else None
 
-    @classmethod
-    def _of(
-        cls,
-        settings: Settings,
-        profile: Profile,
-        opened: "_Opened",
-        doorbell: Doorbell,
-        actor: str,
-        clock: Callable[[], datetime],
-    ) -> Self:
-        client, cache, ledger = opened.client, opened.cache, opened.ledger
-        ring, poll = doorbell.ring, profile.poll
-        state = opened.state if isinstance(opened.state, State) else None
-        lease = Lease(state)
-        others_poll = partial(lease.is_held_by_another, POLLER, cache.process)
-        runs, health = _syncs(client, cache, ring, clock, poll, others_poll, is_asked=actor == "cli")
-        backfill = Backfill(runs, client, ring, settings.history)
-        retention = Retention(cache, ledger, ring, settings.history, clock)
-        listing = Listing(runs)
+        async def others_poll() -> bool:
+            holder = None if leases is None else await leases.lease_owner(POLLER, clock())
+            return holder not in (None, cache.process)
+
+        # A user waits for a command's requests; a console and a bot poll in the background.
+        active = client if actor == "cli" else client.at(Priority.ACTIVE)
+        health = HealthSync(
+            client if actor == "cli" else client.at(Priority.HEALTH), cache, ring, clock=clock, others_poll=others_poll
+        )
+        size, first = poll.page_size, poll.first_runs
+        runs = RunSync(active, cache, ring, clock=clock, page_size=size, first_runs=first, others_poll=others_poll)
+        backfill, listing = Backfill(runs, client, ring, settings.history), Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring)
-        actor = f"{actor}:{login()}"
-        actions = Actions(client, ledger, runs.store, ring, clock, actor, profile.read_only, settings.command_line)
-        chores = _chores(retention, backfill, reconciliation, Cancellations(actions))
+        by = f"{actor}:{login()}"
+        actions = Actions(client, ledger, runs.store, ring, clock, by, profile.read_only, settings.command_line)
+        chores = {
+            "retention": Retention(cache, ledger, ring, settings.history, clock).work,
+            "backfill": backfill.work,
+            "reconciliation": reconciliation.work,
+            "cancellations": Cancellations(actions).work,
+        }
         pace = (poll.runs_s, poll.health_s, client.budget)
-        polling = Polling(runs, health, cache, ledger, lease, ring, *pace, chores, state)
         return cls(
             settings=settings,
             profile=profile,
             client=client,
             cache=cache,
             ledger=ledger,
-            state=opened.state,
+            state=state,
             runs=runs,
             health=health,
             backfill=backfill,
             listing=listing,
             reconciliation=reconciliation,
             actions=actions,
-            polling=polling,
+            polling=Polling(runs, health, cache, ledger, ring, *pace, chores, leases),
             doorbell=doorbell,
             clock=clock,
-            token_problem=opened.token_problem,
+            token_problem=token if isinstance(token, TokenError) else None,
         )
 
     async def __aenter__(self) -> Self:
@@ -189,69 +204,3 @@ class Engine:
             for close in (self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """Parts that an engine opens, and closes at its end."""
-
-    client: Client
-    cache: Cache
-    ledger: Ledger
-    state: State | StorageError
-    token_problem: TokenError | None
-
-
-async def _open(settings: Settings, profile: Profile, author: Author, clock: Callable[[], datetime]) -> _Opened:
-    folder = data_folder(settings, profile)
-    async with AsyncExitStack() as stack:
-        cache = await Cache.open(folder / CACHE_FILE, clock=clock)
-        stack.push_async_callback(cache.close)
-        ledger = await settled_ledger(folder, author, clock)
-        stack.push_async_callback(ledger.close)
-        state = await _open_state(folder, clock)
-        if isinstance(state, State):
-            stack.push_async_callback(state.close)
-        token, problem = await _token(profile)
-        budget = Budget(cache)
-        await budget.load()
-        client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s, budget=budget)
-        stack.pop_all()
-    return _Opened(client, cache, ledger, state, problem)
-
-
-async def _open_state(folder: Path, clock: Callable[[], datetime]) -> State | StorageError:
-    try:
-        return await State.open(folder / STATE_FILE, clock=clock)
-    except StorageError as error:
-        # Without the state, the cache can still be read and the service asked.
-        return error
-
-
-async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:
-    try:
-        # A keyring or a token command may take seconds.
-        return await asyncio.to_thread(resolve, profile.token, os.environ), None
-    except TokenError as error:
-        return None, error
-
-
-def _syncs(
-    client: Client,
-    cache: Cache,
-    ring: Announce,
-    clock: Callable[[], datetime],
-    poll: PollSettings,
-    others_poll: OthersPoll,
-    *,
-    is_asked: bool,
-) -> tuple[RunSync, HealthSync]:
-    # A user waits for a command's requests; a console and a bot poll in the background.
-    active, health = (client, client) if is_asked else (client.at(Priority.ACTIVE), client.at(Priority.HEALTH))
-    size, first = poll.page_size, poll.first_runs
-    runs = RunSync(active, cache, ring, clock=clock, page_size=size, first_runs=first, others_poll=others_poll)
-    return runs, HealthSync(health, cache, ring, clock=clock, others_poll=others_poll)
-
-
-def _chores(*workers: Backfill | Retention | Reconciliation | Cancellations) -> dict[str, JobWork]:
-    return {type(worker).__name__.lower(): worker.work for worker in workers}

@@ -18,8 +18,6 @@ from app.sync.polls import CANNOT_POLL, HealthSync
 from app.sync.runs import RunSync
 from storage.cache import Cache
 from storage.errors import StorageError
-from storage.foreign_writes import ForeignWrites
-from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records.activity import Subject
 from storage.records.service_traits import Wait
@@ -112,7 +110,6 @@ class Polling:
     health: HealthSync
     cache: Cache
     ledger: Ledger
-    lease: Lease
     announce: Announce
     runs_s: float
     """Seconds between polls of runs, without failures."""
@@ -241,7 +238,9 @@ class Polling:
         async with self._claiming:
             if time.monotonic() < self._next_claim_s:
                 return
-            self.is_poller = await self.lease.acquire(POLLER, self.cache.process, LEASE_S)
+            # Without a state each process polls for itself.
+            process = self.cache.process
+            self.is_poller = self.state is None or await self.state.acquire_lease(POLLER, process, LEASE_S)
             self._next_claim_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
 
     async def _release(self, *, stand_aside_s: float = 0.0) -> None:
@@ -250,22 +249,27 @@ class Polling:
             self._next_claim_s = time.monotonic() + stand_aside_s
             if self.is_poller:
                 self.is_poller = False
-                await self.lease.release(POLLER, self.cache.process)
+                if self.state is not None:
+                    await self.state.release_lease(POLLER, self.cache.process)
 
     async def _listen(self) -> None:
-        foreign = ForeignWrites(self.cache, self.ledger)
-        foreign_state = ForeignWrites(*([self.state] if self.state is not None else []))
+        """Ring when another process wrote, and renew the lease."""
+        shared = (self.cache, self.ledger)
+        before: tuple[list[int], int] | None = None
         wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)
             try:
                 if self.is_poller:
                     await self._hold_lease()
-                if await self.cache.reopen_if_gone() or await foreign.noticed():
+                has_new_file = await self.cache.reopen_if_gone()
+                versions = [await database.data_version() for database in shared]
+                now = versions, 0 if self.state is None else await self.state.data_version()
+                if has_new_file or (before is not None and now[0] != before[0]):
                     self.announce(CacheChangedElsewhere())
-                if await foreign_state.noticed():
+                if before is not None and now[1] != before[1]:
                     self.announce(StateChangedElsewhere())
-                wait_s = DOORBELL_S
+                before, wait_s = now, DOORBELL_S
             except StorageError as error:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s

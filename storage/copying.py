@@ -1,17 +1,14 @@
 """Copies of a database while it is in use."""
 
-import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-from storage.database import connect
-from storage.errors import DatabaseDamagedError, storage_error
+from storage.database import check_integrity, connect
+from storage.errors import translated
 from storage.private_file import make_private
 
-T = TypeVar("T")
-_COPY_CURE: Final = "Restore it from an earlier copy, or save what can be saved with `sqlite3 FILE .recover`."
+_CURE: Final = "Restore it from an earlier copy, or save what can be saved with `sqlite3 FILE .recover`."
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -24,31 +21,13 @@ def copy_database(source: Path, target: Path) -> None:
     partial = target.with_name(f".{target.name}.part")
     if target.exists():
         raise FileExistsError(target)
+    partial.unlink(missing_ok=True)
+    make_private(partial)
     try:
-        partial.unlink(missing_ok=True)
-        make_private(partial)
-        with closing(_opened(source)) as reading, closing(_opened(partial)) as writing:
-            _translated(source, lambda: reading.backup(writing))
-            _translated(partial, lambda: _check_copy(writing, source))
+        with translated(source, _CURE), closing(connect(source, {})) as reading:
+            reading.execute("VACUUM INTO ?", (str(partial),))
+        with translated(partial, _CURE), closing(connect(partial, {})) as copy:
+            check_integrity(copy, source, _CURE)
         partial.rename(target)
-    except BaseException:
+    finally:
         partial.unlink(missing_ok=True)
-        raise
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    return _translated(path, lambda: connect(path, {}))
-
-
-def _translated(path: Path, work: Callable[[], T]) -> T:
-    try:
-        return work()
-    except sqlite3.Error as error:
-        translated = storage_error(error, path, damage_cure=_COPY_CURE)
-        raise (translated or error) from error
-
-
-def _check_copy(copy: sqlite3.Connection, source: Path) -> None:
-    (verdict,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
-    if verdict != "ok":
-        raise DatabaseDamagedError(f"The copy of {source} is damaged ({verdict}). {_COPY_CURE}", path=source)

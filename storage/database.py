@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from storage.errors import DatabaseNewerError, DatabaseOlderError
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -82,6 +82,17 @@ def make_fleeting(connection: sqlite3.Connection) -> None:
 def data_version(connection: sqlite3.Connection) -> int:
     """A number that changes after any other connection committed."""
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+
+def check_integrity(connection: sqlite3.Connection, path: Path, damage_cure: str) -> None:
+    """Check the whole file; `quick_check` misses some damage.
+
+    Raises:
+        DatabaseDamagedError: It is damaged.
+    """
+    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if verdict != "ok":
+        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_cure}", path=path)
 
 
 def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:

@@ -1,18 +1,8 @@
-"""The errors of database files, each with its cure.
-
-StorageError
-├── DatabaseNewerError       written by a newer Runwarden
-├── DatabaseOlderError       written before the first release
-├── DatabaseDamagedError     no longer readable as a database
-├── DatabaseReadOnlyError    the file or its folder may not be written
-├── DatabaseUnopenableError  the file cannot be opened at all
-├── DatabaseBusyError        another process holds it for too long
-├── DiskFullError            no space left
-├── DiskFailedError          the disk or file system answered with an error
-└── StorageClosedError       used after it was closed
-"""
+"""The errors of database files, each with its cure."""
 
 import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -124,3 +114,17 @@ def storage_error(error: sqlite3.Error, path: Path, *, damage_cure: str) -> Stor
         return None
     kind, message = _BY_CODE[code & _PRIMARY_CODE]
     return kind(message.format(path=path, damage_cure=damage_cure, detail=error), path=path)
+
+
+@contextmanager
+def translated(path: Path, damage_cure: str, on_damage: Callable[[], None] | None = None) -> Iterator[None]:
+    """Raise SQLite's errors as `StorageError`s; call `on_damage` before one about damage."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        found = storage_error(error, path, damage_cure=damage_cure)
+        if isinstance(found, DatabaseDamagedError) and on_damage is not None:
+            on_damage()
+        if found is None:
+            raise
+        raise found from error

@@ -5,9 +5,8 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from storage.errors import DatabaseBusyError, DatabaseReadOnlyError, DatabaseUnopenableError, StorageError
 
@@ -31,7 +30,11 @@ def make_private(path: Path) -> None:
         # O_EXCL: opening and closing a file that this process uses as a database would drop SQLite's locks on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
     except FileExistsError:
-        _restrict(path)
+        try:
+            if path.stat().st_mode & 0o777 != FILE_MODE:
+                path.chmod(FILE_MODE)
+        except OSError as error:
+            raise _file_error(error, path) from error
     except OSError as error:
         raise _file_error(error, path) from error
 
@@ -49,8 +52,19 @@ def opening(path: Path) -> Iterator[None]:
         lock = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise _file_error(error, lock_path) from error
+    deadline = time.monotonic() + _OPENING_WAIT_S
     try:
-        _wait_for(lock, path)
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise DatabaseBusyError(
+                        f"Another process has been opening {path} for {_OPENING_WAIT_S:.0f} s. End it, then try again.",
+                        path=path,
+                    ) from error
+                time.sleep(_RETRY_S)
         yield
     finally:
         os.close(lock)
@@ -83,52 +97,6 @@ def file_identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-@dataclass(frozen=True, slots=True)
-class FilePlace:
-    """The place of a file when it was opened."""
-
-    path: Path
-    identity: tuple[int, int] | None
-
-    @classmethod
-    def of(cls, path: Path) -> Self:
-        """The place of the file that is there now."""
-        return cls(path, file_identity(path))
-
-    def check(self, cure: str) -> None:
-        """Check that the file is still there, where other processes look for it.
-
-        Raises:
-            DatabaseUnopenableError: It was moved or deleted, or another file took its place.
-        """
-        if file_identity(self.path) != self.identity:
-            raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {cure}", path=self.path)
-
-
-def _restrict(path: Path) -> None:
-    try:
-        if path.stat().st_mode & 0o777 != FILE_MODE:
-            path.chmod(FILE_MODE)
-    except OSError as error:
-        raise _file_error(error, path) from error
-
-
-def _wait_for(lock: int, path: Path) -> None:
-    deadline = time.monotonic() + _OPENING_WAIT_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > deadline:
-                raise DatabaseBusyError(
-                    f"Another process has been opening {path} for {_OPENING_WAIT_S:.0f} s. End it, then try again.",
-                    path=path,
-                ) from error
-            time.sleep(_RETRY_S)
-        else:
-            return
 
 
 def _file_error(error: OSError, path: Path) -> StorageError:

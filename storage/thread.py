@@ -8,7 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-from storage.errors import DatabaseDamagedError, StorageClosedError, storage_error
+from storage.errors import DatabaseUnopenableError, StorageClosedError, translated
+from storage.private_file import file_identity
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,13 +22,16 @@ class DatabaseThread:
     starting or lets it run to its end, so that a transaction is never left half done.
     """
 
-    def __init__(self, path: Path, *, name: str, interruptible: bool = False, damage_cure: str) -> None:
+    def __init__(
+        self, path: Path, name: str, damage_cure: str, *, interruptible: bool, on_damage: Callable[[], None] | None
+    ) -> None:
         self.path = path
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._connection: sqlite3.Connection | None = None
         self._interruptible = interruptible
         self._damage_cure = damage_cure
-        self._on_damage: Callable[[], None] | None = None
+        self._on_damage = on_damage
+        self._identity: tuple[int, int] | None = None
         self._guard = Lock()
         self._running: object | None = None
 
@@ -55,8 +59,7 @@ class DatabaseThread:
         Raises:
             StorageError: The database cannot be opened.
         """
-        thread = cls(path, name=name, interruptible=interruptible, damage_cure=damage_cure)
-        thread._on_damage = on_damage
+        thread = cls(path, name, damage_cure, interruptible=interruptible, on_damage=on_damage)
         try:
             await thread._submit(lambda: thread._open(connect))
         except BaseException:
@@ -74,8 +77,10 @@ class DatabaseThread:
         try:
             return await self._submit(lambda: self._work(ticket, job))
         except asyncio.CancelledError:
-            if self._interruptible:
-                self._interrupt(ticket)
+            # The guard ensures that this job still runs, so that the next one's statement is not interrupted.
+            with self._guard:
+                if self._interruptible and self._running is ticket and self._connection is not None:
+                    self._connection.interrupt()
             raise
 
     async def close(self) -> None:
@@ -93,7 +98,7 @@ class DatabaseThread:
         Raises:
             StorageError: It cannot be opened; until it can be, every job fails.
         """
-        await self._submit(lambda: self._reopen(connect))
+        await self._submit(lambda: self._open(connect))
 
     def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
         try:
@@ -101,16 +106,25 @@ class DatabaseThread:
         except RuntimeError as error:
             raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path) from error
 
-    def _open(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        try:
-            self._connection = connect()
-        except sqlite3.Error as error:
-            self._translate(error)
-            raise
+    def check_place(self, cure: str) -> None:
+        """Check that the file is still there, where other processes look for it.
 
-    def _reopen(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        Raises:
+            DatabaseUnopenableError: It was moved or deleted, or another file took its place.
+        """
+        if self.has_moved:
+            raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {cure}", path=self.path)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the file was moved or deleted, or replaced by another one, since it was opened."""
+        return file_identity(self.path) != self._identity
+
+    def _open(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._close()
-        self._open(connect)
+        with translated(self.path, self._damage_cure, self._on_damage):
+            self._connection = connect()
+        self._identity = file_identity(self.path)
 
     def _work(self, ticket: object, job: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection
@@ -119,26 +133,11 @@ class DatabaseThread:
         with self._guard:
             self._running = ticket
         try:
-            return job(connection)
-        except sqlite3.Error as error:
-            self._translate(error)
-            raise
+            with translated(self.path, self._damage_cure, self._on_damage):
+                return job(connection)
         finally:
             with self._guard:
                 self._running = None
-
-    def _translate(self, error: sqlite3.Error) -> None:
-        translated = storage_error(error, self.path, damage_cure=self._damage_cure)
-        if isinstance(translated, DatabaseDamagedError) and self._on_damage is not None:
-            self._on_damage()
-        if translated is not None:
-            raise translated from error
-
-    def _interrupt(self, ticket: object) -> None:
-        # The guard ensures that this job still runs, so that the next one's statement is not interrupted.
-        with self._guard:
-            if self._running is ticket and self._connection is not None:
-                self._connection.interrupt()
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None

@@ -21,7 +21,6 @@ from app.notify.dispatcher import Dispatcher, Say
 from app.rules.rule import Rule, fingerprint_of
 from app.times import rfc3339
 from storage.errors import StorageError
-from storage.lease import Lease
 from storage.records.decision import Decision
 from storage.state import AT_WORK, State
 
@@ -51,7 +50,7 @@ class Bot:
     _engine: Engine | None = None
     _runner: Runner | None = None
     _dispatcher: Dispatcher | None = None
-    _lease: Lease | None = None
+    _lease: State | None = None
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
     _made: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there are messages to deliver."""
@@ -72,14 +71,14 @@ class Bot:
         if engine.token_problem is not None:
             raise engine.token_problem
         state = engine.usable_state()
-        self._lease = Lease(state)
+        self._lease = state
         self._make(engine, state)
 
     async def close(self) -> None:
         """Settle running writes, give the lease back and close the files, even if one of these fails."""
         if self._lease is not None and self._is_working:
             with suppress(StorageError):
-                await self._lease.release(LEASE, self._owner)
+                await self._lease.release_lease(LEASE, self._owner)
         if self._engine is not None:
             await self._engine.close()
 
@@ -91,7 +90,7 @@ class Bot:
         """
         engine, runner, dispatcher = self._opened()
         # The lease is not given back: the inbox tells from it when a bot was at work last.
-        if self._lease is not None and await self._lease.acquire(LEASE, self._owner, LEASE_S):
+        if self._lease is not None and await self._lease.acquire_lease(LEASE, self._owner, LEASE_S):
             await self._say_rules()
         problem = await engine.refresh()
         await runner.look()
@@ -184,7 +183,7 @@ class Bot:
             await asyncio.sleep(LEASE_S / 3)
             if self._is_working and self._lease is not None:
                 with suppress(StorageError):
-                    await self._lease.acquire(LEASE, self._owner, LEASE_S)
+                    await self._lease.acquire_lease(LEASE, self._owner, LEASE_S)
 
     async def _deliver(self) -> None:
         # Messages are delivered beside the looks: no rule waits for a server that does not answer.
@@ -228,7 +227,7 @@ class Bot:
         if self._lease is None:
             return False
         self.state.check_place()
-        holds = await self._lease.acquire(LEASE, self._owner, LEASE_S)
+        holds = await self._lease.acquire_lease(LEASE, self._owner, LEASE_S)
         if holds != self._is_working:
             self._is_working = holds
             self.say("working" if holds else "standing_by", profile=self.profile.name)

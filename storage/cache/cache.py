@@ -20,7 +20,6 @@ from storage.cache.following import FollowStore
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
 from storage.database import data_version
 from storage.errors import StorageError
-from storage.private_file import file_identity
 from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.insights import Concurrency, FailedRuns, RepositoryFigures
 from storage.thread import DatabaseThread, reads, writes
@@ -55,7 +54,6 @@ class Cache:
 
     def _begin(self) -> None:
         self.opened += 1
-        self._file = file_identity(self.writer.path)
         # What is known of places and counts is worthless in another file.
         self._remembered = read_runs.Remembered()
         self._indexed: set[str] = set()
@@ -85,7 +83,7 @@ class Cache:
             StorageError: It is gone, and no new one can be opened.
         """
         path = self.writer.path
-        if file_identity(path) == self._file:
+        if not self.writer.has_moved:
             return False
         # Writes to the old file would be seen by no other process.
         await asyncio.to_thread(prepare, path, self.clock())

@@ -2,8 +2,8 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Final
 
 from storage.cache.schema import LAYOUT, create, layout_of
 from storage.database import connect, immediate
-from storage.errors import DatabaseBusyError, DatabaseDamagedError, storage_error
+from storage.errors import DatabaseBusyError, DatabaseDamagedError, storage_error, translated
 from storage.private_file import make_private, move_aside, opening
 
 DAMAGE_CURE: Final = "Start Runwarden again: the file is then moved aside, and everything is fetched again."
@@ -60,7 +60,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
         DatabaseBusyError: A Runwarden of another version has it open.
         StorageError: It cannot be opened.
     """
-    with opening(path), _translated(path):
+    with opening(path), translated(path, DAMAGE_CURE):
         is_damaged = _mark(path).exists()
         if not is_damaged:
             try:
@@ -69,7 +69,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
                     return None
                 _leave_wal(path)
             except sqlite3.Error as error:
-                if not _is_damage(error, path):
+                if not isinstance(storage_error(error, path, damage_cure=DAMAGE_CURE), DatabaseDamagedError):
                     raise
                 is_damaged = True
         aside = move_aside(path, "damaged" if is_damaged else "outdated", now.strftime("%Y%m%dT%H%M%S"))
@@ -133,18 +133,3 @@ def _leave_wal(path: Path) -> None:
                 ) from error
             else:
                 return
-
-
-def _is_damage(error: sqlite3.Error, path: Path) -> bool:
-    return isinstance(storage_error(error, path, damage_cure=DAMAGE_CURE), DatabaseDamagedError)
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        translated = storage_error(error, path, damage_cure=DAMAGE_CURE)
-        if translated is None:
-            raise
-        raise translated from error

@@ -21,7 +21,6 @@ from storage.ledger.errors import (
 )
 from storage.ledger.opening import DAMAGE_CURE, connect, connect_to_read
 from storage.ledger.transitions import new_action_id
-from storage.private_file import FilePlace
 from storage.records import Action, ActionError, ActionKind, Author
 from storage.thread import DatabaseThread, reads
 from storage.values import Clock, utc_now
@@ -55,7 +54,6 @@ class Ledger:
         self.writer = self.reader = thread
         self.problem = problem
         """Why it can only be read: it is damaged, or another version of Runwarden wrote it. None: it can be written."""
-        self._place = FilePlace.of(thread.path)
         self._author = author
         self._clock = clock
 
@@ -130,7 +128,7 @@ class Ledger:
             transitions.adopt(connection, self._author, at)  # The writes of a dead process must not block.
             return transitions.enter(connection, entry, this_process(), at, supersedes)
 
-        self._place.check(MOVED_CURE)
+        self.writer.check_place(MOVED_CURE)
         return await self._write(enter)
 
     async def sending(self, action_id: str) -> Action:

@@ -95,18 +95,12 @@ def connect_precious(path: Path, schema: Schema, damage_cure: str) -> sqlite3.Co
         connection = database.connect(path, PRAGMAS)
         try:
             database.migrate(connection, schema, path)
-            _check(connection, path, damage_cure)
+            # At each start: these files are small.
+            database.check_integrity(connection, path, damage_cure)
         except BaseException:
             connection.close()
             raise
     return connection
-
-
-def _check(connection: sqlite3.Connection, path: Path, damage_cure: str) -> None:
-    # The full check is made at each start: quick_check misses some damage, and these files are small.
-    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if verdict != "ok":
-        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_cure}", path=path)
 
 
 def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:

@@ -6,11 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from storage import lease
 from storage.database import make_fleeting
-from storage.private_file import FilePlace
 from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, Verdict
-from storage.state import decisions, deliveries, inbox, rules
+from storage.state import decisions, deliveries, inbox, lease, rules
 from storage.state.opening import DAMAGE_CURE, connect
 from storage.state.rules import AT_WORK, OWN
 from storage.thread import DatabaseThread, reads, writes
@@ -37,7 +35,6 @@ class State:
     def __init__(self, thread: DatabaseThread, clock: Clock) -> None:
         self.writer = self.reader = thread
         self.clock = clock
-        self._place = FilePlace.of(thread.path)
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -81,7 +78,7 @@ class State:
         Raises:
             StorageError: It was: other processes do not see its claims, and would act a second time.
         """
-        self._place.check(_CURE)
+        self.writer.check_place(_CURE)
 
     async def take(self, decision_id: int, expected: Outcome, outcome: Outcome, reason: str) -> bool:
         """Change an open decision, if it is still as expected; return whether this process did."""
@@ -99,6 +96,12 @@ class State:
     async def settle(self, decision: Decision) -> Decision:
         """Store a decision's end: its outcome, reason, `action_id` and `result_id`."""
         return await self.writer.run(partial(decisions.settle, decision=decision, at=self.clock()))
+
+    async def acquire_lease(self, name: str, owner: str, ttl_s: float) -> bool:
+        """Take the lease for `ttl_s` seconds; return whether it was free, expired, or the owner's."""
+        return await self.writer.run(
+            partial(lease.acquire, name=name, owner=owner, ttl_s=ttl_s, clock=self.clock),
+        )
 
     make_fleeting = writes(make_fleeting)
     begin_rule = writes(rules.begin)
@@ -122,8 +125,9 @@ class State:
     mark = writes(inbox.mark)
     undo = writes(inbox.undo)
     data_version = reads(_version)
-    lease_until = reads(lease.lease_until)
-    lease_owner = reads(lease.lease_owner)
+    lease_until = reads(lease.until)
+    lease_owner = reads(lease.owner)
+    release_lease = writes(lease.release)
     limited = reads(decisions.limited)
     reject = writes(decisions.reject)
     adopt = writes(decisions.adopt)

@@ -17,29 +17,11 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 MOUNTS: Final = Path("/proc/self/mountinfo")
 """The mounts, as Linux lists them."""
 NETWORK: Final = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "ncpfs",
-        "afs",
-        "9p",
-        "ceph",
-        "glusterfs",
-        "lustre",
-        "gpfs",
-        "beegfs",
-        "davfs",
-        "fuse.sshfs",
-        "fuse.glusterfs",
-        "fuse.ceph",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.davfs2",
-        "fuse.gcsfuse",
-    ]
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p"),
+        *("ceph", "glusterfs", "lustre", "gpfs", "beegfs", "davfs"),
+        *("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs", "fuse.davfs2", "fuse.gcsfuse"),
+    }
 )
 """File systems whose locks may not hold between machines, or at all."""
 _TABLES: Final = (

@@ -21,7 +21,6 @@ from app.events import (
 )
 from storage.cache import Cache
 from storage.errors import DatabaseBusyError
-from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records import RunFilter
 from storage.state import State
@@ -106,7 +105,7 @@ async def test_an_engine_that_cannot_open_leaves_nothing_open(
 async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
     closed = noted_closes(monkeypatch)
-    monkeypatch.setattr(Lease, "release", busy)
+    monkeypatch.setattr(State, "release_lease", busy)
     engine = await Engine.open(*configured(board, tmp_path), actor="test")
     engine.polling.is_poller = True
     with pytest.raises(DatabaseBusyError):
@@ -189,7 +188,7 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
     listener = Listener()
     async with await Engine.open(*configured(board, tmp_path), actor="console", announce=listener) as engine:
         if not has_lease:
-            await Lease(engine.usable_state()).acquire("poller", "another", 600)
+            await engine.usable_state().acquire_lease("poller", "another", 600)
         ledger = engine.ledger
         action = await ledger.prepare(
             action_id=None, kind="run.start", subject="", key="k", path="/", body_json="{}", actor="cli"

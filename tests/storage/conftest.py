@@ -145,7 +145,6 @@ import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from storage.cache import Cache
-from storage.lease import Lease
 from storage.ledger import KeyTakenError, Ledger, SubjectBlockedError
 from storage.state import State
 

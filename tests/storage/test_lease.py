@@ -6,20 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from storage.lease import Lease
 from storage.state import State
 
 CLAIM = """
 async with await State.open(Path(path)) as state:
     await start()
-    print(await Lease(state).acquire("poller", number, 60))
+    print(await state.acquire_lease("poller", number, 60))
 """
 
 
 @pytest.fixture
-async def lease(tmp_path: Path, clock: Callable[[], datetime]) -> AsyncIterator[Lease]:
+async def lease(tmp_path: Path, clock: Callable[[], datetime]) -> AsyncIterator[State]:
     async with await State.open(tmp_path / "state.sqlite3", clock=clock) as state:
-        yield Lease(state)
+        yield state
 
 
 STORIES = {
@@ -35,18 +34,18 @@ STORIES = {
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 async def test_one_holds_it_until_the_term_ends(
-    lease: Lease, forward: Callable[[float], None], story: list[float | tuple[str, bool | str]]
+    lease: State, forward: Callable[[float], None], story: list[float | tuple[str, bool | str]]
 ) -> None:
     """And another name is another lease."""
     for step in story:
         match step:
             case (who, "leaves"):
-                await lease.release("poller", who)
+                await lease.release_lease("poller", who)
             case (who, granted):
-                assert await lease.acquire("poller", who, 30) is granted
+                assert await lease.acquire_lease("poller", who, 30) is granted
             case seconds:
                 forward(seconds)
-    assert await lease.acquire("backfill", "eve", 30)
+    assert await lease.acquire_lease("backfill", "eve", 30)
 
 
 def test_processes_that_claim_at_once_get_one_lease(race: Callable[..., list[str]], tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from app.config.load import parse
 from app.console.automations.form import recipes
 from app.rules.rule import fingerprint
-from storage.lease import Lease
 from storage.records.decision import Occurrence, Outcome, Verdict
 from storage.state import State
 from tests.console.conftest import Scene
@@ -82,7 +81,7 @@ async def decided(
 async def another_bot(scene: Scene, owner: str = "4711-abc") -> State:
     """Another process's hold on the state, with the lease of the automations."""
     state = await State.open(scene.engine.usable_state().writer.path, clock=scene.clock)
-    await Lease(state).acquire("automations", owner, 30.0)
+    await state.acquire_lease("automations", owner, 30.0)
     return state
 
 

@@ -11,7 +11,6 @@ from app.console.inbox.screen import snoozes
 from app.console.run.screen import RunScreen
 from app.events import StateChangedElsewhere
 from storage.errors import DatabaseDamagedError
-from storage.foreign_writes import ForeignWrites
 from storage.records import PollOutcome
 from storage.records.inbox import Mark
 from storage.state import State
@@ -121,14 +120,14 @@ async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
     No key acts on what only came under the cursor by it: the first one says so, and the next one is meant.
     """
     async with inbox(staged) as scene:
-        before, bell = keys(scene), ForeignWrites(state_of(scene))
+        before, state = keys(scene), state_of(scene)
         async with engine_on(scene.engine.settings, scene.clock) as other:
-            assert not await bell.noticed()
-            await other.polling.lease.acquire("poller", "them", 15.0)
-            assert not await bell.noticed()
+            version = await state.data_version()
+            await other.usable_state().acquire_lease("poller", "them", 15.0)
+            assert await state.data_version() == version
             theirs = Inbox.of(other)
             await theirs.mute((await theirs.items())[:2])
-            assert await bell.noticed()
+            assert await state.data_version() != version
             await scene.ring(StateChangedElsewhere())
 
             assert keys(scene) == before[2:]

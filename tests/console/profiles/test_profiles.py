@@ -19,8 +19,8 @@ from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.profiles.switcher import ProfileSwitcher
 from storage.errors import DatabaseBusyError, StorageError
-from storage.lease import Lease
 from storage.records import RunFilter
+from storage.state import State
 from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged, seen
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
@@ -44,7 +44,7 @@ async def test_a_profile_that_cannot_be_closed_properly_is_left_all_the_same(
 
     async with fleet_staged() as scene:
         scene.engine.polling.is_poller = True
-        monkeypatch.setattr(Lease, "release", busy)
+        monkeypatch.setattr(State, "release_lease", busy)
         await scene.press("ctrl+o", *"stag", "enter")
         await scene.shows("acme-staging ▾ read-only", "All 3]")
 
