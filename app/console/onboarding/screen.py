@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Button, Input, Static
+from textual.widgets import Button, Static
 
 from app.config import ConfigError, Profile
 from app.config.token import FileToken, Token
@@ -47,6 +47,10 @@ class OnboardingScreen(Screen[str | None]):
         Binding("ctrl+s,ctrl+enter", "go", "check and open", priority=True, id="onboarding.go"),
         Binding("ctrl+y", "write_anyway", "write anyway", priority=True, id="onboarding.anyway"),
         Binding("escape", "leave", "leave", priority=True, id="onboarding.leave"),
+        # With priority the focus has moved before the next key is read: a token typed at once is never an address.
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
+        Binding("enter", "next_field", show=False, priority=True),
     ]
 
     def __init__(self, file: Path, variables: frozenset[str]) -> None:
@@ -101,7 +105,7 @@ class OnboardingScreen(Screen[str | None]):
             return not self._checking
         if action == "write_anyway":
             return self._doubted is not None and not self._checking
-        return True
+        return not isinstance(self.focused, Button) if action == "next_field" else True
 
     def action_go(self) -> None:
         """Check the answers, ask the service, write, and open the console."""
@@ -127,6 +131,10 @@ class OnboardingScreen(Screen[str | None]):
             return
         self.dismiss(None)
 
+    def action_next_field(self) -> None:
+        """Go on to the next field."""
+        self.focus_next()
+
     @on(FormField.Changed)
     def _changed(self, event: FormField.Changed) -> None:
         self._doubt(None)
@@ -147,10 +155,6 @@ class OnboardingScreen(Screen[str | None]):
         variable = self._field("variable").value
         is_set = f"{variable} is set." if variable in self._variables else f"{variable} is not set here."
         self._field("variable").say(safe_text(f"{is_set} {ORIGINS['variable'].hint}"))
-
-    @on(Input.Submitted)
-    def _next(self) -> None:
-        self.focus_next()
 
     async def _check(self, new: Profile) -> None:
         result = await check(new, self._token if self._origin == "pasted" else "")

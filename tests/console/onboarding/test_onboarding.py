@@ -273,12 +273,11 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Board) -> None:
-    """The whole way, in the program itself."""
+@pytest.mark.parametrize("next_field", ["\t", "\r"])
+def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Board, next_field: str) -> None:
+    """The whole way, in the program itself; all is typed at once, and the token still is nowhere but in its field."""
     terminal.shows("Welcome", "up to the version")
-    terminal.type(board.base_url)
-    terminal.press("\t", "\t", "\t")
-    terminal.type(TOKEN)
+    terminal.type(f"{board.base_url}{next_field * 3}{TOKEN}")
     terminal.shows("local", "\N{BULLET}" * len(TOKEN))
     terminal.type("\x13")
     terminal.shows("fix/login-timeout")
