@@ -36,7 +36,7 @@ def run_console(
     """
     follow_window()
     gc.disable()  # A start makes hardly any garbage: collecting it would take a tenth of the time to the first frame.
-    from app.console.profiles.engines import ProfileEngines
+    from app.console.engines import ProfileEngines
     from app.console.runs.views import first_picture
     from app.console.terminal.process import ending_with_terminal
 

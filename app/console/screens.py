@@ -7,15 +7,19 @@ from app.console.base.screen import OVERVIEW, BaseScreen
 from app.console.session import Session
 
 if TYPE_CHECKING:
-    from app.console.profiles.engines import ProfileEngines
+    from app.console.engines import ProfileEngines
 
 NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})
 """Tabs whose screen is given the engine: they cannot be shown before it is open."""
 
 
+MODULES: Final = {"organizations": "organizations.screen", "automations": "automations.screen", "runs": "runs.screen"}
+"""Where a tab's screen is, if not in a module of its name."""
+
+
 def screen_type(tab: str) -> type[BaseScreen]:
-    """Import a tab's screen class: `HealthScreen` of `app.console.health.screen` for `health`."""
-    kind: type[BaseScreen] = getattr(import_module(f"app.console.{tab}.screen"), f"{tab.title()}Screen")
+    """Import a tab's screen class: `HealthScreen` of `app.console.health` for `health`."""
+    kind: type[BaseScreen] = getattr(import_module(f"app.console.{MODULES.get(tab, tab)}"), f"{tab.title()}Screen")
     return kind
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FRAME = "import app.__main__, app.start.first_frame"
 EARLY = "import app.__main__, app.config, app.console, app.console.runs.views"
 FIRST = (
-    "storage.cache.first_paint, app.console.app, app.console.runs.screen, app.console.profiles.engines,"
+    "storage.cache.first_paint, app.console.app, app.console.runs.screen, app.console.engines,"
     " app.console.terminal.process, app.console.terminal.terminal"
 )
 CONSOLE = f"{EARLY}, {FIRST}"

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from rich.color import Color
 
-from app.console.health.history import NOTHING_SEEN
-from app.console.health.rows import link_row
+from app.console.health import NOTHING_SEEN, link_row
 from app.times import clock_time
 from storage.records import LinkState
 from storage.records.activity import PollOutcome

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.console.health.history import SampleReader
-from app.console.health.rows import figures
-from app.console.health.screen import HealthView, read_health
+from app.console.health import HealthView, SampleReader, figures, read_health
 from app.console.leads import of_platform, runs_lead
 from app.health import Uptime
 from app.query import parse

@@ -9,7 +9,7 @@ from textual.widgets import TextArea
 
 from app.config import UserCommand
 from app.console.keys.own_commands import ConfirmCommandScreen
-from app.console.sheets.export import ExportScreen
+from app.console.sheets import ExportScreen
 from tests.console.conftest import SMALL, Scene, Staged
 
 CORNER = (1, 22)

@@ -58,7 +58,7 @@ def open_console(invocation: Invocation) -> int:
     if not settings.profiles and not is_asked_for and sys.stdin.isatty() and sys.stdout.isatty():
         # A newcomer: nothing is configured, and a terminal is there to answer questions on.
         from app.config import config_path
-        from app.console.onboarding.screen import run_onboarding
+        from app.console.onboarding import run_onboarding
 
         code = run_onboarding(config_path(invocation.config_file, os.environ))
         if code != Exit.DONE:

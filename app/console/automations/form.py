@@ -15,23 +15,21 @@ from textual.screen import ModalScreen
 
 from app.config import ConfigError, Settings
 from app.config.automation_tables import AutomationTables, read_rule, save_table
-from app.console.automations.loaders import RulesFile, view_of
-from app.console.automations.replay_sheet import ReplaySheet
+from app.console.automations.screen import ReplaySheet, RulesFile, view_of
 from app.console.forms.drafts import FormDraft, named
 from app.console.forms.instructions import from_editor
 from app.console.forms.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.session import CURE_S
 from app.console.session.coalesced_task import CoalescedTask, Start
-from app.console.sheets import OVER_CSS
-from app.console.sheets.choice import ChoiceSheet
+from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.engine import Engine
 from app.rules.rule import Rule
 from app.rules.sentence import sentence
 from app.text import safe_block, safe_text
 from app.times import ago
 from widgets.after_refresh import after_refresh
-from widgets.automations.editor import Mistake, RuleEditor
+from widgets.automations import Mistake, RuleEditor
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase
 from widgets.forms.pages import RequestPreview
 

@@ -21,7 +21,7 @@ from app.console.forms.drafts import FormDraft
 from app.console.forms.second_press import SecondPress
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.sheets.export import typed_path
+from app.console.sheets import typed_path
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, plural, safe_text
 from storage.errors import StorageError

@@ -14,7 +14,7 @@ from textual.app import App, SuspendNotSupported
 from textual.content import Content
 
 from app.console.forms.instructions import EditorError, editor_command
-from app.console.sheets.confirm import ConfirmSheet, NotSureError
+from app.console.sheets import ConfirmSheet, NotSureError
 from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes
 from app.results.diff import Patch
 from app.results.git import GitError

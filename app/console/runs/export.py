@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from app.atomic_file import replacing
-from app.console.sheets.export import ExportScreen
+from app.console.sheets import ExportScreen
 from app.run_document import run_document
 from app.text import csv_cell, json_escaped, plural
 from app.times import rfc3339

@@ -15,8 +15,7 @@ from textual.widgets.option_list import Option
 from app.config import ViewSettings
 from app.console.fuzzy import fuzzy
 from app.console.runs.views import TableQuery, View, chosen_order
-from app.console.sheets import Options, PickerScreen, SheetNote
-from app.console.sheets.mark_picker import Picked
+from app.console.sheets import Options, Picked, PickerScreen, SheetNote
 from app.query import parse, written_order
 from app.text import safe_text
 from app.times import stamp

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from textual.screen import ModalScreen
 
-    from app.console.sheets.confirm import ConfirmSheet
+    from app.console.sheets import ConfirmSheet
     from app.engine import Engine
     from storage.records import Action
 
@@ -202,7 +202,7 @@ def cancel_sheet(engine: "Engine", run: Run) -> "ConfirmSheet":
     from app.actions import ActionRefusedError
     from app.actions.cancelling import look
     from app.api.requests import CancelRun
-    from app.console.sheets.confirm import ConfirmSheet
+    from app.console.sheets import ConfirmSheet
 
     facts = [
         Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}.")),

@@ -62,7 +62,7 @@ from widgets.runs.table import RunTable
 if TYPE_CHECKING:
     from app.console.runs.pickers import Limits
     from app.console.runs.preferences import PreferenceChange
-    from app.console.sheets.mark_picker import Picked
+    from app.console.sheets import Picked
     from app.engine import Engine
     from storage.records import Action
 
@@ -546,7 +546,7 @@ class RunsScreen(RunActions):
         self.app.push_screen(sheet, picked)
 
     async def _pick_statuses(self, engine: "Engine") -> None:
-        from app.console.sheets.mark_picker import MarkPicker
+        from app.console.sheets import MarkPicker
 
         condition = self._condition
         found = await engine.cache.status_counts(condition)

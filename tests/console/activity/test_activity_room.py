@@ -199,7 +199,7 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
 
 async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page at a time; the line of the cursor stays."""
-    monkeypatch.setattr("app.console.activity.screen.PAGE", 5)
+    monkeypatch.setattr("app.console.activity.PAGE", 5)
     async with staged(synced=False) as scene:
         scene.clock.move(minutes=1)
         for number in range(12):

@@ -7,7 +7,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from app.automations.inbox import Inbox
-from app.console.inbox.screen import snoozes
+from app.console.inbox import snoozes
 from app.console.run.screen import RunScreen
 from app.events import StateChangedElsewhere
 from storage.errors import DatabaseDamagedError

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.insights.span import SPANS
+from app.console.insights import SPANS
 from storage.records.coverage import Coverage, CoverageRange
 from storage.records.insights import Concurrency
-from widgets.insights.charts import ceiling, stacked
-from widgets.insights.figures import InsightsView, share
+from widgets.insights import InsightsView, ceiling, share, stacked
 
 DAY, WEEK, MONTH = SPANS
 

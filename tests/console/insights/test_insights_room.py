@@ -13,7 +13,7 @@ from textual.widgets import Input
 from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.run_board import Board
-from widgets.insights.charts import Chart
+from widgets.insights import Chart
 
 STATUSES = ("completed",) * 8 + ("failed",)
 NAMES = (

@@ -1,7 +1,7 @@
 """Acting on runs: each form is about the run that it was opened on, and no unknown outcome goes out of sight."""
 
 from app.api.requests import CreateOrganization, StartRun
-from app.console.activity.screen import ActivityScreen
+from app.console.activity import ActivityScreen
 from app.console.run.screen import RunScreen
 from storage.records import Action, Repository
 from tests.console.journeys.conftest import BY_KEYS, Walked

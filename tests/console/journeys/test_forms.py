@@ -6,7 +6,7 @@ import pytest
 
 from app.api.requests import StartRun
 from app.config import Template
-from app.console.activity.screen import ActivityScreen
+from app.console.activity import ActivityScreen
 from app.console.run.screen import RunScreen
 from storage.records import Repository
 from tests.console.conftest import SMALL

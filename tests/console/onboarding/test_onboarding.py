@@ -12,8 +12,7 @@ from textual.widgets import Input
 
 from app.config import load
 from app.config.token import CommandToken, EnvToken, FileToken, resolve
-from app.console.onboarding.answers import suggested_name
-from app.console.onboarding.screen import OnboardingApp
+from app.console.onboarding import OnboardingApp, suggested_name
 from tests.console.conftest import SMALL
 from tests.console.quiet import lines, quiet
 from tests.fault_server import FaultServer, Hang, Respond

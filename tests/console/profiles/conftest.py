@@ -11,7 +11,7 @@ import pytest
 from app.config import PollSettings, Profile, Settings
 from app.config.token import EnvToken
 from app.console.app import RunwardenApp
-from app.console.profiles.engines import ProfileEngines
+from app.console.engines import ProfileEngines
 from app.console.runs.views import first_picture
 from tests.console.conftest import SMALL, Scene
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for

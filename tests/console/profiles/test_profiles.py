@@ -13,11 +13,10 @@ from syrupy.assertion import SnapshotAssertion
 
 from app.config import LEDGER_FILE, Settings, data_folder
 from app.config.token import EnvToken, StreamToken
+from app.console.app import BETWEEN
+from app.console.engines import ProfileEngines
 from app.console.messages import SwitchProfile
-from app.console.profiles.between import BETWEEN
-from app.console.profiles.engines import ProfileEngines
-from app.console.profiles.overview import GENTLE_S, ProfileOverview
-from app.console.profiles.switcher import ProfileSwitcher
+from app.console.profiles import GENTLE_S, ProfileOverview, ProfileSwitcher
 from storage.errors import DatabaseBusyError, StorageError
 from storage.records import RunFilter
 from storage.state import State

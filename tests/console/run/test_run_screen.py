@@ -10,7 +10,7 @@ from app.actions import Actions
 from app.console.forms import ContinueRunForm
 from app.console.run.changes import FileItem
 from app.console.run.conversation import ReplyBox
-from app.console.sheets.confirm import ConfirmSheet
+from app.console.sheets import ConfirmSheet
 from storage.errors import DiskFullError
 from storage.records.results import ChangedFile, ModelUsage, PostingStatus, RunTurns
 from tests.console.conftest import SMALL, WIDE

@@ -15,7 +15,7 @@ from app.console.runs import run_actions
 from app.console.runs.export import Export, write
 from app.console.runs.many_form import ManyForm
 from app.console.runs.screen import RunsScreen, marks_summary
-from app.console.sheets.export import ExportScreen
+from app.console.sheets import ExportScreen
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import Scene, Staged
 from widgets.runs.table import RunTable

@@ -11,7 +11,7 @@ from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, View
 from app.console.runs.screen import RunsScreen, facets
 from app.console.runs.views import TableQuery, problem_texts
 from app.console.session.troubles import nothing_to_show
-from app.console.sheets.mark_picker import MarkPicker
+from app.console.sheets import MarkPicker
 from app.query import parse
 from storage.records import Coverage, RunFilter, RunSort
 from storage.records.query import Grouping

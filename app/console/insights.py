@@ -1,9 +1,13 @@
 """The Insights tab: outcomes, durations and concurrency of runs, as charts and as numbers."""
 
 import asyncio
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -14,30 +18,231 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from app.atomic_file import replacing
 from app.console.base.screen import BaseScreen
-from app.console.insights.span import ASKING, SPANS, busiest, legend, nothing, read_insights
 from app.console.leads import runs_lead
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
-from app.text import safe_text
+from app.text import csv_cell, json_escaped, safe_text
+from storage.cache import Cache
 from storage.records import RunFilter
-from storage.records.insights import Outcomes
+from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.badges import STYLES
 from widgets.clickable import Chip, ChipBar
 from widgets.frame.notice import Notice, NoticePage
-from widgets.insights.charts import Chart, OutcomesChart, draw_concurrency
-from widgets.insights.figures import (
+from widgets.insights import (
+    COMPLETED,
+    FAILED,
+    NOT_FETCHED,
+    OTHERWISE,
+    UNFINISHED,
+    UNKNOWN,
+    Chart,
+    ChartStep,
     InsightsView,
+    OutcomesChart,
     counted,
+    draw_concurrency,
     extent,
+    repository_blocks,
+    table_blocks,
 )
-from widgets.insights.tables import repository_blocks, table_blocks
 from widgets.lead_list import LeadList
 
 if TYPE_CHECKING:
     from app.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class InsightSpan:
+    """A stretch of time up to now."""
+
+    name: str
+    """Such as `7d`."""
+    title: str
+    step: ChartStep
+    count: int
+    """Hours or days, the current one included."""
+    fine: timedelta
+    """The steps over which concurrency is averaged."""
+
+    def edges(self, now: datetime) -> tuple[datetime, ...]:
+        """The beginning of each hour or day and the end of the last one, in local time, daylight saving included."""
+        if self.step == "hour":
+            last = now.astimezone().replace(minute=0, second=0, microsecond=0).astimezone(UTC)
+            return tuple(last + timedelta(hours=index) for index in range(1 - self.count, 2))
+        today = now.astimezone().date()
+        days = (today + timedelta(days=index) for index in range(1 - self.count, 2))
+        return tuple(datetime.combine(each, time.min).astimezone().astimezone(UTC) for each in days)
+
+    def fine_edges(self, now: datetime) -> tuple[datetime, ...]:
+        """From the first of `edges` to now, in finer steps."""
+        first = self.edges(now)[0]
+        whole = max(0, -((first - now) // self.fine) - 1)
+        return (*(first + self.fine * index for index in range(whole + 1)), now)
+
+
+SPANS: Final = (
+    InsightSpan("24h", "the last 24 hours", "hour", 24, timedelta(minutes=15)),
+    InsightSpan("7d", "the last 7 days", "day", 7, timedelta(hours=2)),
+    InsightSpan("30d", "the last 30 days", "day", 30, timedelta(hours=6)),
+)
+
+
+async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:
+    """Read the figures of a stretch up to now.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    edges = span.edges(now)
+    return InsightsView(
+        title=span.title,
+        step=span.step,
+        at=now,
+        outcomes=await cache.outcomes(edges),
+        concurrency=await cache.concurrency(span.fine_edges(now)),
+        repositories=await cache.repository_figures(edges[0]),
+        coverage=await cache.coverage(),
+    )
+
+
+WHAT_COMES: Final = (
+    "The outcomes of each hour or day, the number of runs at once, and each repository's success rate and durations"
+    " will appear here."
+)
+ASKING: Final = Notice(
+    "◌",
+    "Asking the service for its runs…",
+    (WHAT_COMES, "", "The newest come with its first answer, older days as they are fetched."),
+    "busy",
+)
+NO_RUN_YET: Final = Notice(
+    "○",
+    "The service has no run yet",
+    (WHAT_COMES, "", "It begins with the first run: n in Runs starts one."),
+    "plain",
+)
+
+
+def legend(view: InsightsView) -> Content:
+    """Explain the bars, with the numbers of the whole time."""
+    counts = [(FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished)]
+    if view.ended_otherwise:
+        counts.insert(2, (OTHERWISE, view.ended_otherwise))
+    return Content("   ").join(
+        Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}") for badge, count in counts
+    )
+
+
+def busiest(view: InsightsView) -> Content:
+    """How many runs are under way now, and the most at once, as far as that time was fetched."""
+    fetched = [each for each in view.concurrency if view.is_fetched(each)]
+    unknown = f"{UNKNOWN.glyph * 2} {NOT_FETCHED}"
+    if not fetched:
+        return Content.styled(unknown, STYLES["quiet"])
+    most = max(fetched, key=lambda each: each.average)
+    when = most.start.astimezone()
+    now = f"now {view.concurrency[-1].average:,.1f} · most {most.average:,.1f} from {when:%a %H:%M}"
+    return Content.styled(now if len(fetched) == len(view.concurrency) else f"{unknown}   {now}", STYLES["quiet"])
+
+
+def nothing(span: InsightSpan, view: InsightsView) -> Notice:
+    """The reason for missing figures, once the service has answered."""
+    if view.coverage.whole and view.coverage.first_run_at is None:
+        return NO_RUN_YET
+    wider = next((each for each in SPANS if _hours(each) > _hours(span)), None)
+    what_now = f"t looks at {wider.title}." if wider is not None else "Older runs are in Runs."
+    if view.is_complete:
+        return Notice("○", f"No run was created in {span.title}", (what_now,), "plain")
+    lines = ("The history of that time is not fetched completely yet,", "so there may have been some. " + what_now)
+    return Notice("◌", f"No run of {span.title} is known", lines, "warn")
+
+
+def _hours(span: InsightSpan) -> int:
+    return span.count * (24 if span.step == "day" else 1)
+
+
+FORMATS: Final = (".csv", ".json")
+COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
+
+OUTCOMES: Final = {name: name for name in ("completed", "failed", "unfinished", "ended_otherwise")}
+DURATIONS: Final = {"success": "success_rate", "p50_s": "p50_s", "p95_s": "p95_s", "timed": "timed_runs"}
+"""The measures, with their names in JSON."""
+
+CsvRow = tuple[str, str, str, str, str, float | int | None]
+
+
+def write(view: InsightsView, path: Path) -> None:
+    """Write the figures in the format of the file's name, completely or not at all.
+
+    Raises:
+        OSError: The file could not be written.
+    """
+    text = as_json(view) if path.suffix.lower() == ".json" else as_csv(view)
+    with replacing(path) as file:
+        file.write(text)
+
+
+def as_csv(view: InsightsView) -> str:
+    """Format as CSV, one figure a line."""
+    buffer = StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in _csv_rows(view):
+        writer.writerow([csv_cell(value) for value in row])
+    return buffer.getvalue()
+
+
+def as_json(view: InsightsView) -> str:
+    """Format as one JSON document; `complete_since` is null if nothing is known to be complete."""
+
+    def figures(each: Outcomes | RepositoryFigures, measures: Mapping[str, str]) -> dict[str, float | int | None]:
+        return {name: getattr(each, measure) for measure, name in measures.items()}
+
+    document = {
+        "from": _time(view.since),
+        "to": _time(view.at),
+        "complete_since": _time(view.coverage.complete_since),
+        "complete": view.is_complete,
+        "outcomes": [
+            {"from": _time(each.start), "to": _time(each.end), **figures(each, OUTCOMES)} for each in view.outcomes
+        ],
+        "repositories": [
+            {"repository": each.repository, **figures(each, OUTCOMES | DURATIONS)} for each in view.repositories
+        ],
+        "concurrency": [
+            {"from": _time(each.start), "to": _time(each.end), "average": _average(each, view)}
+            for each in view.concurrency
+        ],
+    }
+    return json_escaped(json.dumps(document, indent=2)) + "\n"
+
+
+def _csv_rows(view: InsightsView) -> Iterator[CsvRow]:
+    since, until = _time(view.since) or "", _time(view.at) or ""
+    for outcome in view.outcomes:
+        start, end = _time(outcome.start) or "", _time(outcome.end) or ""
+        for measure in OUTCOMES:
+            yield "outcomes", start, end, "", measure, getattr(outcome, measure)
+    for each in view.repositories:
+        for measure in OUTCOMES | DURATIONS:
+            yield "repositories", since, until, each.repository, measure, getattr(each, measure)
+    for moment in view.concurrency:
+        start, end = _time(moment.start) or "", _time(moment.end) or ""
+        yield "concurrency", start, end, "", "average", _average(moment, view)
+
+
+def _average(each: Concurrency, view: InsightsView) -> float | None:
+    """The average; None: the runs of that time were not fetched."""
+    return round(each.average, 4) if view.is_fetched(each) else None
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
 
 AT_MOST_EVERY: Final = timedelta(seconds=5)
 """Figures of many runs are not computed more often, however often runs change."""
@@ -194,8 +399,7 @@ class InsightsScreen(BaseScreen):
 
     def action_export(self) -> None:
         """Ask for a file and write the figures."""
-        from app.console.insights.export import FORMATS, write
-        from app.console.sheets.export import ExportScreen
+        from app.console.sheets import ExportScreen
 
         view, day = self._view, self._engine.clock().astimezone()
         if view is None:

@@ -1,10 +1,11 @@
-"""The charts of Insights: each series has a shape of its own, so that colour only repeats it."""
+"""Insights: charts of days, the figures above them, and both as tables."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby, pairwise
-from math import ceil, floor, log10
-from typing import Any, ClassVar, Final, cast
+from math import ceil, floor, log, log10
+from typing import Any, ClassVar, Final, Literal, cast
 
 from textual import events
 from textual.app import RenderResult
@@ -12,8 +13,155 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual_plotext import PlotextPlot
 
+from app.text import safe_text
+from app.times import day, span
+from storage.records import Coverage
+from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.badges import STYLES, Badge, Tone
-from widgets.insights.figures import COMPLETED, FAILED, OTHERWISE, UNFINISHED, UNKNOWN, InsightsView, tick
+from widgets.cells import fit
+from widgets.lead_list import Block, Piece, Pieces
+
+ChartStep = Literal["hour", "day"]
+COMPLETED: Final = Badge("█", "completed", "good")
+FAILED: Final = Badge("x", "failed", "bad")
+UNFINISHED: Final = Badge("░", "not finished", "busy")
+OTHERWISE: Final = Badge("▒", "ended otherwise", "plain")
+UNKNOWN: Final = Badge("·", "not known", "quiet")
+"""Each of these has a glyph of its own, so that colour only repeats it."""
+NOTHING: Final = "-"
+NOT_FETCHED: Final = "not fetched"
+
+
+@dataclass(frozen=True, slots=True)
+class InsightsView:
+    """The figures of a period, up to now."""
+
+    title: str
+    """The period in words: `the last 7 days`."""
+    step: ChartStep
+    """The length of time that one outcome covers."""
+    at: datetime
+    """The end of the period."""
+    outcomes: tuple[Outcomes, ...]
+    """Oldest first."""
+    concurrency: tuple[Concurrency, ...]
+    """Oldest first."""
+    repositories: tuple[RepositoryFigures, ...]
+    """The busiest first."""
+    coverage: Coverage
+
+    @property
+    def since(self) -> datetime:
+        """The beginning of the period."""
+        return self.outcomes[0].start
+
+    @property
+    def completed(self) -> int:
+        """Completed runs in the whole period."""
+        return sum(each.completed for each in self.outcomes)
+
+    @property
+    def failed(self) -> int:
+        """Failed runs in the whole period."""
+        return sum(each.failed for each in self.outcomes)
+
+    @property
+    def unfinished(self) -> int:
+        """Unfinished runs in the whole period."""
+        return sum(each.unfinished for each in self.outcomes)
+
+    @property
+    def ended_otherwise(self) -> int:
+        """Runs in the whole period that ended in another status."""
+        return sum(each.ended_otherwise for each in self.outcomes)
+
+    @property
+    def runs(self) -> int:
+        """All runs in the whole period."""
+        return sum(each.total for each in self.outcomes)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the cache holds every run of the period."""
+        coverage = self.coverage
+        return coverage.whole or (coverage.complete_since is not None and coverage.complete_since <= self.since)
+
+    def is_partial(self, each: Outcomes) -> bool:
+        """Whether some runs of this outcome may be missing."""
+        complete_since = self.coverage.complete_since
+        return not self.coverage.whole and (complete_since is None or complete_since > each.start)
+
+    def is_fetched(self, each: Concurrency) -> bool:
+        """Whether every run of this time is cached: otherwise a low number may only mean that it was not fetched."""
+        ranges = self.coverage.ranges
+        # The newest range has no end: it reaches to the present.
+        return any(
+            (one.start is None or one.start <= each.start)
+            and (one is ranges[0] or (one.end is not None and one.end >= each.end))
+            for one in ranges
+        )
+
+
+def share(part: float | None) -> str:
+    """A share as a whole percentage; 0% and 100% only if exact."""
+    if part is None:
+        return NOTHING
+    if 0 < part < 1:
+        return f"{min(99, max(1, round(part * 100)))}%"
+    return f"{part:.0%}"
+
+
+def seconds(value_s: float | None) -> str:
+    """A duration, or `-`."""
+    return NOTHING if value_s is None else span(value_s)
+
+
+def started(at: datetime, step: ChartStep) -> str:
+    """When an outcome's time begins: `14:00`, or `Mon 4 May`."""
+    local = at.astimezone()
+    return f"{local:%H:%M}" if step == "hour" else f"{local:%a} {local.day} {local:%b}"
+
+
+def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
+    """The label below an outcome's bar: `14h`, `4` or `4 May`."""
+    local = at.astimezone()
+    if step == "hour":
+        return f"{local:%H}h" if is_short else f"{local:%H:%M}"
+    return str(local.day) if is_short else f"{local.day} {local:%b}"
+
+
+def extent(view: InsightsView) -> str:
+    """How many runs, since when, and how much is known: `1,204 runs since 1 May · complete`."""
+    runs = "1 run" if view.runs == 1 else f"{view.runs:,} runs"
+    since = day(view.since, view.at) if view.step == "day" else f"{view.since.astimezone():%H:%M} yesterday"
+    return f"{runs} since {since} · {known(view)}"
+
+
+def known(view: InsightsView) -> str:
+    """How much of the period the cache holds: `complete`, or since when it is."""
+    if view.is_complete:
+        return "complete"
+    complete_since = view.coverage.complete_since
+    if complete_since is None:
+        return "partial: not fetched yet"
+    return f"complete since {day(complete_since, view.at)} {complete_since.astimezone():%H:%M}, older is partial"
+
+
+def counted(each: Outcomes, view: InsightsView) -> str:
+    """The outcomes of an hour or a day: `Fri 1 May: 12 runs, 2 failed`."""
+    runs = "1 run" if each.total == 1 else f"{each.total:,} runs"
+    partial = ", partial" if view.is_partial(each) else ""
+    return f"{started(each.start, view.step)}: {runs}, {each.failed:,} failed{partial}"
+
+
+def sampled(figures: tuple[RepositoryFigures, ...]) -> bool:
+    """Whether some percentiles cover only the newest runs."""
+    return any(each.timed < each.completed + each.failed for each in figures)
+
+
+P50: Final = "●"
+P95: Final = "▲"
+
 
 LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
@@ -287,3 +435,144 @@ def _ticks(view: InsightsView) -> list[Tick]:
     starts = [each.start for each in view.concurrency]
     edges = {each.start for each in view.outcomes}
     return [Tick(index, tick(start, view.step, is_short=False)) for index, start in enumerate(starts) if start in edges]
+
+
+_WIDE: Final = 100
+_WITH_TIMES: Final = 63
+"""From this width on there is room for the durations."""
+_SHORTEST_S: Final = 1.0
+_LONGEST_NAME: Final = 32
+NAME_CELLS: Final = 24
+CELLS: Final = 10
+NARROW_CELLS: Final = 8
+TableRow = tuple[str, Sequence[str]]
+"""A row's key, and its cells."""
+
+
+def repository_blocks(view: InsightsView, width: int) -> list[Block]:
+    """The titles, a row each, the busiest first, and a remark about the durations."""
+    scale = _Scale.of(view.repositories)
+    rows = [Block((_line(each, scale, width),), f"repo:{each.repository}", leads=True) for each in view.repositories]
+    note = "Durations are of each repository's newest 2,000 finished runs."
+    notes = [Block((((note, "quiet"),),))] if sampled(view.repositories) else []
+    return [Block((_head(scale, width),)), *rows, *notes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """A logarithmic scale of durations, on which seconds and hours both fit."""
+
+    shortest_s: float
+    longest_s: float
+
+    @classmethod
+    def of(cls, figures: tuple[RepositoryFigures, ...]) -> "_Scale":
+        """A scale for all of these figures."""
+        shortest = min((each.p50_s for each in figures if each.p50_s is not None), default=_SHORTEST_S)
+        longest = max((each.p95_s for each in figures if each.p95_s is not None), default=_SHORTEST_S)
+        shortest = max(shortest, _SHORTEST_S)
+        return cls(shortest, max(longest, 2 * shortest))
+
+    def cell_of(self, value_s: float, cells: int) -> int:
+        """The cell at which a duration stands, on a scale of so many cells."""
+        part = log(max(value_s, self.shortest_s) / self.shortest_s) / log(self.longest_s / self.shortest_s)
+        return round(part * (cells - 1))
+
+
+def _widths(width: int) -> tuple[int, int, int]:
+    """Cells of the name, the bar and the scale of durations; 0: a narrow chart has no scale."""
+    if width < _WIDE:
+        bar = 10
+        return max(12, width - bar - 41), bar, 0
+    bar = 20
+    rest = width - bar - 44
+    name = min(_LONGEST_NAME, rest // 2)
+    return name, bar, rest - name
+
+
+def _head(scale: _Scale, width: int) -> Pieces:
+    name, bar, line = _widths(width)
+    text = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}  "
+    text += f"{P50 + ' p50':>8} {P95 + ' p95':>8}" if width >= _WITH_TIMES else ""
+    if line:
+        text += "   " + fit(f"{span(scale.shortest_s)} to {span(scale.longest_s)}, log scale", line)
+    return ((text, "quiet"),)
+
+
+def _line(each: RepositoryFigures, scale: _Scale, width: int) -> Pieces:
+    name, bar, line = _widths(width)
+    success = each.success
+    full = 0 if success is None else round(success * bar)
+    # Only an exact 0% or 100% may look like it.
+    full = min(bar - 1, max(1, full)) if success is not None and 0 < success < 1 else full
+    empty = 0 if success is None else bar - full
+    parts: list[Piece] = [
+        (f"{fit(safe_text(each.repository, limit=200), name, 'middle')} ", "plain"),
+        (f"{each.total:>7,}  ", "quiet"),
+        (COMPLETED.glyph * full, COMPLETED.tone),
+        (FAILED.glyph * empty, FAILED.tone),
+        (" " * (bar - full - empty), "quiet"),
+        (f" {share(success):>4}", "strong"),
+        (f" {each.failed:>6,}", FAILED.tone if each.failed else "quiet"),
+    ]
+    if width >= _WITH_TIMES:
+        parts.append((f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}", "plain"))
+    return (*parts, ("   ", "quiet"), *_durations(each, scale, line)) if line else tuple(parts)
+
+
+def _durations(each: RepositoryFigures, scale: _Scale, cells: int) -> Pieces:
+    if each.p50_s is None or each.p95_s is None:
+        return ()
+    low, high = scale.cell_of(each.p50_s, cells), scale.cell_of(each.p95_s, cells)
+    between = "─" * max(0, high - low - 1)
+    head: Pieces = (" " * low, "quiet"), (P50, "busy"), (between, "quiet")
+    return (*head, (P95, "warn")) if high > low else head
+
+
+def table_blocks(view: InsightsView, width: int) -> list[Block]:
+    """The charts' numbers as tables, one below the other, for users who prefer numbers or cannot see charts."""
+    del width
+    return list(_tables(view))
+
+
+def _tables(view: InsightsView) -> Iterator[Block]:
+    others = ("otherwise",) if view.ended_otherwise else ()
+    yield Block((((f"{view.title[:1].upper()}{view.title[1:]}", "title"),),))
+    head = (view.step, "runs", "completed", "failed", *others, "open")
+    yield from _table(f"Outcomes by the {view.step} of creation", head, list(_outcomes(view)))
+    head = ("repository", "runs", "success", "failed", "p50", "p95", "of runs")
+    yield from _table("Repositories", head, list(_repositories(view)), NARROW_CELLS)
+    yield from _table("Runs under way at once, on average", ("from", "runs"), list(_concurrency(view)), CELLS + 4)
+
+
+def _outcomes(view: InsightsView) -> Iterator[TableRow]:
+    for each in reversed(view.outcomes):
+        others = (each.ended_otherwise,) if view.ended_otherwise else ()
+        numbers = (each.total, each.completed, each.failed, *others, each.unfinished)
+        name = started(each.start, view.step) + (" (partial)" if view.is_partial(each) else "")
+        yield f"at:{each.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))
+
+
+def _repositories(view: InsightsView) -> Iterator[TableRow]:
+    for each in view.repositories:
+        name, times = safe_text(each.repository, limit=200), (seconds(each.p50_s), seconds(each.p95_s))
+        counts = f"{each.total:,}", share(each.success), f"{each.failed:,}"
+        yield f"repo:{each.repository}", (name, *counts, *times, f"{each.timed:,}")
+
+
+def _concurrency(view: InsightsView) -> Iterator[TableRow]:
+    for each in reversed(view.concurrency):
+        average = f"{each.average:,.2f}" if view.is_fetched(each) else NOT_FETCHED
+        yield f"busy:{each.start.isoformat()}", (f"{each.start.astimezone():%a %d %b %H:%M}", average)
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = CELLS) -> Iterator[Block]:
+    yield Block((((title, "strong"),), ((_table_line(head, cells), "quiet"),)))
+    for key, row in rows:
+        line: Pieces = ((_table_line(row, cells), "plain"),)
+        yield Block((line,), key, leads=not key.startswith("busy:"))
+    yield Block(((),))
+
+
+def _table_line(row: Sequence[str], cells: int) -> str:
+    return fit(row[0], NAME_CELLS, "middle") + "".join(f"{cell:>{cells}}" for cell in row[1:])

@@ -17,7 +17,7 @@ from app.console.leads import runs_lead
 from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.troubles import UNREADABLE
-from app.console.sheets.choice import ChoiceSheet
+from app.console.sheets import ChoiceSheet
 from app.text import safe_text
 from storage.records import RunFilter
 from storage.records.inbox import InboxEntry, InboxItem

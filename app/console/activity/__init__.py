@@ -1,1 +1,0 @@
-"""The Activity tab: every write and its outcome."""

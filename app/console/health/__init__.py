@@ -1,1 +1,0 @@
-"""The Health tab: code hosts, our link and the token."""

@@ -1,1 +1,0 @@
-"""The Insights tab: figures as charts, tables and files."""

@@ -1,1 +1,0 @@
-"""The first start, when nothing is configured."""

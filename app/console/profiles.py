@@ -1,0 +1,322 @@
+"""The tab that compares all profiles, and the sheet that switches to another one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input, OptionList, Static
+
+from app.api.errors import ApiError, RateLimitedError
+from app.config import CACHE_FILE, Profile, Settings, data_folder
+from app.console.base.screen import OVERVIEW, BaseScreen
+from app.console.engines import ProfileEngines
+from app.console.fuzzy import fuzzy
+from app.console.messages import GoToTab, SwitchProfile
+from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import read_vitals
+from app.console.sheets import PickerScreen
+from app.engine import Engine
+from app.events import Event
+from app.times import INSTANT, ago
+from storage.errors import StorageError
+from storage.records import LinkState, RunFilter, RunSort
+from storage.records.insights import Outcomes
+from widgets.after_refresh import after_refresh
+from widgets.badges import STYLES, Badge
+from widgets.forms.inputs import LineInput
+from widgets.frame.freshness import PollTiming, trouble_word
+from widgets.frame.header_bar import Vitals
+from widgets.profiles import NEEDS_A_LOOK, Criteria, ProfileFacts, ProfileList, worst
+
+GENTLE_S: Final = 60.0
+"""Seconds between two polls of a profile that is not on show."""
+LONGEST_S: Final = 900.0
+"""Seconds between two polls of a failing one, at most."""
+MONTH: Final = timedelta(days=30)
+USUAL_FOR: Final = timedelta(hours=1)
+"""The usual figures are counted again after this time: counting a month of many runs takes a moment."""
+
+
+class ProfileOverview:
+    """The state of each profile, and when it is polled next."""
+
+    def __init__(self, profile_engines: ProfileEngines, current: str, clock: Callable[[], datetime]) -> None:
+        """Start empty; the current profile polls by itself."""
+        self._engines = profile_engines
+        self._clock = clock
+        self._not_before: dict[str, datetime] = {}
+        """When each profile may be polled again."""
+        self._usual: dict[str, tuple[datetime, Outcomes]] = {}
+        """Each profile's outcomes of the month before today, and when they were counted."""
+        self.facts = {each.name: initial_facts(each, current) for each in profile_engines.profiles}
+
+    def make_due(self) -> None:
+        """Make every profile due at the user's request, except those whose service stated a longer wait."""
+        now = self._clock()
+        self._not_before = {
+            name: until for name, until in self._not_before.items() if until > now + timedelta(seconds=LONGEST_S)
+        }
+
+    async def round(self) -> AsyncIterator[None]:
+        """Read every profile, then poll those that are due; yields after each change."""
+        engines: list[Engine] = []
+        for profile in self._engines.profiles:
+            engine = await self._read(profile)
+            if engine is not None:
+                engines.append(engine)
+            yield
+        for engine in engines:
+            if await self._ask(engine):
+                await self._read(engine.profile)
+                yield
+
+    async def _read(self, profile: Profile) -> Engine | None:
+        facts = self.facts[profile.name]
+        try:
+            engine = await self._engines.engine(profile.name)
+            vitals = await read_vitals(engine, Vitals(profile.name, profile.read_only), self._clock())
+            usual, today = await self._outcomes(engine)
+        except StorageError as error:
+            self.facts[profile.name] = replace(facts, problem=str(error))
+            return None
+        self.facts[profile.name] = replace(facts, vitals=vitals, problem="", usual=usual, today=today)
+        return engine
+
+    async def _outcomes(self, engine: Engine) -> tuple[Outcomes, Outcomes]:
+        """The outcomes of the month before today, counted now and then, and of today."""
+        now, name = self._clock() + await engine.cache.run_clock_ahead(), engine.profile.name
+        day = now - timedelta(days=1)
+        counted_at, usual = self._usual.get(name, (None, Outcomes(day, day)))
+        if counted_at is None or now - counted_at >= USUAL_FOR:
+            (usual,) = await engine.cache.outcomes((now - MONTH, day))
+            self._usual[name] = (now, usual)
+        (today,) = await engine.cache.outcomes((day, now + INSTANT))
+        return usual, today
+
+    async def _ask(self, engine: Engine) -> bool:
+        """Poll a profile's service if it is due; return whether it was polled."""
+        name = engine.profile.name
+        vitals = self.facts[name].vitals
+        if self.facts[name].is_current or vitals is None or not self._is_due(name, vitals.runs_link):
+            return False
+        problem = await engine.refresh()
+        self._not_before[name] = self._clock() + timedelta(seconds=_wait_s(problem, vitals.runs_link))
+        return True
+
+    def _is_due(self, name: str, link: LinkState | None) -> bool:
+        now = self._clock()
+        if now < self._not_before.get(name, now):
+            return False
+        if link is None or link.last_ok_at is None or link.is_failing:
+            return True
+        # Another console or a bot may be polling it.
+        return now - link.last_ok_at >= timedelta(seconds=GENTLE_S)
+
+
+def initial_facts(profile: Profile, current: str) -> ProfileFacts:
+    """The facts of a profile that the configuration has, before anything is read."""
+    return ProfileFacts(profile.name, profile.base_url, profile.name == current, profile.read_only)
+
+
+def _wait_s(problem: ApiError | None, link: LinkState | None) -> float:
+    if problem is None:
+        return GENTLE_S
+    if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
+        return max(GENTLE_S, problem.retry_after_s)
+    failures = link.failures if link is not None else 0
+    return min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
+
+
+LOOK_S: Final = 5.0
+"""Seconds between two readings of the caches; services are polled far less often."""
+
+
+class ProfilesScreen(BaseScreen):
+    """Lists every profile with its state."""
+
+    TAB = OVERVIEW
+    CSS = """
+    #profiles-title { height: 1; padding: 0 2; margin: 0 0 1 0; }
+    ProfileList { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.tab('runs')", "back", key_display="esc", id="profiles.back"),
+        Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),
+    ]
+
+    def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
+        super().__init__(session)
+        self._engines = profile_engines
+        self._reader = CoalescedTask(self._read, self.run_worker)
+        self._overview: ProfileOverview | None = None
+        self._opened_at: datetime | None = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose a title and the list."""
+        yield Static(id="profiles-title")
+        yield ProfileList("block")
+
+    def on_mount(self) -> None:
+        """Start to read the profiles."""
+        self._opened_at = self.session.clock()
+        self._overview = ProfileOverview(self._engines, self.session.profile.name, self.session.clock)
+        self.query_one(ProfileList).focus()
+        self._show()
+        self.set_interval(LOOK_S, self._read_again)
+        self._reader.ask()
+
+    def on_screen_resume(self) -> None:
+        """Read at once after another screen was on show."""
+        if self._overview is not None:
+            self._reader.ask()
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        after_refresh(self, self._show)
+
+    def engine_changed(self, event: Event) -> None:
+        """Read again after an event of the profile on show."""
+        del event
+        if self.is_current:
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Move the ages."""
+        del now
+        self._show()
+
+    def action_refresh(self) -> None:
+        """Poll every service, the current one included."""
+        if self._overview is not None:
+            self._overview.make_due()
+        self.session.poll_soon()
+        self._reader.ask()
+
+    @on(OptionList.OptionSelected)
+    def _on_chosen(self, message: OptionList.OptionSelected) -> None:
+        name = message.option_id or ""
+        self.post_message(GoToTab("runs") if name == self.session.profile.name else SwitchProfile(name))
+
+    def _read_again(self) -> None:
+        if self.is_current:
+            self._reader.ask()
+
+    async def _read(self) -> None:
+        if self._overview is not None:
+            async for _ in self._overview.round():
+                self._show()
+
+    def _show(self) -> None:
+        if self._overview is None:
+            return
+        facts, criteria = tuple(self._overview.facts.values()), self._criteria()
+        self.query_one(ProfileList).show(facts, criteria)
+        self.query_one("#profiles-title", Static).update(_title(facts, criteria))
+
+    def _criteria(self) -> Criteria:
+        now = self.session.clock()
+        patience = PollTiming(self._opened_at or now, GENTLE_S)
+        return Criteria(patience, self.session.healthy_words, now)
+
+
+def _title(facts: tuple[ProfileFacts, ...], criteria: Criteria) -> Content:
+    count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
+    well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
+    words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else well
+    if any(each.vitals is None and not each.problem for each in facts):
+        words = "looking…"
+    return Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))
+
+
+class ProfileSwitcher(PickerScreen[str]):
+    """Closes with the name of the profile to show; None: no change."""
+
+    TITLE_TEXT = "Switch profile"
+    HINT = "enter opens · 0 in any tab compares them all"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
+        Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),
+        Binding("ctrl+o", "leave", "cancel", show=False, priority=True, id="profiles.leave"),
+    ]
+
+    def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
+        super().__init__()
+        self._session = session
+        self._profiles = profile_engines.profiles
+        self._facts = tuple(initial_facts(each, session.profile.name) for each in self._profiles)
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the search and its matches."""
+        yield LineInput(placeholder="type to find", compact=True)
+        yield ProfileList("line")
+
+    def on_mount(self) -> None:
+        """List the names at once, and the states once they are read."""
+        self._find("")
+        self.query_one(LineInput).focus()
+        self.run_worker(self._read())
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor."""
+        profiles = self.query_one(ProfileList)
+        profiles.action_cursor_down() if step > 0 else profiles.action_cursor_up()
+
+    @on(Input.Changed)
+    def _on_typed(self, message: Input.Changed) -> None:
+        self._find(message.value.strip())
+
+    @on(Input.Submitted)
+    def _on_entered(self) -> None:
+        self.dismiss(self.query_one(ProfileList).name_at_cursor)
+
+    @on(OptionList.OptionSelected)
+    def _on_chosen(self, message: OptionList.OptionSelected) -> None:
+        self.dismiss(message.option_id)
+
+    async def _read(self) -> None:
+        session = self._session
+        notes = await asyncio.to_thread(
+            lambda: {each.name: _as_seen(session.settings, each, session.clock()) for each in self._profiles}
+        )
+        self._facts = tuple(
+            replace(each, vitals=session.vitals.now) if each.is_current else replace(each, note=notes[each.name])
+            for each in self._facts
+        )
+        self._find(self.query_one(LineInput).value.strip())
+
+    def _find(self, text: str) -> None:
+        session = self._session
+        criteria = Criteria(
+            PollTiming(session.clock(), session.profile.poll.runs_s), session.healthy_words, session.clock()
+        )
+        self.query_one(ProfileList).show(tuple(self._found(text)), criteria)
+
+    def _found(self, text: str) -> Iterator[ProfileFacts]:
+        if not text:
+            yield from self._facts
+            return
+        matches = [(match[0], each) for each in self._facts if (match := fuzzy(text, each.name)) is not None]
+        yield from (each for _, each in sorted(matches, key=lambda pair: -pair[0]))
+
+
+def _as_seen(settings: Settings, profile: Profile, now: datetime) -> Badge:
+    """The state in the cache, without a request."""
+    from storage.cache.first_paint import peek
+
+    first = peek(data_folder(settings, profile) / CACHE_FILE, RunFilter(), RunSort(), 0)
+    link = next((link for link in first.links if link.subject == "runs"), None) if first is not None else None
+    if link is None or (link.last_ok_at is None and not link.is_failing):
+        return Badge("·", "not opened yet", "quiet")
+    seen = f"seen {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else ""
+    if link.is_failing:
+        trouble = trouble_word(link.error_kind)
+        return Badge("◌", f"{seen}, {trouble}" if link.last_ok_at is not None else trouble, "warn")
+    return Badge("·", seen, "quiet")

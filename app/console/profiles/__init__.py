@@ -1,1 +1,0 @@
-"""Several services in one console: an overview, and switching between them."""

@@ -1,0 +1,364 @@
+"""Sheets: boxes over a screen, closed by escape or a click beside them, often with a choice."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.style import Style
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from app.console.guard import guarded_event
+from app.text import safe_text
+from storage.base_error import RunwardenError
+from storage.errors import StorageError
+from widgets.badges import STYLES, Badge, Tone, run_badge
+from widgets.choice_lists import StatusList
+from widgets.forms.inputs import LineInput
+
+AnswerT = TypeVar("AnswerT")
+ChoiceT = TypeVar("ChoiceT")
+OVER_CSS: Final = Path(__file__).with_name("over.tcss")
+"""The styles of what opens over a screen; a start does not read them."""
+
+
+def clicked(words: Content, action: str) -> Content:
+    """Return the words as a link that runs the action."""
+    return words.stylize(Style.from_meta({"@click": action}))
+
+
+class Sheet(ModalScreen[AnswerT]):
+    """A box over the screen. Forms are not sheets: they have buttons and keep what was typed."""
+
+    CSS_PATH = OVER_CSS
+    LEAVE: ClassVar[str] = "leave"
+    """The action of escape."""
+
+    on_event = guarded_event
+
+    async def on_click(self, event: events.Click) -> None:
+        """Leave the sheet after a click beside it."""
+        widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
+        if widget is self:
+            await self.run_action(self.LEAVE)
+
+
+class Options(OptionList):
+    """A list of options with the console's keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "down", show=False, id="picker.cursor_down"),
+        Binding("k", "cursor_up", "up", show=False, id="picker.cursor_up"),
+    ]
+
+
+class SheetNote(Static):
+    """The line of a sheet that says what is wrong, what a choice means, or how far its work is."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, id="picker-note")
+
+    def say(self, text: str, tone: Tone = "quiet") -> None:
+        """Replace the line; foreign text in it need not be safe yet."""
+        self.update(Content.styled(safe_text(text), STYLES[tone]))
+
+
+class PickerScreen(Sheet[ChoiceT | None]):
+    """Closes with the choice; None: nothing changes."""
+
+    TITLE_TEXT: str = ""
+    """The sheet's title."""
+    HINT: str = ""
+    """The hint about keys, with dots between them."""
+    CLICKABLE: ClassVar[Mapping[str, str]] = {}
+    """Parts of the hint that can be clicked, with their actions."""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
+
+    def compose(self) -> ComposeResult:
+        """Compose the choice in a box."""
+        with Vertical(id="picker") as box:
+            box.border_title = self.TITLE_TEXT
+            box.border_subtitle = "esc leaves"
+            yield from self.compose_choice()
+            yield Static(self._hint(), markup=False, id="picker-hint")
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the choice."""
+        yield from ()
+
+    def action_leave(self) -> None:
+        """Close without a change."""
+        self.dismiss(None)
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str = "", group: str) -> None:
+        """Run the work as a worker of the app: leaving the sheet does not stop it half-way."""
+        self.app.run_worker(cast("Any", work), name, group)
+
+    def done(self, said: "ChoiceT") -> None:
+        """Close with the result of the work; if the sheet was left before, show it in a toast."""
+        if self.is_current:
+            self.dismiss(said)
+        else:
+            self.app.notify(safe_text(str(said)), markup=False)
+
+    def failed(self, why: str) -> None:
+        """Say why the work failed: in the note or, once the sheet is left, in a toast."""
+        if self.is_current:
+            self.query_one(SheetNote).say(why, "bad")
+        else:
+            self.app.notify(safe_text(why), severity="error", markup=False)
+
+    def _hint(self) -> Content:
+        return Content(" · ").join(self._hint_of(part) for part in self.HINT.split(" · "))
+
+    def _hint_of(self, part: str) -> Content:
+        action = self.CLICKABLE.get(part)
+        return Content(part) if action is None else clicked(Content(part), f"screen.{action}")
+
+
+T = TypeVar("T")
+
+
+class ChoiceSheet(PickerScreen[T], Generic[T]):
+    """Closes with the value of the choice."""
+
+    HINT = "enter or a digit chooses"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(digit), f"take({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
+    ]
+
+    def __init__(self, title: str, choices: Sequence[tuple[Content, T]]) -> None:
+        super().__init__()
+        self.TITLE_TEXT = title
+        self._choices = choices
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the choices."""
+        yield Options(
+            *(Option(Content.assemble(f"{number}  ", text)) for number, (text, _) in enumerate(self._choices, 1))
+        )
+
+    @on(OptionList.OptionSelected)
+    def _on_selected(self, message: OptionList.OptionSelected) -> None:
+        self.action_take(message.option_index + 1)
+
+    def action_take(self, number: int) -> None:
+        """Close with the choice of this number, if there is one."""
+        if number <= len(self._choices):
+            self.dismiss(self._choices[number - 1][1])
+
+
+class NotSureError(RunwardenError):
+    """The work needs a second confirmation with another key, which the message names."""
+
+
+class ConfirmSheet(PickerScreen[str]):
+    """Shows the facts, asks for a folder if needed, and closes with the result as text."""
+
+    CSS = "ConfirmSheet .-hidden { display: none; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "go_on", "go on", show=False, id="confirm.go_on"),
+        Binding("ctrl+s", "anyway", "go on all the same", show=False, id="confirm.anyway", priority=True),
+    ]
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter goes on": "go_on"}
+    HINT = "enter goes on"
+
+    def __init__(
+        self,
+        title: str,
+        facts: Sequence[Content],
+        folder: Path | str | None,
+        do: Callable[[Path], Awaitable[str]],
+        anyway: Callable[[Path], Awaitable[str]] | None = None,
+    ) -> None:
+        """Prepare; `do` may fail with an OSError or any `RunwardenError`. Without `folder` none is asked for.
+
+        `anyway` is called for the folder that `do` refused last with NotSureError.
+        """
+        super().__init__()
+        self.TITLE_TEXT = title
+        self._facts = facts
+        self._folder = folder
+        self._do = do
+        self._anyway = anyway
+        self._refused: str | None = None
+        """The refused folder, as it was typed."""
+        self._is_busy = False
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the facts and the folder's field."""
+        yield Static(Content("\n").join((*self._facts, Content())), markup=False)
+        line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
+        line.set_class(self._folder is None, "-hidden")
+        yield line
+        yield SheetNote()
+
+    def on_mount(self) -> None:
+        """Put the cursor behind the path."""
+        if self._folder is not None:
+            self.query_one(LineInput).focus()
+
+    @on(Input.Submitted)
+    def action_go_on(self) -> None:
+        """Do the work."""
+        if self._folder is not None and not self.query_one(LineInput).value.strip():
+            self.query_one(SheetNote).say("Name a folder.", "bad")
+        else:
+            self._start(self._do)
+
+    def action_anyway(self) -> None:
+        """Do the refused work anyway."""
+        if self._anyway is not None and self._refused == self.query_one(LineInput).value:
+            self._start(self._anyway)
+
+    def _start(self, do: Callable[[Path], Awaitable[str]]) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            self.query_one(SheetNote).say("Working…", "busy")
+            self.begin(partial(self._work, do, self.query_one(LineInput).value), group="take over")
+
+    async def _work(self, do: Callable[[Path], Awaitable[str]], typed: str) -> None:
+        self._refused = None
+        try:
+            said = await do(typed_path(typed))
+        except (OSError, RunwardenError) as error:
+            self._refused = typed if isinstance(error, NotSureError) else None
+            self.failed(str(error))
+        else:
+            self.done(said)
+        finally:
+            self._is_busy = False
+
+
+class ExportScreen(PickerScreen[str]):
+    """Writes the file and closes with the result as text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(
+        self, title: str, suggested: Path, formats: Sequence[str], write: Callable[[Path], Awaitable[str]]
+    ) -> None:
+        """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
+        super().__init__()
+        self.TITLE_TEXT = title
+        self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by the name's end · enter writes"
+        self._suggested = suggested
+        self._formats = formats
+        self._write_file = write
+        self._replacing: Path | None = None
+        """The existing file that the user was warned of."""
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the field."""
+        yield LineInput(str(self._suggested), compact=True, select_on_focus=False)
+        yield SheetNote()
+
+    def on_mount(self) -> None:
+        """Put the cursor behind the path."""
+        self.query_one(LineInput).focus()
+
+    @on(Input.Changed)
+    def _on_typed(self) -> None:
+        self._replacing = None
+        self.query_one(SheetNote).say("", "quiet")
+
+    @on(Input.Submitted)
+    def _on_entered(self, message: Input.Submitted) -> None:
+        path = typed_path(message.value)
+        if (why := export_problem(path, self._formats)) is not None:
+            self.query_one(SheetNote).say(why, "bad")
+        elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
+            self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
+        elif path.exists() and path != self._replacing:
+            self._replacing = path
+            self.query_one(SheetNote).say("There is such a file. Enter again replaces it.", "warn")
+        else:
+            self.query_one(SheetNote).say("Writing…", "busy")
+            self.begin(partial(self._write, path), name=str(path.absolute()), group="export")
+
+    async def _write(self, path: Path) -> None:
+        try:
+            said = await self._write_file(path)
+        except OSError as error:
+            self.failed(f"{path} cannot be written: {error.strerror or error}.")
+        except StorageError as error:
+            self.failed(str(error))
+        else:
+            self.done(said)
+
+
+def typed_path(text: str) -> Path:
+    """The path that was typed, with `~` expanded where that user exists."""
+    path = Path(text.strip())
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        # No user has that name: the path is kept as typed, and reported as any missing folder.
+        return path
+
+
+def export_problem(path: Path, formats: Sequence[str]) -> str | None:
+    """The reason why a file cannot have this name; None: none is known before writing."""
+    if path.suffix.lower() not in formats:
+        return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it says what is written."
+    try:
+        if path.is_dir():
+            return f"{path} is a folder: name a file."
+        if not path.parent.is_dir():
+            return f"There is no folder {path.parent}."
+    except OSError as error:
+        return f"There can be no such file: {error.strerror or error}. Name another."
+    return None
+
+
+Picked = tuple[tuple[str, ...], tuple[str, ...]]
+"""The values to show and the values to exclude."""
+
+
+class MarkPicker(PickerScreen[Picked]):
+    """Closes with the values to show and to exclude; both empty: all values."""
+
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "leave", "cancel", show=False),
+        Binding("backspace,0", "nothing", "any status", id="picker.any"),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        counts: Mapping[str, int],
+        wanted: tuple[str, ...],
+        excluded: tuple[str, ...] | None = None,
+        *,
+        badge_of: Callable[[str], Badge] = run_badge,
+    ) -> None:
+        """Prepare; without `excluded` values cannot be excluded."""
+        super().__init__()
+        self.TITLE_TEXT = title
+        self.HINT = f"space marks{'' if excluded is None else ' · - excludes'} · enter applies · 0 any"
+        names = (*counts, *wanted, *(excluded or ()))
+        self._list = StatusList({name: counts.get(name, 0) for name in names}, wanted, badge_of, excluded=excluded)
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the values with their counts."""
+        yield self._list
+
+    @on(StatusList.Chosen)
+    def _on_chosen(self, message: StatusList.Chosen) -> None:
+        self.dismiss((message.statuses, message.excluded))
+
+    def action_apply(self) -> None:
+        """Close with the choice."""
+        self._list.action_choose()
+
+    def action_nothing(self) -> None:
+        """Close with all values."""
+        self.dismiss(((), ()))
