@@ -189,7 +189,14 @@ class LineTable(CursorView, Generic[T]):
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
         line = self._painted[index] = self._items[index].cells(self._now)
-        return self._row(line, width, is_cursor=index == self._cursor)
+        is_cursor = index == self._cursor
+        background = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
+        segments = [Segment(fit("▌" if is_cursor else "", MARK), background + self._colour("mark"))]
+        for column in self._columns_for(width - MARK):
+            text, tone = line[column.part]
+            shown = fit(text, column.width, column.cut) + " " * column.gap
+            segments.append(Segment(shown, background + self._colour(tone)))
+        return Strip(segments).extend_cell_length(width, background).crop(0, width)
 
     def _index_of(self, held: T | None) -> int:
         if held is None:
@@ -208,15 +215,6 @@ class LineTable(CursorView, Generic[T]):
         titles = (fit(column.title, column.width) + " " * column.gap for column in self._columns_for(width - MARK))
         line = " " * MARK + "".join(titles).rstrip()
         return Strip([Segment(fit(line, width), self._style("header"))], width)
-
-    def _row(self, line: TableLine, width: int, *, is_cursor: bool) -> Strip:
-        background = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
-        segments = [Segment(fit("▌" if is_cursor else "", MARK), background + self._colour("mark"))]
-        for column in self._columns_for(width - MARK):
-            text, tone = line[column.part]
-            shown = fit(text, column.width, column.cut) + " " * column.gap
-            segments.append(Segment(shown, background + self._colour(tone)))
-        return Strip(segments).extend_cell_length(width, background).crop(0, width)
 
     def _notice_line(self, y: int, width: int) -> Strip:
         notice, background = self._notice, self.rich_style

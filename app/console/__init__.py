@@ -48,7 +48,9 @@ def run_console(
         async def opening() -> "Engine":
             # These imports take longer than the first frame did; keys must not wait for them.
             await asyncio.to_thread(import_module, "app.engine")
-            _collect_garbage_again()
+            # What is imported by now stays to the end: checking it at every collection would only delay keys.
+            gc.freeze()
+            gc.enable()
             return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
 
         app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines)
@@ -64,9 +66,3 @@ async def _show(app: "RunwardenApp") -> None:
         sys.stdout.write(app.terminal.farewell)
         sys.stdout.flush()
         await app.close_engine()
-
-
-def _collect_garbage_again() -> None:
-    # What is imported by now stays to the end: checking it at every collection would only delay keys.
-    gc.freeze()
-    gc.enable()

@@ -27,7 +27,13 @@ class ProfileEngines:
 
         `current` may differ from the configured profile of the same name.
         """
-        self.profiles = _profiles(settings, current)
+        configured = {profile.name: profile for profile in settings.profiles}
+        # --read-only applies to this console, not only to its first profile.
+        is_forced = current.read_only and not configured.get(current.name, current).read_only
+        self.profiles = tuple(
+            replace(profile, read_only=profile.read_only or is_forced)
+            for profile in {**configured, current.name: current}.values()
+        )
         """All profiles, in the order of the configuration."""
         self._settings = settings
         self._current = current.name
@@ -119,16 +125,6 @@ class ProfileEngines:
                 except TokenError:
                     return None
         return self._tokens.get(profile.name)
-
-
-def _profiles(settings: Settings, current: Profile) -> tuple[Profile, ...]:
-    configured = {profile.name: profile for profile in settings.profiles}
-    # --read-only applies to this console, not only to its first profile.
-    is_forced = current.read_only and not configured.get(current.name, current).read_only
-    return tuple(
-        replace(profile, read_only=profile.read_only or is_forced)
-        for profile in {**configured, current.name: current}.values()
-    )
 
 
 def _tokens_removed(profiles: tuple[Profile, ...], env: MutableMapping[str, str]) -> Mapping[str, Token]:

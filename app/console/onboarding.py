@@ -115,7 +115,9 @@ def validated(answers: Answers, here: Path) -> tuple[Profile | None, Mapping[str
     try:
         base_url = base_address(answers.base_url)
     except ValueError as error:
-        problems["base_url"] = _sentence(str(error))
+        text = str(error)
+        # A text that begins with a scheme keeps its lower case.
+        problems["base_url"] = f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."
     if problem := name_problem(answers.name.strip()):
         problems["name"] = problem
     source = _source(answers, here)
@@ -131,35 +133,22 @@ def _source(answers: Answers, here: Path) -> TokenSource | str:
     typed = answers.token.strip()
     match answers.origin:
         case "pasted":
-            return _pasted(typed)
+            try:
+                Token(typed)
+            except TokenError as error:
+                return str(error)
+            return FileToken(UNWRITTEN)
         case "variable":
             is_name = typed.isascii() and typed.replace("_", "a").isalnum() and not typed[0].isdigit()
             return EnvToken(typed) if is_name else "A variable's name is letters, digits and _."
         case "file":
             return FileToken(here / Path(typed).expanduser()) if typed else "Which file?"
         case "command":
-            return _command(typed)
-
-
-def _pasted(typed: str) -> TokenSource | str:
-    try:
-        Token(typed)
-    except TokenError as error:
-        return str(error)
-    return FileToken(UNWRITTEN)
-
-
-def _command(typed: str) -> TokenSource | str:
-    try:
-        argv = tuple(shlex.split(typed))
-    except ValueError:
-        return "A quote is not closed."
-    return CommandToken(argv) if argv else "Which command?"
-
-
-def _sentence(text: str) -> str:
-    # A text that begins with a scheme keeps its lower case.
-    return f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."
+            try:
+                argv = tuple(shlex.split(typed))
+            except ValueError:
+                return "A quote is not closed."
+            return CommandToken(argv) if argv else "Which command?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +171,9 @@ async def check(new: Profile, pasted: str) -> CheckResult:
     try:
         await client.list_runs(page_size=1)
     except ApiError as error:
-        return _refused(error)
+        what, cure = _WORDS.get(error.kind, (safe_text(error.message, limit=200), "Is the address right?"))
+        is_token = error.kind == "not_authorized" or isinstance(error, ForbiddenError)
+        return CheckResult(is_good=False, text=f"{what} {cure}", token_is_at_fault=is_token)
     finally:
         await client.aclose()
     return CheckResult(is_good=True, text="The service accepts the token.")
@@ -197,12 +188,6 @@ async def _resolved(source: TokenSource) -> Token:
         if isinstance(source, EnvToken) and source.variable in env:
             # Reading removed it; the console needs it again.
             os.environ[source.variable] = env[source.variable]
-
-
-def _refused(error: ApiError) -> CheckResult:
-    what, cure = _WORDS.get(error.kind, (safe_text(error.message, limit=200), "Is the address right?"))
-    is_token = error.kind == "not_authorized" or isinstance(error, ForbiddenError)
-    return CheckResult(is_good=False, text=f"{what} {cure}", token_is_at_fault=is_token)
 
 
 _HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
@@ -312,7 +297,10 @@ class OnboardingScreen(Screen[str | None]):
     def _changed(self, event: FormField.Changed) -> None:
         self._doubt(None)
         if event.field == "base_url":
-            self._suggest_name()
+            field = self._field("name")
+            if field.value in {"", self._suggested}:
+                self._suggested = suggested_name(self._field("base_url").value) or self._suggested
+                field.fill(self._suggested)
         if self._field(event.field).has_class("-error"):
             self._complain()
 
@@ -369,12 +357,6 @@ class OnboardingScreen(Screen[str | None]):
         if everywhere and first is not None:
             first.take_focus()
         return new
-
-    def _suggest_name(self) -> None:
-        field = self._field("name")
-        if field.value in {"", self._suggested}:
-            self._suggested = suggested_name(self._field("base_url").value) or self._suggested
-            field.fill(self._suggested)
 
     def _doubt(self, new: Profile | None) -> None:
         self._doubted = new

@@ -138,7 +138,8 @@ class HeaderBar(Widget):
 
     def tick(self) -> None:
         """Repaint if an age changed."""
-        made_of = self._made_of()
+        now, vitals = self._clock(), self._vitals
+        made_of = vitals, self.size.width, self._freshness(now), *self._hosts(now, Brevity.FULL)
         if made_of == self._tick_values:
             return
         self._tick_values = made_of
@@ -150,10 +151,6 @@ class HeaderBar(Widget):
         """The line, as wide as the screen."""
         self._shown = self._content()
         return self._shown
-
-    def _made_of(self) -> tuple[object, ...]:
-        now, vitals = self._clock(), self._vitals
-        return vitals, self.size.width, self._freshness(now), *self._hosts(now, Brevity.FULL)
 
     def _freshness(self, now: datetime) -> Badge:
         vitals = self._vitals

@@ -46,18 +46,14 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
     """The hints for the bottom line, without keys that the focused widget would type."""
     focused = screen.focused
     return tuple(
-        _hint(each) for each in key_actions(screen) if each.shown and not (focused and _types(focused, each.keys[0]))
+        KeyHint(each.keys[0], each.does, each.action, each.enabled, at_end=each.does == "help")
+        for each in key_actions(screen)
+        if each.shown and not (focused and _types(focused, each.keys[0]))
     )
 
 
 def _types(widget: Widget, key: str) -> bool:
     return len(key) == 1 and widget.check_consume_key(key, key)
-
-
-def _hint(key_action: KeyAction) -> KeyHint:
-    return KeyHint(
-        key_action.keys[0], key_action.does, key_action.action, key_action.enabled, at_end=key_action.does == "help"
-    )
 
 
 def _key_action(screen: Screen[Any], scope: KeyScope, group: list[ActiveBinding]) -> KeyAction:

@@ -180,7 +180,8 @@ class BaseScreen(Screen[None]):
         if not self.is_current or self._ticks_behind % TICKS_BEHIND:
             return
         self.query_one(HeaderBar).tick()
-        self._tick_pins()
+        now = self.session.run_now()
+        self.query_one(FollowStrip).tick(now, self.as_of or now)
         self.session.inbox.tick(self.session.clock())
         self.show_trouble()
         self.tick(self.session.clock())
@@ -232,10 +233,6 @@ class BaseScreen(Screen[None]):
     def _show_tour(self) -> None:
         self.query_one(TourStrip).show(self.session.tour.words)
         self.refresh_bindings()
-
-    def _tick_pins(self) -> None:
-        now = self.session.run_now()
-        self.query_one(FollowStrip).tick(now, self.as_of or now)
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if screen is self and self.is_mounted:

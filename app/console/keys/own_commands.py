@@ -109,7 +109,10 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
     except TimeoutError:
         return CommandResult(None, safe_text(""))
     finally:
-        await _end(process)
+        # The whole process session: the command may have started others.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:
@@ -129,20 +132,18 @@ def _argument(template: str, known: Mapping[str, str]) -> str:
         name = placeholder[1]
         if name not in known:
             raise CommandUnusableError("It needs a run, and there is none in focus.")
-        return _refuse_unsafe(name, known[name], at_start=placeholder.start() == 0)
+        value = known[name]
+        at_start = placeholder.start() == 0
+        # Return the value unless it is unsafe: the service or an agent chose it.
+        if not value.isprintable():
+            raise CommandUnusableError(f"The {name} holds characters that cannot be printed.")
+        if at_start and value.startswith("-"):
+            raise CommandUnusableError(f"The {name} begins with a dash: the program would take it for an option.")
+        if {".", ".."}.intersection(value.split("/")) or (at_start and value.startswith("/")):
+            raise CommandUnusableError(f"The {name} would lead to another folder.")
+        return value
 
     return _PLACEHOLDER.sub(fill, template)
-
-
-def _refuse_unsafe(name: str, value: str, *, at_start: bool) -> str:
-    """Return the value unless it is unsafe: the service or an agent chose it."""
-    if not value.isprintable():
-        raise CommandUnusableError(f"The {name} holds characters that cannot be printed.")
-    if at_start and value.startswith("-"):
-        raise CommandUnusableError(f"The {name} begins with a dash: the program would take it for an option.")
-    if {".", ".."}.intersection(value.split("/")) or (at_start and value.startswith("/")):
-        raise CommandUnusableError(f"The {name} would lead to another folder.")
-    return value
 
 
 def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableError:
@@ -161,13 +162,6 @@ async def _tail(process: asyncio.subprocess.Process) -> bytes:
 def _last_line(output: bytes) -> SafeText:
     lines = output.decode("utf-8", errors="replace").split("\n")
     return safe_text(next((line.strip() for line in reversed(lines) if line.strip()), ""), limit=LONGEST_LINE)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    # The whole process session: the command may have started others.
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
 
 
 async def run_own_command(app: App[Any], session: Session, terminal: Terminal, command: UserCommand) -> None:

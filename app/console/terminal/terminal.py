@@ -110,7 +110,19 @@ class Terminal:
         if driver is None:
             return "There is no terminal here to give the mouse to."
         self._mouse_is_ours = not self._mouse_is_ours
-        _lend_mouse(driver, to_console=self._mouse_is_ours)
+        to_console = self._mouse_is_ours
+        # Let the terminal report the mouse to the console, or keep it for selecting text.
+        write = driver.write
+        if to_console:
+            write("\x1b[?1000h\x1b[?1003h\x1b[?1006h")
+            if getattr(driver, "_mouse_pixels", False):
+                # Cells and pixels exclude each other: the last request counts, and Textual goes on reading pixels.
+                write("\x1b[?1016h")
+        else:
+            write("\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1016l")
+        driver.flush()
+        # After a suspension the driver switches on again what it believes to be on.
+        driver._mouse = to_console  # noqa: SLF001 — it has no other way to be told
         return "The mouse works here again." if self._mouse_is_ours else "The mouse selects text; f8 takes it back."
 
 
@@ -133,21 +145,6 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
 
     app.set_interval(LOOK_S, look)
     return keep_now
-
-
-def _lend_mouse(driver: "Driver", *, to_console: bool) -> None:
-    """Let the terminal report the mouse to the console, or keep it for selecting text."""
-    write = driver.write
-    if to_console:
-        write("\x1b[?1000h\x1b[?1003h\x1b[?1006h")
-        if getattr(driver, "_mouse_pixels", False):
-            # Cells and pixels exclude each other: the last request counts, and Textual goes on reading pixels.
-            write("\x1b[?1016h")
-    else:
-        write("\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1016l")
-    driver.flush()
-    # After a suspension the driver switches on again what it believes to be on.
-    driver._mouse = to_console  # noqa: SLF001 — it has no other way to be told
 
 
 def _shows_runs(app: App[Any]) -> bool:
