@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 
 from app.config import ConfigError, Settings
 from app.config.automation_tables import AutomationTables, read_rule, save_table
-from app.console.automations.screen import ReplaySheet, RulesFile, view_of
+from app.console.automations.sheets import ReplaySheet, RulesFile, view_of
 from app.console.forms.drafts import FormDraft, named
 from app.console.forms.instructions import from_editor
 from app.console.forms.second_press import SecondPress

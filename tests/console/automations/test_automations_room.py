@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.console.automations.screen import ApprovalsSheet
+from app.console.automations.sheets import ApprovalsSheet
 from app.console.messages import GoToTab
 from app.events import StateChangedElsewhere
 from app.rules.rule import fingerprint_of
@@ -268,7 +268,7 @@ async def test_a_replay_counts_and_lists(
         await scene.press("escape")
         assert isinstance(scene.app.focused, LineTable)
 
-        monkeypatch.setattr("app.console.automations.screen.replay", replay)
+        monkeypatch.setattr("app.console.automations.sheets.replay", replay)
         await scene.pilot.press("ctrl+g")
         await scene.shows("50%", "esc gives it up")
         await scene.pilot.press("escape")

@@ -1,0 +1,505 @@
+"""The Automations tab: its data, and its sheets for a preview, the pending approvals and a replay."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from app.automations.assembly import Preview, rules_of
+from app.automations.bot import LEASE, process_of
+from app.automations.occurrences import upcoming
+from app.automations.replay import SHOWN, WORDS, Replayed, replay
+from app.config import ConfigError, Settings
+from app.config.automation_tables import read_tables
+from app.config.load import parse
+from app.console.forms.second_press import SecondPress
+from app.console.session import Session
+from app.console.sheets import Sheet, clicked
+from app.engine import Engine
+from app.rules.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
+from app.rules.sentence import limits, sentence, warnings
+from app.text import SafeText, safe_block, safe_text
+from app.times import ago, stamp
+from storage.records.decision import Decision, RuleState
+from storage.state import AT_WORK, State
+from widgets.after_refresh import after_refresh
+from widgets.automations import (
+    OUTCOMES,
+    STRIP,
+    RuleView,
+    Status,
+    journal_lines,
+    request_of,
+    set_off_by,
+    until,
+)
+from widgets.badges import STYLES, Badge
+from widgets.forms.pages import RequestPreview
+
+JOURNAL: Final = 100
+"""The newest decisions of a rule that are shown."""
+MOST_WAITING: Final = 200
+UPCOMING: Final = 5
+_ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
+"""Retrying a turn that continued a run continues it again; any other retry starts a run."""
+NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
+OUTDATED: Final = Badge("▲", "the running bot uses an older file:", "warn")
+"""The bot acts by other rules than those on show."""
+
+
+class RulesFile:
+    """The rules of the configuration file; while it has a mistake, the rules read before."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.problem: ConfigError | None = None
+        """Why the file cannot be used."""
+        self._stamp = _stamp(settings.file)
+
+    def read(self) -> Settings:
+        """Return the settings with the file's automations and routes; reads it only if it changed. Blocks."""
+        file, stamp = self.settings.file, _stamp(self.settings.file)
+        if file is not None and stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                new = parse(file, file.read_text("utf-8"))
+            except ConfigError as error:
+                self.problem = error
+            except (OSError, UnicodeDecodeError) as error:
+                self.problem = ConfigError(f"this cannot be read: {error}.", cure="Correct that.", file=file)
+            else:
+                self.take(new)
+        return self.settings
+
+    def take(self, new: Settings) -> None:
+        """Use these automations and routes from now on."""
+        self.problem, self._stamp = None, _stamp(self.settings.file)
+        self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)
+
+    def written(self, name: str) -> tuple[SafeText, ...]:
+        """Return a rule's table as the file has it; empty: unknown. Blocks."""
+        try:
+            return () if self.settings.file is None else safe_block(read_tables(self.settings.file).written(name))
+        except ConfigError:
+            return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Automations:
+    """The rules of one profile, and the pending approvals."""
+
+    rules: tuple[Rule, ...]
+    views: tuple[RuleView, ...]
+    """One for each rule, in the same order."""
+    waiting: tuple[Decision, ...]
+    """The decisions that wait for approval, oldest first."""
+    status: Status | None
+    """The bot's state; None: there is nothing for a bot to do."""
+    bot: int | None
+    """The bot's process, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One pending decision."""
+
+    decision: Decision
+    sentence: SafeText
+    """The sentence that describes its rule."""
+    expires: timedelta
+    """How long it waits for an answer, from the decision on."""
+
+
+async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, ...]:
+    """Read the pending approvals of an engine's profile, oldest first.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    rules = {rule.name: rule for rule in rules_of(settings.automations, engine.profile.name)}
+    waiting, now = (
+        (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1],
+        engine.clock(),
+    )
+    known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
+    return tuple(Approval(each, safe_text(sentence(rule, now)), rule.approval_expires) for each, rule in known)
+
+
+async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
+    """Read the rules of a profile with their state, and the pending approvals.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    rules = rules_of(settings.automations, profile)
+    states = await state.rule_states()
+    waiting = (await state.journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
+    bot = process_of(await state.lease_owner(LEASE, now))
+    views = []
+    for rule in rules:
+        journal = await state.journal(rule.name, limit=STRIP)
+        count = sum(decision.rule == rule.name for decision in waiting)
+        view = view_of(rule, states.get(rule.name), rules, now, settings.notify.silent, journal=journal, waiting=count)
+        views.append(view)
+    read = states.get(AT_WORK)
+    is_outdated = bot is not None and read is not None and read.fingerprint != fingerprint_of(rules)
+    if bot is None:
+        badge, hint = NO_BOT, f"{settings.command_line} watch starts one"
+    elif is_outdated:
+        badge, hint = OUTDATED, f"kill -HUP {bot}"
+    else:
+        badge, hint = Badge("●", "a bot is at work:", "good"), f"process {bot}"
+    status = Status(badge, safe_text(hint), len(waiting))
+    return Automations(rules, tuple(views), waiting, status if views or is_outdated else None, bot)
+
+
+def view_of(
+    rule: Rule,
+    state: RuleState | None,
+    rules: Sequence[Rule],
+    now: datetime,
+    silent: Collection[str] = (),
+    *,
+    journal: tuple[Decision, ...] = (),
+    waiting: int = 0,
+) -> RuleView:
+    """Return a rule as it is shown, with its next times."""
+    paused = state.paused if state is not None else None
+    return RuleView(
+        rule.name,
+        "off" if not rule.is_on else "paused" if paused else "on",
+        safe_text(sentence(rule, now), limit=1_000),
+        safe_text(limits(rule), limit=1_000),
+        safe_text(paused or ""),
+        tuple(islice(upcoming(rule, state.since if state is not None else now, now), UPCOMING)),
+        journal,
+        waiting,
+        tuple(safe_text(line) for line in warnings(rule, rules, now, silent)),
+        _ON_RUN.get(type(rule.do), ""),
+        state.since if state is not None else None,
+    )
+
+
+def _stamp(file: Path | None) -> tuple[int, int] | None:
+    try:
+        found = None if file is None else file.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size)
+
+
+BOX = """
+    {name} {{ align: center middle; background: $background 60%; }}
+    {name} > Vertical {{
+        width: 92; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
+        border: round $warning; border-title-color: $warning; border-subtitle-color: $foreground 70%;
+        background: $surface;
+    }}
+    {name} .keys {{ height: 1; margin-bottom: 1; }}
+    {name} RequestPreview {{ height: auto; max-height: 100%; padding: 0; }}
+"""
+
+
+def _keys(*keys: tuple[str, str, str]) -> Static:
+    """A line of keys that can be clicked: each key, its words, and its action."""
+    parts = [clicked(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
+    line = Static(Content("    ").join(parts), classes="keys", markup=False)
+    # Without link colours, which would be the same for the key and its effect.
+    line.auto_links = False
+    return line
+
+
+class PreviewSheet(Sheet[bool]):
+    """Shows the exact effect; enter closes without doing anything, so that nothing is done by habit."""
+
+    LEAVE = "answer(False)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s,ctrl+enter", "answer(True)", "do it", key_display="^s", id="confirm.yes"),
+        Binding("escape,n,q,enter", "answer(False)", "leave it", key_display="esc", id="confirm.no"),
+    ]
+    CSS = BOX.format(name="PreviewSheet")
+
+    def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
+        """Prepare; `verb` names what the key does."""
+        super().__init__()
+        self._title = title
+        self._verb = verb
+        self._preview = preview
+        self._consequence = consequence
+        self._second_press = SecondPress()
+
+    def compose(self) -> ComposeResult:
+        """Compose the keys, always in view, above the request, which may be long."""
+        with Vertical() as box:
+            box.border_title = Content(self._title)
+            yield _keys(
+                ("^s", self._verb, "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
+            )
+            yield RequestPreview()
+
+    def on_mount(self) -> None:
+        """Show the request and focus it: it may be long."""
+        preview, page = self._preview, self.query_one(RequestPreview)
+        page.show(preview.verb, safe_text(preview.target), safe_block(preview.body), Content(self._consequence))
+        page.focus()
+        after_refresh(self, self._second_press.painted)
+
+    def action_answer(self, answer: bool) -> None:
+        """Accept the answer, once the request was seen."""
+        if answer and not self._second_press.press():
+            self.query_one(Vertical).border_subtitle = f"Look at it first; ^s again {self._verb}"
+        else:
+            self.dismiss(answer)
+
+
+class ApprovalsSheet(Sheet[None]):
+    """One pending approval after the other, each with its exact request; an answer counts once that was seen."""
+
+    LEAVE = "dismiss(None)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "ctrl+s",
+            "answer(True)",
+            "approve",
+            key_display="^s",
+            tooltip="The bot sends it as it is shown",
+            id="approvals.approve",
+        ),
+        Binding("X", "answer(False)", "reject", tooltip="It is never sent", id="approvals.reject"),
+        Binding("right,n", "step(1)", "next", show=False, id="approvals.next"),
+        Binding("left,p", "step(-1)", "previous", show=False, id="approvals.previous"),
+        Binding("escape,q", "dismiss(None)", "close", key_display="esc", id="approvals.close"),
+    ]
+    CSS = BOX.format(name="ApprovalsSheet") + "ApprovalsSheet #approval { height: auto; margin-bottom: 1; }"
+
+    def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
+        """Prepare; the decision `first` is shown first."""
+        super().__init__()
+        self._session = session
+        self._file = file
+        self._number = first
+        """The decision on show."""
+        self._waiting: tuple[Approval, ...] = ()
+        self._second_press = SecondPress()
+
+    def compose(self) -> ComposeResult:
+        """Compose the heading and the keys, always in view, above the request, which may be long."""
+        with Vertical():
+            yield Static(id="approval", markup=False)
+            yield _keys(
+                ("^s", "approve", "screen.answer(True)"),
+                ("X", "reject", "screen.answer(False)"),
+                ("← →", "another", "screen.step(1)"),
+                ("esc", "close", "screen.dismiss(None)"),
+            )
+            yield RequestPreview()
+
+    async def on_mount(self) -> None:
+        """Read the approvals, and again after each change."""
+        self.query_one(RequestPreview).focus()
+        self._session.engine_changed.subscribe(self, lambda _: self.run_worker(self._read(), exclusive=True))
+        self.set_interval(1.0, self._tick)
+        await self._read()
+
+    @property
+    def _index(self) -> int:
+        numbers = [each.decision.decision_id for each in self._waiting]
+        return numbers.index(self._number) if self._number in numbers else 0
+
+    def action_step(self, step: int) -> None:
+        """Show the next approval."""
+        if self._waiting:
+            self._show((self._index + step) % len(self._waiting))
+
+    def action_answer(self, is_approved: bool) -> None:
+        """Approve or reject, once the request was seen."""
+        if not self._waiting:
+            return
+        if not self._second_press.press():
+            again = "^s again approves it" if is_approved else "X again rejects it"
+            self.query_one(Vertical).border_subtitle = f"Look at it first; {again}"
+            return
+        self.run_worker(self._answer(self._waiting[self._index], is_approved=is_approved))
+
+    async def _answer(self, approval: Approval, *, is_approved: bool) -> None:
+        await self._session.guard(self._settle, approval, is_approved=is_approved)
+        await self._read()
+
+    async def _settle(self, approval: Approval, *, is_approved: bool) -> None:
+        engine, number = await self._session.opened(), approval.decision.decision_id
+        state, login = engine.usable_state(), engine.actions.actor.rpartition(":")[2]
+        name = safe_text(approval.decision.rule, limit=60)
+        if is_approved:
+            done = await state.take(number, "waiting", "approved", f"approved by {login}")
+            bot = process_of(await state.lease_owner(LEASE, engine.clock()))
+            start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
+            said = f"Approved: {name}. {start if bot is None else 'The bot sends it.'}"
+        else:
+            done = await state.reject(number, f"rejected by {login}", engine.clock())
+            said = f"Rejected: {name}."
+        self._session.notify(said if done else f"{name} no longer waits: its journal says what became of it.")
+
+    async def _read(self) -> None:
+        engine = await self._session.opened()
+        waiting = await self._session.guard(read_approvals, engine, self._file.settings)
+        if waiting is None or waiting == self._waiting:
+            return
+        self._waiting = waiting
+        if waiting:
+            self._show(self._index)
+        else:
+            self.dismiss(None)
+
+    def _show(self, index: int) -> None:
+        approval, box, page = self._waiting[index], self.query_one(Vertical), self.query_one(RequestPreview)
+        path, body = request_of(approval.decision)
+        self._number = approval.decision.decision_id
+        box.border_title = f"Waiting for approval, {index + 1} of {len(self._waiting)}"
+        box.border_subtitle = ""
+        self.query_one("#approval", Static).update(_heading(approval, self._session.clock()))
+        if path:
+            page.show("POST", path, body, Content("The bot sends this, byte for byte, within seconds of its approval."))
+        else:
+            page.show("", approval.sentence, (), Content("The bot does this within seconds of its approval."))
+        self._second_press.forget()
+        after_refresh(self, self._second_press.painted)
+
+    def _tick(self) -> None:
+        if self._waiting:
+            heading = _heading(self._waiting[self._index], self._session.clock())
+            self.query_one("#approval", Static).update(heading)
+
+
+def _heading(approval: Approval, now: datetime) -> Content:
+    """The rule, since and until when it waits, and its cause."""
+    decision = approval.decision
+    end = decision.decided_at + approval.expires
+    asked, expires = ago(decision.decided_at, now), until(end, now) if end > now else "now"
+    return Content.assemble(
+        (f"! {safe_text(decision.rule, limit=100)}", f"{STYLES['warn']} bold"),
+        (f"\nasked {asked}, expires {expires}; set off by ", STYLES["quiet"]),
+        set_off_by(decision, now),
+    )
+
+
+HISTORY: Final = timedelta(days=30)
+BEAT_S: Final = 0.2
+"""How often the progress is checked."""
+BAR: Final = 30
+
+
+class _StoppedError(Exception):
+    """The sheet was closed."""
+
+
+class ReplaySheet(Sheet[None]):
+    """Shows the progress, then how often and when the rule would have acted."""
+
+    LEAVE = "dismiss(None)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close"),
+        Binding("j,down", "scroll(1)", "down", show=False),
+        Binding("k,up", "scroll(-1)", "up", show=False),
+    ]
+    CSS = BOX.format(name="ReplaySheet") + (
+        "ReplaySheet Static { height: auto; } ReplaySheet #replay-list { margin-top: 1; }"
+        "ReplaySheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1;"
+        " scrollbar-background: $surface; scrollbar-color: $panel; }"
+    )
+
+    def __init__(self, engine: Engine, rule: Rule) -> None:
+        super().__init__()
+        # A rule that is off is replayed as if it were on, so that it can be tried before it is switched on.
+        self._rule = replace(rule, is_on=True)
+        self._engine = engine
+        self._now = engine.clock()
+        self._reached = self._now - HISTORY
+        """The moment that the replay has come to."""
+        self._is_done = False
+
+    def compose(self) -> ComposeResult:
+        """Compose the count and the list."""
+        with Vertical() as box:
+            box.border_title = Content(
+                f"What {safe_text(self._rule.name, limit=80)} would have done in {HISTORY.days} days"
+            )
+            box.border_subtitle = "esc closes"
+            with VerticalScroll():
+                yield Static(id="replay-count", markup=False)
+                yield Static(id="replay-list", markup=False)
+
+    def on_mount(self) -> None:
+        """Start the replay."""
+        self.query_one(VerticalScroll).focus()
+        self.set_interval(BEAT_S, self._tick)
+        self._tick()
+        self.run_worker(self._replay())
+
+    def on_unmount(self) -> None:
+        """Stop the replay, at its next moment."""
+        self._is_done = True
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def _tick(self) -> None:
+        if not self._is_done:
+            share = (self._reached - self._now + HISTORY) / HISTORY
+            bar = f"{'▰' * int(share * BAR):▱<{BAR}}"
+            self._count(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc gives it up"))
+
+    async def _replay(self) -> None:
+        since = self._now - HISTORY
+
+        def work() -> Replayed:
+            found = replay(self._engine, (self._rule,), since, self._now, self._has_reached)
+            return asyncio.run(found)[self._rule.name]
+
+        try:
+            # On a thread with an event loop of its own: a long history must not hold up the keys.
+            found = await asyncio.to_thread(work)
+        except _StoppedError:
+            return
+        self._is_done = True
+        self._count(Content.assemble(_counts(found), (_completeness(found, since), STYLES["quiet"])))
+        listed = self.query_one("#replay-list", Static)
+        listed.update(journal_lines(found.newest, self._now, listed.size.width - 2))
+
+    def _has_reached(self, moment: datetime) -> None:
+        if self._is_done:
+            raise _StoppedError
+        self._reached = moment
+
+    def _count(self, content: Content) -> None:
+        self.query_one("#replay-count", Static).update(content)
+
+
+def _counts(found: Replayed) -> Content:
+    total = sum(found.counts.values())
+    if not total:
+        return Content("Nothing would have set it off.")
+    parts = [
+        Content.assemble((f"{badge.glyph} {found.counts[outcome]:,} {WORDS.get(outcome, badge.word)}", badge.style))
+        for outcome, badge in OUTCOMES.items()
+        if outcome in found.counts
+    ]
+    times = "once" if total == 1 else f"{total:,} times"
+    newest = f"The newest {SHOWN} of them:" if total > SHOWN else ""
+    return Content.assemble((f"Set off {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else "")
+
+
+def _completeness(found: Replayed, since: datetime) -> str:
+    """A sentence about how far back the cached history is complete; empty if it covers the whole time."""
+    if found.held_since is None:
+        return "\nHow much of that time is held here is not known: there may have been more."
+    return f"\nNothing is missing since {stamp(found.held_since)}." if found.held_since > since else ""
