@@ -90,7 +90,10 @@ class ResponseRunner:
         facts = facts_of(rule, decision, self.profile)
         match rule.do:
             case DoStart(instructions, repository, branch):
-                reference = _repository(filled(repository, facts))
+                try:
+                    reference = Repository.parse(filled(repository, facts))
+                except ValueError as error:
+                    raise CannotActError(str(error)) from error
                 return StartRun(filled(instructions, facts), reference, _branch(branch, facts), {MARK: rule.name})
             case DoAgent(agent, repository, branch, inputs):
                 given = {name: filled(value, facts) for name, value in inputs}
@@ -103,12 +106,20 @@ class ResponseRunner:
                     run.run.run_id, filled(instructions, facts), run.run.repository, None, {MARK: rule.name}
                 )
             case DoCancel():
-                return _cancellation(facts["run.id"])
+                cancellation = CancelRun(facts["run.id"])
+                try:
+                    _ = cancellation.path  # An id that would change the path is refused here.
+                except ValueError as error:
+                    raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
+                return cancellation
             case DoRetry():
                 first = await self.actions.ledger.last_turn(facts["run.id"])
                 if first is None:
                     raise CannotActError("the run was not started from this machine: its instructions are not known")
-                return _again(asked_of(first), rule)
+                again = asked_of(first)
+                if isinstance(again, StartRun | ContinueRun):
+                    return replace(again, metadata={**again.metadata, MARK: rule.name})
+                return again
             case _:
                 raise CannotActError("it sends nothing to the service")
 
@@ -148,40 +159,21 @@ def result_of(action: Action) -> ActingResult:
     return ActingResult(outcome, reason, action.action_id, action.result_id, may_repeat)
 
 
-def _again(request: WriteRequest, rule: Rule) -> WriteRequest:
-    if isinstance(request, StartRun | ContinueRun):
-        return replace(request, metadata={**request.metadata, MARK: rule.name})
-    return request
-
-
-def _cancellation(run_id: str) -> CancelRun:
-    request = CancelRun(run_id)
-    try:
-        _ = request.path  # An id that would change the path is refused here.
-    except ValueError as error:
-        raise CannotActError(f"run {run_id!r} cannot be addressed: {error}") from error
-    return request
-
-
 def _branch(branch: str | None, facts: Mapping[str, str]) -> str | None:
     return None if branch is None else filled(branch, facts) or None
 
 
-def _repository(text: str) -> Repository:
-    try:
-        return Repository.parse(text)
-    except ValueError as error:
-        raise CannotActError(str(error)) from error
-
-
 def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
     """A rule's notification."""
-    title = filled(do.title, facts) or _title(decision, facts)
+    what = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
+    status = facts.get("run.status") or facts.get("host.status", "")
+    word = status or ("outcome unknown" if "action.id" in facts else "")
+    title = filled(do.title, facts) or f"{decision.rule}: {what} {word}".rstrip(": ")
     text = filled(do.text, facts) or " · ".join(filter(None, [facts.get("run.branch"), facts.get("run.id"), profile]))
     about = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith(("run.", "host."))}
     if "id" in about:
         about["run_id"] = about.pop("id")
-    group, status = _group(decision, facts), facts.get("run.status") or facts.get("host.status", "")
+    group = _group(decision, facts)
     return Alert(
         key=f"automation:{decision.rule}:{decision.occurrence.identity}",
         group=group,
@@ -208,9 +200,3 @@ def _group(decision: Decision, facts: Mapping[str, str]) -> str:
             return f"action:{facts['action.id']}"
         case _:
             return f"rule:{decision.rule}"
-
-
-def _title(decision: Decision, facts: Mapping[str, str]) -> str:
-    what = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
-    status = facts.get("run.status") or facts.get("host.status") or ("outcome unknown" if "action.id" in facts else "")
-    return f"{decision.rule}: {what} {status}".rstrip(": ")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
-from app.automations.observing import Observer
+from app.automations.observing import Observer, RunFacts
 from app.automations.occurrences import asked_for
 from app.automations.runner import Runner
 from app.config import Settings
@@ -33,7 +33,7 @@ def runner_of(settings: Settings, engine: Engine, state: State, journal: Callabl
         state=state,
         cache=engine.cache,
         responses=ResponseRunner(engine.cache, engine.actions, state, name, hidden_variables(settings)),
-        observer=Observer(engine.cache, engine.ledger, incidents, engine.extension.reason),
+        observer=Observer(RunFacts(engine.cache, engine.ledger, engine.extension.reason), incidents),
         journal=journal,
         clock=engine.clock,
     )

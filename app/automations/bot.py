@@ -281,19 +281,16 @@ def hand_over(process: int) -> bool:
         argv = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
         is_ours = any(part == b"app" or part.rpartition(b"/")[2].startswith(b"runwarden") for part in argv)
         watches = is_ours and b"watch" in argv and b"--once" not in argv
-        if not (watches or _DEMO in argv) or not _survives_hangup(process):
+        # By default SIGHUP would end the process: it has to be handled or held there.
+        status = Path(f"/proc/{process}/status").read_text("ascii", "replace")
+        masks = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith(("SigBlk:", "SigCgt:")))
+        is_awaited = any(int(mask, 16) >> (signal.SIGHUP - 1) & 1 for mask in masks.values())
+        if not (watches or _DEMO in argv) or not is_awaited:
             return False
         os.kill(process, signal.SIGHUP)
     except OSError:
         return False
     return True
-
-
-def _survives_hangup(process: int) -> bool:
-    """Whether SIGHUP is handled or held there: by default it would end the process."""
-    status = Path(f"/proc/{process}/status").read_text("ascii", "replace")
-    masks = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith(("SigBlk:", "SigCgt:")))
-    return any(int(mask, 16) >> (signal.SIGHUP - 1) & 1 for mask in masks.values())
 
 
 def reload_on_hangup(read: Callable[[], Settings], bots: Sequence[Bot], say: Say) -> None:

@@ -162,6 +162,11 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     cure = cause.cure or (f"runs view {entries[0].run_id}" if entries[0].run_id else "")
     title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
     newest = {entry.key: entry for entry in reversed(entries)}
+    back, known = "", [mark for _, own in held for mark in own]
+    if put_off := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
+        back = "put off until now" if put_off[0] <= now else "again, sooner than it was put off to"
+    elif any(mark.done_until is not None for mark in known):
+        back = "again, after it was dealt with"
     return InboxItem(
         key=cause.key,
         kind=cause.kind,
@@ -174,19 +179,8 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         entries=tuple(entries[:MOST_ENTRIES]),
         newest=tuple(newest.values()),
         is_old=now - entries[0].at > _DAY,
-        back=_back([mark for _, own in held for mark in own], now),
+        back=back,
     )
-
-
-def _back(marks: Iterable[Mark], now: datetime) -> str:
-    """Why an item that was put away is in the inbox again."""
-    said = ""
-    for mark in marks:
-        if mark.snoozed_until is not None:
-            return "put off until now" if mark.snoozed_until <= now else "again, sooner than it was put off to"
-        if mark.done_until is not None:
-            said = "again, after it was dealt with"
-    return said
 
 
 @dataclass(slots=True)
@@ -211,7 +205,14 @@ class Causes:
             StorageError: A file cannot be read.
         """
         incidents = await self._incidents.read(now)
-        found = [*await self._runs(now, incidents), *_hosts(incidents), *await self._writes()]
+        found = await self._runs(now, incidents)
+        for one in (each for each in incidents if not each.is_over):
+            title, key = f"Code host {one.platform} is {one.word}", f"host:{one.platform}"
+            found.append(_single("host", key, title, one.start, one.platform))
+        for action in await self.engine.ledger.unresolved():
+            title, number = f"Unknown outcome: {action.kind} {action.subject}".rstrip(), action.action_id
+            cure = f"actions resolve {number}"
+            found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
         if self.state is not None:
             found += [*await self._automations(now, self.state), *await self._deliveries(now, self.state)]
         return found
@@ -223,7 +224,10 @@ class Causes:
         await self._read_reasons(rows)
         failed: dict[str, Cause] = {}
         for run in rows:
-            host = _unwell(incidents, run.repository, _ended(run, ahead))
+            named, colon, _ = run.repository.partition(":")
+            platform, at = named if colon else DEFAULT_PLATFORM, _ended(run, ahead)
+            troubles = (one for one in incidents if one.platform == platform and one.start <= at)
+            host = next((one for one in troubles if not one.is_over or at <= one.until), None)
             reason = self._reasons.get((run.run_id, run.updated_at), "")
             about, why = reason, f": {reason}" if reason else ""
             if host is not None:
@@ -267,18 +271,32 @@ class Causes:
                 found.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead)]))
         return found
 
-    async def _writes(self) -> list[Cause]:
-        found = []
-        for action in await self.engine.ledger.unresolved():
-            title, number = f"Unknown outcome: {action.kind} {action.subject}".rstrip(), action.action_id
-            cure = f"actions resolve {number}"
-            found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
-        return found
-
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
+        """What waits for approval, what is paused or was held back, and a bot that is missing."""
         rules = [rule for rule in rules_of(self.automations(), self.engine.profile.name) if rule.is_on]
-        found = [*await _approvals(state), *await _paused(rules, state), *await _limited(rules, now, state)]
-        return [*found, *await _missing_bot(now, state)] if rules else found
+        found, states, names = list[Cause](), await state.rule_states(), {rule.name for rule in rules}
+        for each in await state.open_decisions(outcome="waiting"):
+            title, number = f"{each.rule} waits for approval", str(each.decision_id)
+            cure = f"automations approve {number}"
+            found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
+        for name in (rule.name for rule in rules):
+            held = states.get(name)
+            if held is not None and held.paused:
+                # The last line does not count: every time that is skipped while the rule is paused writes one.
+                last = next(iter(await state.journal(name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
+                at = held.since if last is None else last.decided_at
+                title, cure = f"{name} is paused: {held.paused}", f"automations resume {shlex.quote(name)}"
+                found.append(_single("paused", f"paused:{name}", title, at, name, cure))
+        for newest, count in await state.limited(now - LOOK_BACK):
+            if newest.rule in names:
+                title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
+                key, cure = f"limited:{newest.rule}", f"automations log {shlex.quote(newest.rule)}"
+                found.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
+        until = await state.lease_until(LEASE)
+        if rules and (until is None or until < now - SILENT_AFTER):
+            title = "Automations are configured, and no bot is at work"
+            found.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
+        return found
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
         """The messages that a route did not take."""
@@ -296,68 +314,8 @@ class Causes:
         return found
 
 
-async def _approvals(state: State) -> list[Cause]:
-    """The decisions that wait for a person."""
-    found = []
-    for each in await state.open_decisions(outcome="waiting"):
-        title, number = f"{each.rule} waits for approval", str(each.decision_id)
-        cure = f"automations approve {number}"
-        found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
-    return found
-
-
-async def _paused(rules: Iterable[Rule], state: State) -> list[Cause]:
-    """The rules that are paused."""
-    found, states = [], await state.rule_states()
-    for rule in rules:
-        held = states.get(rule.name)
-        if held is not None and held.paused:
-            # The last line does not count: every time that is skipped while the rule is paused writes one.
-            last = next(iter(await state.journal(rule.name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
-            at = held.since if last is None else last.decided_at
-            title, cure = f"{rule.name} is paused: {held.paused}", f"automations resume {shlex.quote(rule.name)}"
-            found.append(_single("paused", f"paused:{rule.name}", title, at, rule.name, cure))
-    return found
-
-
-async def _limited(rules: Iterable[Rule], now: datetime, state: State) -> list[Cause]:
-    """The rules that a limit held back."""
-    found, names = [], {rule.name for rule in rules}
-    for newest, count in await state.limited(now - LOOK_BACK):
-        if newest.rule in names:
-            title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
-            key, cure = f"limited:{newest.rule}", f"automations log {shlex.quote(newest.rule)}"
-            found.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
-    return found
-
-
-async def _missing_bot(now: datetime, state: State) -> list[Cause]:
-    """The missing bot, if none was at work lately."""
-    until = await state.lease_until(LEASE)
-    if until is not None and until >= now - SILENT_AFTER:
-        return []
-    title = "Automations are configured, and no bot is at work"
-    return [_single("bot", "bot", title, until or NO_TIME, "", "watch")]
-
-
 def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:
     return Cause(key, kind, title, "", [InboxEntry(key, at)], cure, subject)
-
-
-def _hosts(incidents: Iterable[Incident]) -> list[Cause]:
-    return [
-        _single("host", f"host:{one.platform}", f"Code host {one.platform} is {one.word}", one.start, one.platform)
-        for one in incidents
-        if not one.is_over
-    ]
-
-
-def _unwell(incidents: Iterable[Incident], repository: str, at: datetime) -> Incident | None:
-    """The trouble of its code host when a run ended."""
-    named, colon, _ = repository.partition(":")
-    platform = named if colon else DEFAULT_PLATFORM
-    own = (one for one in incidents if one.platform == platform)
-    return next((one for one in own if one.start <= at and (not one.is_over or at <= one.until)), None)
 
 
 def _entry(key: str, run: RunRow, ahead: timedelta) -> InboxEntry:

@@ -31,17 +31,13 @@ _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_
 _LONGEST_REASON: Final = 1_000
 
 
-async def _none_told(_: str) -> str:
-    return ""
-
-
 @dataclass(slots=True)
 class RunFacts:
     """Facts of a run beyond its row: why it ended, and its labels."""
 
     cache: Cache
     ledger: Ledger
-    tell_reason: Callable[[str], Awaitable[str]] = _none_told
+    tell_reason: Callable[[str], Awaitable[str]] | None = None
     """Asks the service for a reason that its list does not have; empty: it does not tell."""
     questions: int = MOST_QUESTIONS
     """How many more reasons may be asked for."""
@@ -53,7 +49,7 @@ class RunFacts:
             StorageError: The cache cannot be read.
         """
         reason = reason_of(await self._received(run_id))
-        if not reason and self.questions:
+        if not reason and self.questions and self.tell_reason is not None:
             self.questions -= 1
             reason = await self.tell_reason(run_id)
         return reason[:_LONGEST_REASON] or NO_REASON
@@ -91,11 +87,8 @@ def reason_of(received: dict[str, object]) -> str:
 class Observer:
     """Reads one profile's cache and ledger; changes of status only since the `passed` watermark."""
 
-    cache: Cache
-    ledger: Ledger
+    run_facts: RunFacts
     incidents: IncidentReader
-    tell_reason: Callable[[str], Awaitable[str]] = _none_told
-    _run_facts: RunFacts | None = None
     _watermark: Watermark = field(default_factory=Watermark)
     _file: int = 0
     """Which of the cache's files the watermark belongs to."""
@@ -106,29 +99,23 @@ class Observer:
         Raises:
             StorageError: Cache or ledger cannot be read.
         """
-        if self._file != self.cache.opened:
-            self._file, self._watermark = self.cache.opened, Watermark()
+        cache = self.run_facts.cache
+        if self._file != cache.opened:
+            self._file, self._watermark = cache.opened, Watermark()
         self.run_facts.questions = MOST_QUESTIONS
-        ahead = await self.cache.run_clock_ahead()
-        found = await self.cache.following.changes(self._watermark, since=now + ahead - LOOK_BACK, limit=MOST_CHANGES)
+        ahead = await cache.run_clock_ahead()
+        found = await cache.following.changes(self._watermark, since=now + ahead - LOOK_BACK, limit=MOST_CHANGES)
         if len(found.changes) >= MOST_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
         return Seen(
             now,
             found.changes,
             ahead,
-            await self.cache.following.stuck_runs(),
+            await cache.following.stuck_runs(),
             await self.incidents.read(now),
-            await self.ledger.unresolved(),
+            await self.run_facts.ledger.unresolved(),
             found.watermark,
         )
-
-    @property
-    def run_facts(self) -> RunFacts:
-        """Facts of runs beyond their rows."""
-        if self._run_facts is None:
-            self._run_facts = RunFacts(self.cache, self.ledger, self.tell_reason)
-        return self._run_facts
 
     def passed(self, seen: Seen) -> None:
         """Everything seen then was decided on: the next look begins after it."""

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
-from app.automations.observing import RunFacts
 from app.automations.occurrences import Anchor, Seen, changed_since, due, is_labelled, occurrences, upcoming
 from app.rules.placeholders import mentions
 from app.rules.policy import decide, is_quiet, lasts
@@ -18,6 +18,10 @@ from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
 from storage.state import State
+
+if TYPE_CHECKING:
+    from app.automations.observing import Observer
+    from app.automations.replay import Playback
 
 log = logging.getLogger(__name__)
 
@@ -43,20 +47,6 @@ class Responses(Protocol):
         """Return the rule's request."""
 
 
-class Observation(Protocol):
-    """Shows the runner what happened."""
-
-    async def observe(self, now: datetime) -> Seen:
-        """The possible triggers of rules now."""
-
-    def passed(self, seen: Seen) -> None:
-        """Everything seen then was decided on."""
-
-    @property
-    def run_facts(self) -> RunFacts:
-        """Facts of runs beyond their rows."""
-
-
 @dataclass(slots=True)
 class _Attempt:
     """A decision that this process carries out, or will try again."""
@@ -76,7 +66,7 @@ class Runner:
     state: State
     cache: Cache
     responses: Responses
-    observer: Observation
+    observer: "Observer | Playback"
     journal: Journal
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
@@ -144,17 +134,16 @@ class Runner:
         found = {each.identity: each for each in occurrences(rule, seen, state.since - SKEW)}
         free = await self.state.unclaimed(rule.name, tuple(found)) if found else frozenset()
         for identity in (each for each in found if each in free):
-            if state.is_new or await self._is_meant(rule, found[identity]):
+            is_meant = True
+            if not state.is_new and isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
+                # Labels are read only for runs that match in all else.
+                labels = await self.observer.run_facts.labels(found[identity].facts["run.id"])
+                is_meant = is_labelled(rule.on.scope, labels)
+            if is_meant:
                 await self._decide(rule, found[identity], history=state.is_new)
         if state.is_new:
             await self.state.mark_looked(rule.name)
             self._states[rule.name] = replace(state, is_new=False)
-
-    async def _is_meant(self, rule: Rule, occurrence: Occurrence) -> bool:
-        """Whether the run has the rule's labels; read only for runs that match in all else."""
-        if not (isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels):
-            return True
-        return is_labelled(rule.on.scope, await self.observer.run_facts.labels(occurrence.facts["run.id"]))
 
     async def _decide(self, rule: Rule, occurrence: Occurrence, missed: int = 0, *, history: bool = False) -> None:
         now = self.clock()
@@ -178,7 +167,10 @@ class Runner:
             return
         self.journal(decision)
         if decision.outcome == "waiting":
-            await self._keep_request(rule, decision)
+            with suppress(CannotActError):
+                request = await self.responses.request(rule, decision)
+                if request is not None:
+                    await self.state.keep_request(decision.decision_id, shown(request))
         if decision.outcome == "acting":
             await self._act(rule, decision)
 
@@ -190,14 +182,6 @@ class Runner:
             return None
         held = await self.cache.detail(run_id)
         return run_id if held is not None and not held.is_final and held.presence != "lost" else None
-
-    async def _keep_request(self, rule: Rule, decision: Decision) -> None:
-        try:
-            request = await self.responses.request(rule, decision)
-        except CannotActError:
-            return
-        if request is not None:
-            await self.state.keep_request(decision.decision_id, shown(request))
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
         now = self.clock()
@@ -257,7 +241,12 @@ class Runner:
         for decision in await self.state.open_decisions():
             rule = by_name.get(decision.rule)
             if rule is None:
-                await self._give_up(decision, now)
+                why = "its rule is gone or switched off"
+                if decision.outcome != "acting":
+                    await self._close(decision, "expired", why)
+                elif await self.state.adopt(decision.decision_id, now):
+                    # Another process may be carrying it out, since a rule can be set off by hand there.
+                    await self._close(decision, "interrupted", f"{why}; whether it was done is not known")
             elif decision.outcome == "acting":
                 await self._resume(rule, decision, now)
             elif why := self._why_expired(rule, decision, now):
@@ -265,18 +254,18 @@ class Runner:
             elif decision.outcome == "approved":
                 await self._take_approved(rule, decision, seen)
             elif decision.outcome == "queued":
-                await self._advance(rule, decision, now)
+                state = (await self.state.rule_states()).get(rule.name)
+                if state is not None and state.paused is not None:
+                    await self._close(decision, "skipped", f"the rule is paused: {state.paused}")
+                elif (
+                    not is_quiet(rule, now)
+                    and await self._active_run(rule, decision.occurrence.conversation) is None
+                    and await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason)
+                ):
+                    await self._act_on(rule, decision)
 
     async def _close(self, decision: Decision, outcome: Outcome, why: str) -> None:
         self.journal(await self.state.settle(replace(decision, outcome=outcome, reason=why)))
-
-    async def _give_up(self, decision: Decision, now: datetime) -> None:
-        why = "its rule is gone or switched off"
-        if decision.outcome != "acting":
-            await self._close(decision, "expired", why)
-        elif await self.state.adopt(decision.decision_id, now):
-            # Another process may be carrying it out, since a rule can be set off by hand there.
-            await self._close(decision, "interrupted", f"{why}; whether it was done is not known")
 
     def _why_expired(self, rule: Rule, decision: Decision, now: datetime) -> str:
         """Why a waiting decision will not be carried out; empty: it may be."""
@@ -287,17 +276,6 @@ class Runner:
         if decision.outcome == "waiting" and over > timedelta(0):
             return "not approved in time"
         return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
-
-    async def _advance(self, rule: Rule, decision: Decision, now: datetime) -> None:
-        state = (await self.state.rule_states()).get(rule.name)
-        if state is not None and state.paused is not None:
-            await self._close(decision, "skipped", f"the rule is paused: {state.paused}")
-        elif (
-            not is_quiet(rule, now)
-            and await self._active_run(rule, decision.occurrence.conversation) is None
-            and await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason)
-        ):
-            await self._act_on(rule, decision)
 
     async def _take_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
         """Send an approved request, unless its cause is gone."""

@@ -44,7 +44,14 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
         settings, profile = world.configuration()
         if show is None:
             _say("Executing a few runs on them…")
-            asyncio.run(_execute(settings, profile))
+
+            async def work() -> None:
+                from app.engine import Engine
+
+                async with await Engine.open(settings, profile, actor="demo") as engine:
+                    await execute(engine)
+
+            asyncio.run(work())
             print(world.announcement(), flush=True)
             status = world.service.process.wait()
             log = world.log.read_text(errors="replace")
@@ -52,13 +59,6 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
         with team_at_work(world):
             return show(settings, profile)
     return 0  # A demo without a console ends by a signal, after everything was taken down.
-
-
-async def _execute(settings: Settings, profile: Profile) -> None:
-    from app.engine import Engine
-
-    async with await Engine.open(settings, profile, actor="demo") as engine:
-        await execute(engine)
 
 
 @contextmanager
@@ -110,7 +110,16 @@ def _ended_by_signals() -> Iterator[None]:
 @contextmanager
 def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
     was_there = folder is not None and folder.exists()
-    root = _made(folder)
+    try:
+        root = Path(tempfile.mkdtemp(prefix="runwarden-demo-")) if folder is None else folder
+        root.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(root.iterdir())
+    except OSError as error:
+        what = "A temporary folder" if folder is None else str(folder)
+        raise DemoError(f"{what} cannot be made: {error.strerror}. Name a folder with --folder.") from error
+    if not is_empty and not _is_kept(root):
+        raise DemoError(f"{root} is not empty, and no demo was kept in it. Name a new folder with --folder.")
+    root = root.resolve()
     keep = keep or _is_kept(root)
     try:
         yield root
@@ -150,24 +159,19 @@ def program_here() -> str:
     return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
-def _made(folder: Path | None) -> Path:
-    try:
-        if folder is None:
-            return Path(tempfile.mkdtemp(prefix="runwarden-demo-")).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(folder.iterdir())
-    except OSError as error:
-        what = "A temporary folder" if folder is None else str(folder)
-        raise DemoError(f"{what} cannot be made: {error.strerror}. Name a folder with --folder.") from error
-    if not is_empty and not _is_kept(folder):
-        raise DemoError(f"{folder} is not empty, and no demo was kept in it. Name a new folder with --folder.")
-    return folder.resolve()
-
-
 @contextmanager
 def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
     is_kept = _is_kept(root)
-    what = f"Starting the demo that was kept in {root}…" if is_kept else _banner(root, is_live=is_live, keep=keep)
+    what = "Making four repositories and starting the service…"
+    if is_kept:
+        what = f"Starting the demo that was kept in {root}…"
+    elif is_live:
+        what = (
+            "Making four repositories and starting a service on this machine.\n"
+            "The month of history is made up by the service's lab. Runs from now on are real: agents work in\n"
+            f"{root / 'repositories'}, at the pace of a model.\n"
+            + ("All of it is kept." if keep else "All of it goes when you leave; --keep keeps it (make demo KEEP=1).")
+        )
     config = shlex.quote(str(root / "config.toml"))
     _say(f"{what}\nFrom another terminal, while it runs: {program_here()} --config {config} runs list")
     try:
@@ -184,17 +188,6 @@ def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
         yield world
     finally:
         world.service.stop()
-
-
-def _banner(root: Path, *, is_live: bool, keep: bool) -> str:
-    if not is_live:
-        return "Making four repositories and starting the service…"
-    return (
-        "Making four repositories and starting a service on this machine.\n"
-        "The month of history is made up by the service's lab. Runs from now on are real: agents work in\n"
-        f"{root / 'repositories'}, at the pace of a model.\n"
-        + ("All of it is kept." if keep else "All of it goes when you leave; --keep keeps it (make demo KEEP=1).")
-    )
 
 
 def _say(text: str) -> None:

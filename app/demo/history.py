@@ -3,12 +3,12 @@
 import asyncio
 import json
 import urllib.request
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
-from app.demo.repositories import REPOSITORIES
 from app.demo.service_process import ServiceProcess
-from app.demo.world import AGENTS
+from app.demo.world import AGENTS, REPOSITORIES
 from storage.records import Repository
 
 if TYPE_CHECKING:
@@ -44,7 +44,13 @@ LAST: Final[tuple[WriteRequest, ...]] = (
 async def execute(engine: "Engine") -> None:
     """Have the first runs executed, through the ledger as the forms would."""
     first = [await engine.actions.submit(request) for request in FIRST]
-    await _settled(engine, {action.result_id for action in first})
+    begun = {action.result_id for action in first}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_S):
+            await engine.runs.refresh()
+            while begun & {row.run_id for row in await engine.cache.active_runs()}:
+                await asyncio.sleep(POLL_S)
+                await engine.runs.refresh()
     conversation = await engine.cache.detail(first[0].result_id or "")
     if conversation is not None and conversation.is_final:
         run = conversation.run
@@ -52,18 +58,6 @@ async def execute(engine: "Engine") -> None:
     for request in LAST:
         await engine.actions.submit(request)
     await engine.refresh()
-
-
-async def _settled(engine: "Engine", run_ids: set[str | None]) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                await engine.runs.refresh()
-                if not run_ids & {row.run_id for row in await engine.cache.active_runs()}:
-                    return
-                await asyncio.sleep(POLL_S)
-    except TimeoutError:
-        return
 
 
 def seed_month(service: ServiceProcess) -> None:

@@ -8,8 +8,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -113,24 +112,18 @@ async def _break_host(folder: Path) -> None:
     """Hide and restore, again and again, the repository that the health probe of a code host reads."""
     rng = random.Random()
     repository = folder / "repositories" / "gitlab" / f"{FRAGILE}.git"
-    if (left := repository.with_suffix(".away")).exists():  # The demo was killed.
-        left.rename(repository)
+    hidden = repository.with_suffix(".away")
+    if hidden.exists():  # The demo was killed.
+        hidden.rename(repository)
     await asyncio.sleep(FIRST_OUTAGE_S)
     while True:
-        with _away(repository):
+        repository.rename(hidden)
+        try:
             await asyncio.sleep(rng.uniform(*OUTAGE_S))
+        finally:
+            with suppress(OSError):  # The demo's folder is gone: so is the demo.
+                hidden.rename(repository)
         await asyncio.sleep(rng.uniform(*BETWEEN_OUTAGES_S))
-
-
-@contextmanager
-def _away(repository: Path) -> Iterator[None]:
-    hidden = repository.with_suffix(".away")
-    repository.rename(hidden)
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # The demo's folder is gone: so is the demo.
-            hidden.rename(repository)
 
 
 async def main(folder: Path, lab_token: str) -> None:

@@ -1,19 +1,26 @@
-"""The demo's world: repositories, a service process set up for them, and a configuration that points at it."""
+"""The demo's world: git repositories made from samples, a service set up for them, and a configuration for both."""
 
 import json
 import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from app.api.requests import Json
 from app.config import Profile, Settings, load
-from app.demo.repositories import REPOSITORIES, SAMPLES, bare_path, make
 from app.demo.service_process import ServiceProcess, administer, start
 
+if TYPE_CHECKING:
+    from app.api.requests import Json
+
+SAMPLES: Final = Path(__file__).parent / "samples"
+AUTHOR: Final = "Ada Example"
+_PERSON: Final = {"NAME": AUTHOR, "EMAIL": "ada@acme.example"}
 AGENT: Final = Path(__file__).with_name("agent.py")
 EDITS: Final = SAMPLES / "edits.toml"
 AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -49,6 +56,65 @@ do = { notify = "team" }
 command = ["sh", "-c", 'printf "%s\\n" "$1" >> "$2"', "sh", "{title}", MESSAGES]
 """
 """Three automations: one that asks first, one at a time, and one that tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRepository:
+    """A repository to make: the files of `main`, then a branch for each further folder of its sample."""
+
+    name: str
+    """As the service knows it: `owner/repo`, or `group/project` on GitLab."""
+    platform: str
+    sample: str
+    branches: Mapping[str, str]
+    """Branch name to the folder of its files, which are laid over those of `main`."""
+
+
+REPOSITORIES: Final = (
+    SampleRepository("acme/api", "github", "acme-api", {"fix/login-timeout": "fix-login-timeout"}),
+    SampleRepository("acme/web", "github", "acme-web", {"agent/dark-mode": "agent-dark-mode"}),
+    SampleRepository("acme/pipeline", "github", "acme-pipeline", {"feature/retries": "feature-retries"}),
+    SampleRepository("platform/tools", "gitlab", "platform-tools", {}),
+)
+
+
+def bare_path(repository: SampleRepository, root: Path) -> Path:
+    """The path of a bare repository below `root`."""
+    return root / repository.platform / f"{repository.name}.git"
+
+
+def make(repository: SampleRepository, root: Path) -> Path:
+    """Create one bare repository below `root` and return its path.
+
+    Raises:
+        subprocess.CalledProcessError: git failed; its own words are in `stderr`.
+    """
+    bare = bare_path(repository, root)
+    with tempfile.TemporaryDirectory(prefix="runwarden-sample-") as folder:
+        work = Path(folder)
+        _git(work, "init", "--quiet", "--initial-branch=main", ".")
+        _commit(work, SAMPLES / repository.sample / "main", f"Begin {repository.name}")
+        for branch, overlay in repository.branches.items():
+            _git(work, "switch", "--quiet", "--create", branch, "main")
+            _commit(work, SAMPLES / repository.sample / overlay, f"Work on {branch}")
+        _git(work, "switch", "--quiet", "main")
+        bare.parent.mkdir(parents=True, exist_ok=True)
+        _git(work, "clone", "--quiet", "--bare", "--no-hardlinks", ".", str(bare))
+    return bare
+
+
+def _commit(work: Path, files: Path, message: str) -> None:
+    shutil.copytree(files, work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    _git(work, "add", "--all")
+    _git(work, "commit", "--quiet", "--message", message)
+
+
+def _git(work: Path, *arguments: str) -> None:
+    # Ignore the user's git configuration (signing, templates, hooks).
+    who = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in _PERSON.items()}
+    alone = {"HOME": os.devnull, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    env = {"PATH": os.environ.get("PATH", os.defpath), **alone, **who}
+    subprocess.run(["git", *arguments], cwd=work, env=env, check=True, capture_output=True, text=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +165,38 @@ def build(folder: Path, *, is_live: bool) -> World:
         DemoError: The service could not be set up or started.
         subprocess.CalledProcessError: git failed.
     """
+    root = folder / "repositories"
+    organization: dict[str, Json] = {
+        "name": "Acme Demo",
+        "slug": "acme",
+        "entitlements": ["ServiceAPI", "CreateOrganizations"],
+        "tokens": [{"alias": alias, "scopes": ["admin"]} for alias in ("demo", "team")],
+        "hosts": [
+            {"platform": "github", "probe": "git", "clone_url": f"{root}/github/{{path}}.git"},
+            {
+                "platform": "gitlab",
+                "probe": "git",
+                "clone_url": f"{root}/gitlab/{{path}}.git",
+                "host": "gitlab.acme.example",
+                "group": "platform",
+            },
+        ],
+        "repositories": [{"name": each.name, "platform": each.platform, "path": each.name} for each in REPOSITORIES],
+    }
+    order = {
+        "organizations": [organization],
+        "offers": [{"code": OFFER, "kind": "partner"}],
+        "agents": [
+            {"name": name, "argv": ["{python}", "-P", str(AGENT), pace if is_live else "0", *rest]}
+            for name, (pace, *rest) in AGENTS.items()
+        ],
+    }
     setup = folder / "service-setup.json"
-    setup.write_text(json.dumps(_setup(folder / "repositories", is_live=is_live), indent=2), encoding="utf-8")
+    setup.write_text(json.dumps(order, indent=2), encoding="utf-8")
     options = LIVE if is_live else ()
     with ThreadPoolExecutor() as pool:
         applied = pool.submit(administer, ["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"])
-        made = [pool.submit(make, repository, folder / "repositories") for repository in REPOSITORIES]
+        made = [pool.submit(make, repository, root) for repository in REPOSITORIES]
         service = start(_service_dir(folder), _log(folder), "--port", "0", *options)
     try:
         tokens = {each["alias"]: each["value"] for each in applied.result()["organizations"][0]["tokens"]}
@@ -134,35 +226,6 @@ def _service_dir(folder: Path) -> Path:
 
 def _log(folder: Path) -> Path:
     return folder / "service.log"
-
-
-def _setup(repositories: Path, *, is_live: bool) -> dict[str, Json]:
-    """The input of `runwarden service apply`."""
-    organization: dict[str, Json] = {
-        "name": "Acme Demo",
-        "slug": "acme",
-        "entitlements": ["ServiceAPI", "CreateOrganizations"],
-        "tokens": [{"alias": alias, "scopes": ["admin"]} for alias in ("demo", "team")],
-        "hosts": [
-            {"platform": "github", "probe": "git", "clone_url": f"{repositories}/github/{{path}}.git"},
-            {
-                "platform": "gitlab",
-                "probe": "git",
-                "clone_url": f"{repositories}/gitlab/{{path}}.git",
-                "host": "gitlab.acme.example",
-                "group": "platform",
-            },
-        ],
-        "repositories": [{"name": each.name, "platform": each.platform, "path": each.name} for each in REPOSITORIES],
-    }
-    return {
-        "organizations": [organization],
-        "offers": [{"code": OFFER, "kind": "partner"}],
-        "agents": [
-            {"name": name, "argv": ["{python}", "-P", str(AGENT), pace if is_live else "0", *rest]}
-            for name, (pace, *rest) in AGENTS.items()
-        ],
-    }
 
 
 def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], *, is_live: bool) -> None:

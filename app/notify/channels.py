@@ -131,16 +131,13 @@ class Channels:
         troubles: list[str | None] = []
         for one in news:
             if self.settings.desktop:
-                troubles.append(await self._desktop(one))
+                sequence = terminal_sequence(one.title, one.body, self.env)
+                if sequence is not None:
+                    self.write(sequence)
+                elif which("notify-send", path=self.env.get("PATH")) is None:
+                    troubles.append(NO_DESKTOP)
+                else:
+                    troubles.append(await run_program(notify_send(one)))
             if self.settings.command:
                 troubles.append(await run_program(filled(self.settings.command, one, self.profile)))
         return tuple(dict.fromkeys(trouble for trouble in troubles if trouble is not None))
-
-    async def _desktop(self, news: Notification) -> str | None:
-        sequence = terminal_sequence(news.title, news.body, self.env)
-        if sequence is not None:
-            self.write(sequence)
-            return None
-        if which("notify-send", path=self.env.get("PATH")) is None:
-            return NO_DESKTOP
-        return await run_program(notify_send(news))

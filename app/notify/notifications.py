@@ -102,17 +102,22 @@ def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
 
 def move_notifications(moves: Sequence[StatusChange], on: Collection[str], profile: str) -> tuple[Notification, ...]:
     """One notification for each move that the settings ask for."""
-    return tuple(_move(move, profile) for move in moves if _is_wanted(move, on))
+    return tuple(_move(move, profile) for move in wanted(moves, on))
+
+
+def wanted(moves: Sequence[StatusChange], on: Collection[str]) -> list[StatusChange]:
+    """The moves that the settings ask for."""
+    return [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
 
 
 def missed_notification(moves: Sequence[StatusChange], on: Collection[str], now: datetime) -> Notification | None:
     """One notification for the moves before this watch began; None: the settings ask for none of them."""
-    wanted = [move for move in moves if _is_wanted(move, on)]
-    if not wanted:
+    missed = wanted(moves, on)
+    if not missed:
         return None
-    counts = Counter(move.new for move in wanted)
+    counts = Counter(move.new for move in missed)
     parts = ", ".join(f"{count} {safe_text(status, limit=30)}" for status, count in counts.most_common())
-    newest = max(move.at for move in wanted)
+    newest = max(move.at for move in missed)
     return Notification(
         key=f"missed:{newest.isoformat()}",
         kind="run",
@@ -121,10 +126,6 @@ def missed_notification(moves: Sequence[StatusChange], on: Collection[str], now:
         body=safe_text(f"the last one at {clock_time(newest, now)}"),
         at=newest,
     )
-
-
-def _is_wanted(move: StatusChange, on: Collection[str]) -> bool:
-    return move.new in on or (move.is_pinned and "pinned" in on)
 
 
 def _move(move: StatusChange, profile: str) -> Notification:

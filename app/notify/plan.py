@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Final, Literal, get_args
 
-from app.config import NotifyRule, NotifySettings
+from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE, LONGEST_WAIT
 from app.text import safe_text
 from app.times import span
@@ -116,18 +116,32 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     before = {key_of(problem): problem for problem in at.told}
     told, messages = dict(before), list[Message]()
     for (batch, routes), alerts in batches.items():
-        if not _is_due(batch, routes[0], alerts, at, notify):
+        # A person waits for a message that was asked for.
+        is_asked = any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts)
+        waits_since, last = min(each.entered_at or at.now for each in alerts), at.last_made.get((routes[0], batch))
+        is_first_due = at.now >= waits_since + notify.group_wait
+        if not (is_asked or (is_first_due and (last is None or at.now >= last + notify.group_interval))):
             continue
         settled |= dict.fromkeys((alert.key for alert in alerts), "told")
         for route in routes:
-            messages.append(_news(route, batch, alerts))
+            newest = max(alerts, key=lambda each: each.at)
+            title, level = _titled(newest.title, len(alerts)), worst(each.level for each in alerts)
+            body = " · ".join(filter(None, (_places(alerts), newest.body)))
+            groups = tuple(dict.fromkeys(each.group for each in alerts))
+            messages.append(Message(route, batch, "new", level, title, body, groups, dict(newest.about), len(alerts)))
             for alert in (each for each in alerts if each.kind in ENDING):
                 key = alert.group, alert.source, route
                 told[key] = _counted(told.get(key), alert, route, at, notify)
     # What was told just now is neither over nor told again.
     lasting = [problem for problem in at.told if told[key_of(problem)] is problem]
-    over = _over(lasting, at, notify)
-    again = [problem for problem in lasting if problem not in over and _is_repeated(problem, at, notify)]
+    over, again = _over(lasting, at, notify), []
+    for problem in (each for each in lasting if each not in over):
+        route_of = notify.route(problem.route)
+        is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
+        is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or is_quiet(problem.route, notify, at.now)
+        is_there = at.present.has(problem.group, problem.newest_at) is True
+        if is_due and is_there and not is_put_off and at.now - problem.first_at <= route_of.give_up:
+            again.append(problem)
     told |= {key_of(problem): replace(problem, last_at=at.now) for problem in again}
     return Plan(
         (*messages, *_messages("over", over, at), *_messages("again", again, at)),
@@ -155,14 +169,6 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
         if is_snoozed or (is_there is None and not is_failure):
             return "hold"
     return "expired" if waited > LONGEST_WAIT and (is_failure or not is_there) else "tell"
-
-
-def _is_due(batch: str, route: str, alerts: Sequence[Alert], at: Situation, notify: NotifySettings) -> bool:
-    if any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts):
-        return True  # A person waits for this message.
-    waits_since = min(each.entered_at or at.now for each in alerts)
-    last = at.last_made.get((route, batch))
-    return at.now >= waits_since + notify.group_wait and (last is None or at.now >= last + notify.group_interval)
 
 
 def _counted(
@@ -196,32 +202,6 @@ def _over(lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings)
         if is_due and not is_quiet(problem.route, notify, at.now):
             over.append(problem)
     return over
-
-
-def _is_repeated(problem: ToldProblem, at: Situation, notify: NotifySettings) -> bool:
-    route = notify.route(problem.route)
-    return (
-        route.repeat is not None
-        and at.now >= problem.last_at + route.repeat
-        and at.now - problem.first_at <= route.give_up
-        and at.present.has(problem.group, problem.newest_at) is True
-        and not (at.is_acknowledged(problem) or at.is_snoozed(problem) or is_quiet(problem.route, notify, at.now))
-    )
-
-
-def _news(route: str, batch: str, alerts: Sequence[Alert]) -> Message:
-    newest = max(alerts, key=lambda each: each.at)
-    return Message(
-        route,
-        batch,
-        "new",
-        worst(each.level for each in alerts),
-        _titled(newest.title, len(alerts)),
-        " · ".join(filter(None, (_places(alerts), newest.body))),
-        tuple(dict.fromkeys(each.group for each in alerts)),
-        dict(newest.about),
-        len(alerts),
-    )
 
 
 def _messages(phase: MessagePhase, problems: Iterable[ToldProblem], at: Situation) -> list[Message]:
@@ -271,17 +251,13 @@ def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str,
     """The names of the alert's routes at this time; empty: no rule matches it."""
     if alert.route != DEFAULT_ROUTE or not notify.rules:
         return (alert.route,)
-    return next((rule.routes for rule in notify.rules if _matches(rule, alert, now)), ())
-
-
-def _matches(rule: NotifyRule, alert: Alert, now: datetime) -> bool:
-    repository = alert.about.get("repository", "")
-    return (
-        worst((rule.severity, alert.level)) == alert.level
-        and (not rule.kind or alert.kind in rule.kind)
-        and (not rule.repository or any(fnmatchcase(repository, glob) for glob in rule.repository))
-        and (rule.hours is None or rule.hours.cover(now.astimezone().time()))
-    )
+    repository, time = alert.about.get("repository", ""), now.astimezone().time()
+    for rule in notify.rules:
+        is_there = not rule.repository or any(fnmatchcase(repository, glob) for glob in rule.repository)
+        is_meant = worst((rule.severity, alert.level)) == alert.level and (not rule.kind or alert.kind in rule.kind)
+        if is_there and is_meant and (rule.hours is None or rule.hours.cover(time)):
+            return rule.routes
+    return ()
 
 
 def is_quiet(route: str, notify: NotifySettings, now: datetime) -> bool:

@@ -92,8 +92,15 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     remarks = check(change, patch)
     top = await _top_level(folder, git)
     _check_moved_links(patch, top)
-    await _refuse_uncommitted(top, git)
-    if there := _in_the_way(patch, top):
+    options = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames")
+    if dirty := [as_name(line[3:]) for line in (await git.work(top, "status", *options)).split(b"\0") if line]:
+        raise GitError(f"{safe_text(str(top))} has uncommitted changes ({_names(dirty)}). Commit or stash them first.")
+    # Of files that are in the way, git would say only that the patch does not fit.
+    changed = [file.changed() for file in patch.files]
+    gone = {each.path for each in changed if each.kind == "deleted"}
+    gone |= {each.old_path for each in changed if each.kind == "renamed" and each.old_path}
+    new = {each.path for each in changed if each.kind in {"added", "renamed", "copied"}} - gone
+    if there := _existing(top, new):
         known = "applied before, or files of your own that git does not track. Nothing was applied."
         raise GitError(f"{safe_text(str(top))} has {_names(there)} already, {known}")
     command = ("apply", "--whitespace=nowarn")
@@ -106,7 +113,10 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
         cure = "A turn's change builds on the turns before it: apply the whole run's, or check its branch out."
         raise GitError(f"It does not fit this checkout. {cure} {error}") from error
     await git.work(top, *command, given=change.patch)
-    if missing := _missing(patch, top):
+    left: dict[str, bool] = {}
+    for each in changed:  # A file that becomes a link is two of them: deleted, and added.
+        left[each.path] = left.get(each.path, False) or each.kind != "deleted"
+    if missing := _existing(top, left) ^ {path for path, is_there in left.items() if is_there}:
         raise GitError(f"git did not apply the change to {_names(missing)}. See: git status")
     return Applied(top, len(patch.files), remarks)
 
@@ -124,7 +134,11 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
     outside = {name for file in patch.files for name in file.names.values() if not _is_inside(name)}
     if outside or not all(file.path for file in patch.files):
         raise GitError(f"The change names {_names(outside)}, which no checkout may hold. Nothing was applied.")
-    links = {file.path: target for file in patch.files if (target := _target(patch, file.path)) is not None}
+    links = {
+        file.path: as_name(new_side(patch, file))
+        for file in patch.files
+        if file.changed().new_mode == LINK_MODE and file.hunks
+    }
     if bad := [path for path, target in links.items() if not _leads_inside(path, target)]:
         raise GitError(f"The change makes {_names(bad)} a link out of the checkout. Nothing was applied.")
     return tuple(_remarks(patch, links))
@@ -153,17 +167,13 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
     await git.work(parent, *clone)
     await git.work(folder, "remote", "set-url", "--", "origin", address)
     if not await _holds(folder, history.head, git):
-        await _bring(folder, history.head, branch, git)
+        fetch = ("fetch", "--quiet", "--no-tags", "--", "origin")
+        try:
+            await git.work(folder, *fetch, history.head)
+        except GitError:  # Some servers give what a branch leads to, and nothing else.
+            await git.work(folder, *fetch, f"refs/heads/{branch}")
     await git.work(folder, "checkout", "--quiet", "--no-recurse-submodules", "-B", branch, history.head, "--")
     return CheckedOut(folder, history.head, shares)
-
-
-async def _bring(folder: Path, commit: str, branch: str, git: Git) -> None:
-    fetch = ("fetch", "--quiet", "--no-tags", "--", "origin")
-    try:
-        await git.work(folder, *fetch, commit)
-    except GitError:  # Some servers give what a branch leads to, and nothing else.
-        await git.work(folder, *fetch, f"refs/heads/{branch}")
 
 
 async def _top_level(folder: Path, git: Git) -> Path:
@@ -182,14 +192,6 @@ async def _holds(folder: Path, commit: str, git: Git) -> bool:
     return False
 
 
-async def _refuse_uncommitted(top: Path, git: Git) -> None:
-    options = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames")
-    if changed := [as_name(line[3:]) for line in (await git.work(top, "status", *options)).split(b"\0") if line]:
-        raise GitError(
-            f"{safe_text(str(top))} has uncommitted changes ({_names(changed)}). Commit or stash them first."
-        )
-
-
 def _parts(address: str) -> list[str]:
     return re.split(r"[/:]+", address.strip().rstrip("/").removesuffix(".git").casefold())
 
@@ -202,21 +204,9 @@ def _comparable(address: str, top: Path) -> str:
     return path.removesuffix(".git")
 
 
-def _in_the_way(patch: Patch, top: Path) -> list[str]:
-    """The files that the patch adds and that exist already; git would say only that the patch does not fit."""
-    changed = [file.changed() for file in patch.files]
-    gone = {each.path for each in changed if each.kind == "deleted"}
-    gone |= {each.old_path for each in changed if each.kind == "renamed" and each.old_path}
-    new = {each.path for each in changed if each.kind in {"added", "renamed", "copied"}} - gone
-    return [path for path in new if os.path.lexists(top / path)]
-
-
-def _missing(patch: Patch, top: Path) -> list[str]:
-    """The files that should exist after the patch and do not, or exist and should not."""
-    there: dict[str, bool] = {}
-    for file in patch.files:  # A file that becomes a link is two of them: deleted, and added.
-        there[file.path] = there.get(file.path, False) or file.changed().kind != "deleted"
-    return [path for path, is_there in there.items() if os.path.lexists(top / path) != is_there]
+def _existing(top: Path, paths: Iterable[str]) -> set[str]:
+    """The paths that exist, links that lead nowhere included."""
+    return {path for path in paths if os.path.lexists(top / path)}
 
 
 def _check_moved_links(patch: Patch, top: Path) -> None:
@@ -240,14 +230,6 @@ def _remarks(patch: Patch, links: dict[str, str]) -> Iterator[str]:
             yield f"{name} is a submodule: its content is not part of the change."
         if changed.new_mode == _EXECUTABLE != changed.old_mode:
             yield f"{name} is executable."
-
-
-def _target(patch: Patch, path: str) -> str | None:
-    """The target of a link that a patch makes; None: the file is not a link."""
-    for file in patch.files:
-        if file.path == path and file.changed().new_mode == LINK_MODE and file.hunks:
-            return as_name(new_side(patch, file))
-    return None
 
 
 def _is_inside(path: str) -> bool:

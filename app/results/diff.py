@@ -57,7 +57,7 @@ class FilePatch:
 
     def changed(self) -> ChangedFile:
         """The patch's facts of the file so far."""
-        facts, kind = self.facts, self._kind()
+        facts, kind = self.facts, self.kind
         mode = facts.get("mode")
         return ChangedFile(
             self.path,
@@ -72,14 +72,14 @@ class FilePatch:
             new_mode=facts.get("new mode") or facts.get("new file mode") or mode,
         )
 
-    def _kind(self) -> ChangeKind:
+    @property
+    def kind(self) -> ChangeKind:
+        """What the patch does with the file."""
         facts = self.facts
         if SUBMODULE_MODE in facts.values():
             return "submodule"
-        by_header: dict[str, ChangeKind] = {"new file mode": "added", "deleted file mode": "deleted"}
-        for key, kind in by_header.items():
-            if key in facts:
-                return kind
+        if "new file mode" in facts or "deleted file mode" in facts:
+            return "added" if "new file mode" in facts else "deleted"
         if "rename to" in self.names or "copy to" in self.names:
             return "renamed" if "rename to" in self.names else "copied"
         if self.hunks:  # A patch that git did not write tells it by /dev/null alone.
@@ -135,19 +135,22 @@ class Patch:
     def _read(self) -> Iterator[bool]:
         """Read the patch, one piece at every step."""
         while self._at < len(self.data):
-            line = self._peek()
+            end = self.data.find(b"\n", self._at, self._at + _LONGEST_HEADER)
+            line = self.data[self._at : self._at + _LONGEST_HEADER if end < 0 else end]
             if found := _HUNK.match(line):
                 yield from self._hunk(found)
             elif line.startswith(b"GIT binary patch"):
                 yield from self._binary()
             else:
-                self._header(line)
+                if line.startswith(b"diff --git "):
+                    self._begin().names |= _both_names(line.removeprefix(b"diff --git "))
+                elif line.startswith(b"--- ") and (not self.files or self.files[-1].hunks):
+                    self._begin()  # A patch that git did not write begins a file with its names.
+                if self.files and not self.files[-1].hunks:
+                    _note(self.files[-1], line)
+                self._take(HEADER)
                 if len(self.kinds) % _STEP == 0:
                     yield True
-
-    def _peek(self) -> bytes:
-        end = self.data.find(b"\n", self._at, self._at + _LONGEST_HEADER)
-        return self.data[self._at : self._at + _LONGEST_HEADER if end < 0 else end]
 
     def _take(self, kind: int, old: int = 0, new: int = 0) -> None:
         self._offsets.append(self._at)
@@ -162,15 +165,6 @@ class Patch:
     def _begin(self) -> FilePatch:
         self.files.append(FilePatch(len(self.kinds), len(self.kinds)))
         return self.files[-1]
-
-    def _header(self, line: bytes) -> None:
-        if line.startswith(b"diff --git "):
-            self._begin().names |= _both_names(line.removeprefix(b"diff --git "))
-        elif line.startswith(b"--- ") and (not self.files or self.files[-1].hunks):
-            self._begin()  # A patch that git did not write begins a file with its names.
-        if self.files and not self.files[-1].hunks:
-            _note(self.files[-1], line)
-        self._take(HEADER)
 
     def _binary(self) -> Iterator[bool]:
         """Read a binary patch up to the next file: base85 has neither blanks nor a `diff --git`."""
@@ -231,17 +225,14 @@ def _note(file: FilePatch, line: bytes) -> None:
                 file.facts[key] = line[len(key) + 1 :].decode("ascii", "replace")
         for key in ("rename from", "rename to", "copy from", "copy to", "---", "+++"):
             if line.startswith(f"{key} ".encode()):
-                _name(file, key, line[len(key) + 1 :])
-
-
-def _name(file: FilePatch, key: str, written: bytes) -> None:
-    # git puts a tab after a name with blanks, other programs a date after the tab.
-    name = unquoted(written) if written.startswith(b'"') else written.split(b"\t")[0]
-    if key in {"---", "+++"}:
-        if name == b"/dev/null":
-            return
-        name = name[2:] if name[:2] in {b"a/", b"b/"} else name
-    file.names[key] = as_name(name)
+                written = line[len(key) + 1 :]
+                # git puts a tab after a name with blanks, other programs a date after the tab.
+                name = unquoted(written) if written.startswith(b'"') else written.split(b"\t")[0]
+                if key in {"---", "+++"}:
+                    if name == b"/dev/null":
+                        continue
+                    name = name[2:] if name[:2] in {b"a/", b"b/"} else name
+                file.names[key] = as_name(name)
 
 
 def _both_names(written: bytes) -> dict[str, str]:

@@ -93,7 +93,11 @@ class Git:
         """
         environment = fetching(self.env)
         if "GIT_SSH" not in environment:
-            environment["GIT_SSH_COMMAND"] = f"{await self._ssh(git_dir, environment)} {_SSH}"
+            asked = ["git", f"--git-dir={git_dir}", "config", "--default", "ssh", "--get", "core.sshCommand"]
+            own = environment.get("GIT_SSH_COMMAND")
+            if not own:
+                own = (await self._run(asked, environment, git_dir, b"", _CHUNK)).decode(errors="replace").strip()
+            environment["GIT_SSH_COMMAND"] = f"{own or 'ssh'} {_SSH}"
         argv = ["git", *_FETCHING, f"--git-dir={git_dir}", *arguments]
         return await self._run(argv, environment, git_dir, given, self.most_bytes)
 
@@ -103,7 +107,10 @@ class Git:
         Raises:
             GitError: It failed.
         """
-        await self._require(folder)
+        said = (await self._run(["git", "version"], reading(self.env), folder, b"", _CHUNK)).decode(errors="replace")
+        found = re.search(r"(\d+)\.(\d+)", said)
+        if found and (int(found[1]), int(found[2])) < _OLDEST:
+            raise GitError(f"{safe_text(said.strip())} would run filters of the checkout: git 2.31 or newer is needed.")
         environment = fetching(self.env) | {"GIT_LFS_SKIP_SMUDGE": "1", "GIT_OPTIONAL_LOCKS": "0"}
         start = ["git", *_FETCHING, "-C", str(folder)]
         # Fails where there is none.
@@ -112,18 +119,6 @@ class Git:
             names = (await self._run(listing, environment, folder, b"", _CHUNK)).decode(errors="surrogateescape")
             environment |= _without_filters(names.split("\0"), environment)
         return await self._run([*start, *arguments], environment, folder, given, self.most_bytes)
-
-    async def _require(self, folder: Path) -> None:
-        said = (await self._run(["git", "version"], reading(self.env), folder, b"", _CHUNK)).decode(errors="replace")
-        found = re.search(r"(\d+)\.(\d+)", said)
-        if found and (int(found[1]), int(found[2])) < _OLDEST:
-            raise GitError(f"{safe_text(said.strip())} would run filters of the checkout: git 2.31 or newer is needed.")
-
-    async def _ssh(self, git_dir: Path, environment: Mapping[str, str]) -> str:
-        if own := environment.get("GIT_SSH_COMMAND"):
-            return own
-        argv = ["git", f"--git-dir={git_dir}", "config", "--default", "ssh", "--get", "core.sshCommand"]
-        return (await self._run(argv, environment, git_dir, b"", _CHUNK)).decode(errors="replace").strip() or "ssh"
 
     async def _run(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, given: bytes, most: int) -> bytes:
         try:

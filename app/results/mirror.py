@@ -30,7 +30,16 @@ _KINDS: Final[dict[bytes, ChangeKind]] = {
 
 def files_of(raw: bytes, numstat: bytes) -> tuple[ChangedFile, ...]:
     """The files that `git diff --raw -z --no-abbrev -M` and `git diff --numstat -z -M` list."""
-    counts = dict(_counts(numstat))
+    counts: dict[bytes, tuple[int | None, int | None]] = {}
+    fields = iter(numstat.split(b"\0"))
+    for each in fields:
+        plus, _, rest = each.partition(b"\t")
+        minus, tab, path = rest.partition(b"\t")
+        if tab and not path:  # A renamed file has both names.
+            next(fields, b"")
+            path = next(fields, b"")
+        if tab:
+            counts[path] = (None if plus == b"-" else int(plus), None if minus == b"-" else int(minus))
     return tuple(_files(raw, counts))
 
 
@@ -59,19 +68,6 @@ def _files(raw: bytes, counts: dict[bytes, tuple[int | None, int | None]]) -> It
             old_mode=unless_zeros(old_mode.decode()),
             new_mode=unless_zeros(new_mode.decode()),
         )
-
-
-def _counts(numstat: bytes) -> Iterator[tuple[bytes, tuple[int | None, int | None]]]:
-    fields = iter(numstat.split(b"\0"))
-    for each in fields:
-        added, _, rest = each.partition(b"\t")
-        removed, tab, path = rest.partition(b"\t")
-        if not tab:
-            return
-        if not path:  # A renamed file has both names.
-            next(fields, b"")
-            path = next(fields, b"")
-        yield path, (None if added == b"-" else int(added), None if removed == b"-" else int(removed))
 
 
 TRAILER: Final = "Runwarden-Run"
@@ -137,20 +133,30 @@ class Mirror:
             raise GitError("The run's branch has a name that git does not allow.")
         ref = f"refs/fetched/{sha256(branch.encode()).hexdigest()[:24]}"
         async with self._alone():
-            await self._init()
+            if not (self.git_dir / "default-branch").exists():
+                self.git_dir.mkdir(mode=0o700, exist_ok=True)
+                await self._git.read(self.git_dir, "init", "--quiet", "--bare", "--template=")
+                await self._git.read(self.git_dir, "config", "remote.origin.url", self.address)
             try:
                 name = await self._fetch(branch, ref)
                 problem = ""
             except GitError as error:
                 if await self._commit(_DEFAULT) is None:
                     raise
-                name, problem = self._known_default(), str(error)
+                name, problem = "", str(error)
+                with suppress(OSError):
+                    name = (self.git_dir / "default-branch").read_text(encoding="utf-8")
             return Heads(await self._commit(ref), await self._commit(_DEFAULT), name, problem)
 
     async def _fetch(self, branch: str, ref: str) -> str:
         """Bring the mirror up to date; the name of the default branch."""
         listed = await self._listed("HEAD", f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
-        default, source = _default_of(listed), _there(listed, branch, is_local=self._is_local)
+        # The default branch of a checkout is that of its origin: its own HEAD is what is checked out.
+        heads = [listed[head] for head in ("refs/remotes/origin/HEAD", "HEAD") if head in listed]
+        default = next((head for head in heads if head.startswith("refs/")), "HEAD" if "HEAD" in listed else None)
+        # A local checkout's branch is preferably the one that it fetched from its origin.
+        refs = [f"refs/remotes/origin/{branch}"] if self._is_local else []
+        source = next((ref for ref in (*refs, f"refs/heads/{branch}") if ref in listed), None)
         if source is None:
             with suppress(GitError):
                 await self._git.read(self.git_dir, "update-ref", "-d", ref)
@@ -206,7 +212,11 @@ class Mirror:
         arguments = ["log", "-z", f"--format={_FIELDS}", "--no-show-signature", f"--max-count={_MOST_COMMITS}", head]
         out = await self._git.read(self.git_dir, *arguments, *([f"^{without}"] if without else []), "--")
         fields = out.decode(errors="replace").split("\0")
-        found = [_commit_of(fields[at : at + 5]) for at in range(0, len(fields) - 4, 5)]
+        found = []
+        for begin in range(0, len(fields) - 4, 5):
+            commit, parents, made, subject, marks = fields[begin : begin + 5]
+            at, turns = datetime.fromtimestamp(int(made), UTC), tuple(filter(None, marks.split(",")))
+            found.append(Commit(commit, tuple(parents.split()), at, subject, turns))
         return found[::-1]
 
     async def merge_base(self, one: str, other: str) -> str | None:
@@ -283,18 +293,6 @@ class Mirror:
             return found.decode().split()[0]
         return None
 
-    async def _init(self) -> None:
-        if (self.git_dir / "default-branch").exists():
-            return
-        self.git_dir.mkdir(mode=0o700, exist_ok=True)
-        await self._git.read(self.git_dir, "init", "--quiet", "--bare", "--template=")
-        await self._git.read(self.git_dir, "config", "remote.origin.url", self.address)
-
-    def _known_default(self) -> str:
-        with suppress(OSError):
-            return (self.git_dir / "default-branch").read_text(encoding="utf-8")
-        return ""
-
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         """Keep other processes from changing the mirror, and remove the lock files of one that was killed."""
@@ -320,7 +318,12 @@ class Mirror:
 def trim(folder: Path, most_bytes: int) -> list[Path]:
     """Delete the mirrors that were used least recently until the others fit; those used within the hour stay."""
     locks = sorted(folder.glob("*.lock"), key=lambda file: file.stat().st_mtime)
-    sizes = {lock: _size(lock.with_suffix(".git")) for lock in locks}
+    sizes = dict.fromkeys(locks, 0)
+    for lock in locks:
+        for path, _, files in os.walk(lock.with_suffix(".git")):
+            for name in files:
+                with suppress(OSError):
+                    sizes[lock] += (Path(path) / name).lstat().st_size
     dropped = []
     for lock in locks:
         if sum(sizes.values()) <= most_bytes or time.time() - lock.stat().st_mtime < _UNTOUCHED_S:
@@ -333,36 +336,6 @@ def trim(folder: Path, most_bytes: int) -> list[Path]:
     return dropped
 
 
-def _size(folder: Path) -> int:
-    total = 0
-    for path, _, files in os.walk(folder):
-        for name in files:
-            with suppress(OSError):
-                total += (Path(path) / name).lstat().st_size
-    return total
-
-
 def _pins(run_id: str) -> str:
     # A run's id is the service's text: it may be no name for a ref.
     return f"refs/runwarden/{sha256(run_id.encode()).hexdigest()[:24]}/"
-
-
-def _commit_of(fields: Sequence[str]) -> Commit:
-    commit, parents, at, subject, marks = fields
-    made = datetime.fromtimestamp(int(at), UTC)
-    return Commit(commit, tuple(parents.split()), made, subject, tuple(filter(None, marks.split(","))))
-
-
-def _default_of(listed: dict[str, str]) -> str | None:
-    """The ref of the default branch; of a checkout that of its origin, because its own HEAD is what is checked out."""
-    for head in ("refs/remotes/origin/HEAD", "HEAD"):
-        if listed.get(head, "").startswith("refs/"):
-            return listed[head]
-    return "HEAD" if "HEAD" in listed else None
-
-
-def _there(listed: dict[str, str], branch: str, *, is_local: bool) -> str | None:
-    """The ref of a branch; of a local checkout preferably the one that it fetched from its origin."""
-    refs = [f"refs/heads/{branch}"]
-    refs[:0] = [f"refs/remotes/origin/{branch}"] if is_local else []
-    return next((ref for ref in refs if ref in listed), None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -45,48 +45,31 @@ def observed(detail: RunDetail) -> list[Turn]:
         is_open = status not in finals
         ended = None if is_open else at
         turns[-1] = replace(turns[-1], state=status, ended_at=ended, outcome=None if is_open else status)
-    return (
-        turns if turns[0].started_at is None else [replace(turns[0], started_at=_earlier(detail, turns[0])), *turns[1:]]
-    )
-
-
-def _earlier(detail: RunDetail, first: Turn) -> datetime | None:
-    known = [at for at in (detail.run.created_at, first.started_at) if at is not None]
-    return min(known, default=None)
+    if turns[0].started_at is not None and run.created_at is not None:
+        turns[0] = replace(turns[0], started_at=min(run.created_at, turns[0].started_at))
+    return turns
 
 
 def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnCommits], str]:
     """The turns of a run with their commits, and a remark on how these were found."""
     seen = observed(detail)
-    marked = {number: _of(commits, detail, number) for number in _numbers(commits, detail.run.run_id)}
-    if marked:
-        last = max(*marked, len(seen))
-        turns = [*seen, *(Turn(number, "completed") for number in range(len(seen) + 1, last + 1))]
-        return [with_commits(turn, marked.get(turn.number, ())) for turn in turns], ""
-    starts = [turn.started_at for turn in seen]
-    found = [with_commits(turn, tuple(_between(commits, starts, index))) for index, turn in enumerate(seen)]
-    return found, BY_TIME if any(each.commits for each in found) else ""
-
-
-def _numbers(commits: Sequence[Commit], run_id: str) -> Iterator[int]:
+    marked: dict[int, list[Commit]] = {}
     for commit in commits:
         for mark in commit.marks:
             name, _, number = mark.strip().rpartition(" turn ")
-            if name == run_id and number.isdecimal() and len(number) < len("1000000"):
-                yield int(number)
-
-
-def _of(commits: Sequence[Commit], detail: RunDetail, number: int) -> tuple[Commit, ...]:
-    mark = f"{detail.run.run_id} turn {number}"
-    return tuple(commit for commit in commits if mark in (each.strip() for each in commit.marks))
-
-
-def _between(commits: Sequence[Commit], starts: Sequence[datetime | None], index: int) -> Iterator[Commit]:
-    """The commits made after a turn began, and before the next one did; their times are whole seconds."""
-    begin, end = (None if at is None else at.replace(microsecond=0) for at in (*starts, None)[index : index + 2])
-    for commit in commits:
-        if begin is not None and commit.at >= begin and (end is None or commit.at < end):
-            yield commit
+            if name == detail.run.run_id and number.isdecimal() and len(number) < len("1000000"):
+                marked.setdefault(int(number), []).append(commit)
+    if marked:
+        last = max(*marked, len(seen))
+        turns = [*seen, *(Turn(number, "completed") for number in range(len(seen) + 1, last + 1))]
+        return [with_commits(turn, tuple(marked.get(turn.number, ()))) for turn in turns], ""
+    # Commits made after a turn began and before the next one did; their times are whole seconds.
+    starts = [None if turn.started_at is None else turn.started_at.replace(microsecond=0) for turn in seen]
+    found = []
+    for turn, begin, end in zip(seen, starts, (*starts[1:], None), strict=True):
+        own = (each for each in commits if begin is not None and each.at >= begin and (end is None or each.at < end))
+        found.append(with_commits(turn, tuple(own)))
+    return found, BY_TIME if any(each.commits for each in found) else ""
 
 
 def with_commits(turn: Turn, commits: tuple[Commit, ...]) -> TurnCommits:
@@ -127,7 +110,7 @@ class _AskedHeads:
 
     asked_s: float
     """Monotonic seconds."""
-    updated_at: "datetime | None"
+    updated_at: datetime | None
     """The last change of the run when its repository was asked."""
     heads: Heads
 
@@ -265,12 +248,11 @@ class RunRepositories:
             GitError: One of them cannot be read.
         """
         mirror = self.mirror(detail.run.repository)
-        found = [await self._review(mirror, file) for file in written_reviews(change.files, patterns)]
+        found = []
+        for file in written_reviews(change.files, patterns):
+            text = (await mirror.blob(file.new_blob or "", _LARGEST_REVIEW)).decode(errors="replace")
+            found.append(Review(file.path, text, await asyncio.to_thread(findings, text)))
         return tuple(found)
-
-    async def _review(self, mirror: Mirror, file: ChangedFile) -> Review:
-        text = (await mirror.blob(file.new_blob or "", _LARGEST_REVIEW)).decode(errors="replace")
-        return Review(file.path, text, await asyncio.to_thread(findings, text))
 
 
 def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> list[ChangedFile]:

@@ -47,7 +47,14 @@ def reported(turn: int, found: Sequence[ReportedFinding]) -> Review:
             path = one.path
             lines += ["", f"## {_in_code(path)}", ""]
         items.append(Finding(one.path, one.line, one.title, one.severity, len(lines)))
-        lines += _item(one)
+        rule = f" {_in_code(one.rule)}" if one.rule else ""
+        location = f" line {one.line}" if one.line else ""
+        lines.append(f"- **{one.severity or 'finding'}**{rule}{location}: {' '.join(one.title.split())}")
+        if one.message:
+            lines += ["", *(f"  {line}" for line in one.message.splitlines())]
+        if one.suggestion:
+            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", one.suggestion)), default=0))
+            lines += ["", *(f"  {line}" for line in (fence, *one.suggestion.split("\n"), fence)), ""]
     if not found:
         lines += ["", "None."]
     return Review(f"findings of turn {turn}", "\n".join(lines), tuple(items), "service")
@@ -55,17 +62,6 @@ def reported(turn: int, found: Sequence[ReportedFinding]) -> Review:
 
 def _rank(finding: ReportedFinding) -> int:
     return len(SEVERITIES) if finding.severity is None else SEVERITIES.index(finding.severity)
-
-
-def _item(one: ReportedFinding) -> Iterator[str]:
-    rule = f" {_in_code(one.rule)}" if one.rule else ""
-    location = f" line {one.line}" if one.line else ""
-    yield f"- **{one.severity or 'finding'}**{rule}{location}: {' '.join(one.title.split())}"
-    if one.message:
-        yield from ("", *(f"  {line}" for line in one.message.splitlines()))
-    if one.suggestion:
-        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", one.suggestion)), default=0))
-        yield from ("", *(f"  {line}" for line in (fence, *one.suggestion.split("\n"), fence)), "")
 
 
 def _in_code(text: str) -> str:
@@ -79,14 +75,20 @@ def is_told_by(review: Review, others: Sequence[Review]) -> bool:
     return all((each.path, each.line) in reported for each in review.findings)
 
 
-def _findings(text: str) -> Iterator[Finding]:
+def _findings(written: str) -> Iterator[Finding]:
     fence, path = "", ""
-    for at, whole in enumerate(text.split("\n")):
+    for at, whole in enumerate(written.split("\n")):
         line = whole[:_LONGEST].rstrip("\r")
-        if fence or _FENCE.match(line):
-            fence = _after(fence, line)
+        found = _FENCE.match(line)
+        if fence:
+            closes = found and found[1].startswith(fence) and not line.strip(" `~")
+            fence = "" if closes else fence
+        elif found:
+            fence = found[1]
         elif heading := _HEADING.match(line):
-            path = _path(heading[2])
+            code = _CODE.fullmatch(heading[2])
+            text = code[2] if code else heading[2]
+            path = text if code or (" " not in text and ("/" in text or "." in text)) else ""
         elif location := _PLACE.search(line):
             before, after = line[: location.start()], line[location.end() :]
             is_first = all(word.lower() in _WEIGHTS or word.isdecimal() for word in re.findall(r"\w+", before))
@@ -94,23 +96,6 @@ def _findings(text: str) -> Iterator[Finding]:
         elif path and (item := _ITEM.match(line)):
             number = _LINE.search(item[1])
             yield _finding(at, path, int(number[1]) if number else None, item[1])
-
-
-def _after(fence: str, line: str) -> str:
-    """The fence that is open after a line; empty: none."""
-    found = _FENCE.match(line)
-    if not fence:
-        return found[1] if found else ""
-    closes = found and found[1].startswith(fence) and not line.strip(" `~")
-    return "" if closes else fence
-
-
-def _path(heading: str) -> str:
-    """The file that a heading names; empty: it names none."""
-    code = _CODE.fullmatch(heading)
-    text = code[2] if code else heading
-    looks_like_one = bool(code) or (" " not in text and ("/" in text or "." in text))
-    return text if looks_like_one else ""
 
 
 def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:

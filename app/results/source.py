@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from app.api.errors import ApiError
 from app.config import Settings, mirrors_folder
@@ -11,6 +11,7 @@ from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
 from app.results.repository import CommitHistory, NoTurnError, RunRepositories, written_reviews
 from app.results.review import findings, is_told_by, reported
+from app.results.service import ServiceExtension
 from app.text import safe_text
 from storage.records import RunDetail
 from storage.records.results import Change, LogChunk, Review, RunTurns, Unavailable
@@ -18,23 +19,10 @@ from storage.records.results import Change, LogChunk, Review, RunTurns, Unavaila
 T = TypeVar("T")
 
 
-class ServiceResults(Protocol):
-    """The extension of the API (docs/results.md); refusals are `Unavailable`, other failures an `ApiError`."""
-
-    async def turns(self, run_id: str) -> RunTurns | Unavailable:
-        """The run's turns."""
-
-    async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
-        """A piece of a turn's log; a negative offset counts from the end."""
-
-    async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
-        """The change of a turn, or of the whole run, with `source="service"`."""
-
-
 class Results:
     """The results of one profile's runs. Nothing missing is raised: the reason is the answer."""
 
-    def __init__(self, settings: Settings, service: ServiceResults | None = None, git: Git | None = None) -> None:
+    def __init__(self, settings: Settings, service: ServiceExtension | None = None, git: Git | None = None) -> None:
         self.repositories = RunRepositories(
             mirrors_folder(settings), settings.repositories, most_mb=settings.results.mirrors_mb, git=git
         )
@@ -49,7 +37,7 @@ class Results:
         try:
             return await self.repositories.turns(detail)
         except GitError as error:
-            return _neither(error, answer)
+            return Unavailable(f"{error} {answer.reason}")
 
     async def change(self, detail: RunDetail, turn: int | None = None) -> Change | Unavailable:
         """The change of a turn, or of the whole run: from git, which has the files as well, else from the service."""
@@ -71,8 +59,16 @@ class Results:
         except GitError as error:
             change = await self._ask(lambda service: service.diff(run_id, turn))
             if isinstance(change, Unavailable):
-                return _neither(error, change)
-            return await _read(change)
+                return Unavailable(f"{error} {change.reason}")
+            patch = Patch(change.patch)
+            # The ids in a service's patch lead nowhere: only a repository has the files.
+            listed = await asyncio.to_thread(patch.changed_files)
+            return replace(
+                change,
+                files=tuple(replace(file, old_blob=None, new_blob=None) for file in listed),
+                note=" ".join(filter(None, (change.note, patch.problem))),
+                base_name=change.base_name or "the base that the service chose",
+            )
 
     async def history(self, detail: RunDetail) -> CommitHistory | Unavailable:
         """The run's commits, for checking its branch out: git alone has them."""
@@ -124,7 +120,7 @@ class Results:
         except GitError as error:
             return Unavailable(str(error))
 
-    async def _ask(self, question: Callable[[ServiceResults], Awaitable[T | Unavailable]]) -> T | Unavailable:
+    async def _ask(self, question: Callable[[ServiceExtension], Awaitable[T | Unavailable]]) -> T | Unavailable:
         if self._service is None:
             return Unavailable("The service is not asked.")
         try:
@@ -137,20 +133,6 @@ def commits_of(run_turns: RunTurns | Unavailable | None) -> dict[int, str]:
     """Each turn's commit, as far as the service names it."""
     turns = run_turns.turns if isinstance(run_turns, RunTurns) else ()
     return {turn.number: turn.commit for turn in turns if turn.commit}
-
-
-def _neither(git: GitError, service: Unavailable) -> Unavailable:
-    return Unavailable(f"{git} {service.reason}")
-
-
-async def _read(change: Change) -> Change:
-    """A service's change, with the files that its patch names."""
-    patch = Patch(change.patch)
-    # The ids in a service's patch lead nowhere: only a repository has the files.
-    found = await asyncio.to_thread(patch.changed_files)
-    files = tuple(replace(file, old_blob=None, new_blob=None) for file in found)
-    note = " ".join(filter(None, (change.note, patch.problem)))
-    return replace(change, files=files, note=note, base_name=change.base_name or "the base that the service chose")
 
 
 def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:

@@ -1,15 +1,22 @@
-"""Who may use the server: a one-time link is exchanged for a pass, which every request must show."""
+"""Who may use the server: a one-time link is exchanged for a pass, which every request must show; and its pages."""
 
 import secrets
 from dataclasses import dataclass, field
 from hmac import compare_digest
+from html import escape
+from importlib import resources
+from string import Template
 from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from app.web.pages import NOT_FOR_YOU, page
-
+NOT_FOR_YOU: Final = (
+    "This console has another door",
+    "Open the link that `runwarden web` printed in its terminal. It opens once; Enter in that terminal prints another.",
+)
+_FONT_SIZES: Final = range(6, 73)
+_FONT_SIZE: Final = 16
 COOKIE: Final = "runwarden_pass"
 _SECRET_BYTES: Final = 32
 OPEN: Final = "/open/"
@@ -72,7 +79,11 @@ def guard(access: Access, hosts: frozenset[str]) -> Middleware:
 
     @web.middleware
     async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not _is_ours(request, hosts):
+        # A foreign name that resolves to loopback is how a web page reaches local servers.
+        host, origin = request.headers.get(hdrs.HOST, "").lower(), request.headers.get(hdrs.ORIGIN)
+        # Browsers always say where a websocket comes from.
+        is_ours = origin == f"http://{host}" if origin is not None else request.headers.get(hdrs.UPGRADE) is None
+        if host not in hosts or not is_ours:
             return page("Not this way", "This console answers only to its own address on this machine.", status=403)
         if not request.path.startswith((OPEN, DOWNLOAD)) and not access.admits(request.cookies.get(COOKIE)):
             return page(*NOT_FOR_YOU, status=403)
@@ -86,12 +97,27 @@ async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(HEADERS)
 
 
-def _is_ours(request: web.Request, hosts: frozenset[str]) -> bool:
-    # A foreign name that resolves to loopback is how a web page reaches local servers.
-    if request.headers.get(hdrs.HOST, "").lower() not in hosts:
-        return False
-    origin = request.headers.get(hdrs.ORIGIN)
-    if origin is None:
-        # Browsers always say where a websocket comes from.
-        return request.headers.get(hdrs.UPGRADE) is None
-    return origin == f"http://{request.headers[hdrs.HOST].lower()}"
+def page(title: str, text: str, *, status: int) -> web.Response:
+    """A page with a title and a sentence."""
+    body = Template(_read("words.html")).substitute(title=escape(title), text=escape(text))
+    return web.Response(text=body, content_type="text/html", status=status)
+
+
+def console_page(*, static: str, websocket: str, font_size: str | None) -> web.Response:
+    """The page that the console is drawn on; an unusable font size, in pixels, is taken for the default."""
+    size = int(font_size) if font_size and font_size.isdecimal() and len(font_size) < len("1000") else _FONT_SIZE
+    body = Template(_read("console.html")).substitute(
+        static=escape(static),
+        websocket=escape(websocket),
+        font_size=size if size in _FONT_SIZES else _FONT_SIZE,
+    )
+    return web.Response(text=body, content_type="text/html")
+
+
+def keys_script() -> web.Response:
+    """The script that keeps the keyboard's focus on the console."""
+    return web.Response(text=_read("keys.js"), content_type="text/javascript")
+
+
+def _read(name: str) -> str:
+    return (resources.files("app.web") / "templates" / name).read_text(encoding="utf-8")

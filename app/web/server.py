@@ -17,8 +17,18 @@ from textual_serve.app_service import AppService
 from textual_serve.download_manager import DownloadManager
 from textual_serve.server import Server, to_int
 
-from app.web.access import COOKIE, DOWNLOAD, OPEN, Access, add_headers, guard
-from app.web.pages import NOT_FOR_YOU, console_page, keys_script, page
+from app.web.access import (
+    COOKIE,
+    DOWNLOAD,
+    NOT_FOR_YOU,
+    OPEN,
+    Access,
+    add_headers,
+    console_page,
+    guard,
+    keys_script,
+    page,
+)
 
 PATIENCE_S: Final = 5.0
 """How long a console may take to leave before it is killed."""
@@ -168,21 +178,18 @@ class WebConsole(Server):
         self._sockets.add(connection)
         try:
             await connection.prepare(request)
-            await self._serve_console(connection, _side(request, "width", 80), _side(request, "height", 24))
+            console = ConsoleProcess(self._argv, connection, self.download_manager)
+            await console.start(_side(request, "width", 80), _side(request, "height", 24))
+            try:
+                # A message outside the protocol ends its own connection, and nothing else.
+                with contextlib.suppress(json.JSONDecodeError, AssertionError, LookupError, TypeError, AttributeError):
+                    await self._process_messages(connection, console)
+            finally:
+                await console.stop()
         finally:
             self._sockets.discard(connection)
             await connection.close()
         return connection
-
-    async def _serve_console(self, connection: web.WebSocketResponse, width: int, height: int) -> None:
-        console = ConsoleProcess(self._argv, connection, self.download_manager)
-        await console.start(width, height)
-        try:
-            # A message outside the protocol ends its own connection, and nothing else.
-            with contextlib.suppress(json.JSONDecodeError, AssertionError, LookupError, TypeError, AttributeError):
-                await self._process_messages(connection, console)
-        finally:
-            await console.stop()
 
 
 def _side(request: web.Request, name: str, default: int) -> int:

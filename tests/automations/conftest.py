@@ -11,7 +11,7 @@ import pytest
 
 from app.api.requests import StartRun, WriteRequest
 from app.automations.acting import ActingResult, CannotActError
-from app.automations.observing import Observer
+from app.automations.observing import Observer, RunFacts
 from app.automations.runner import Runner
 from app.config.load import parse
 from app.notify.incidents import IncidentReader
@@ -70,7 +70,7 @@ class Place:
             state=self.state,
             cache=self.world.cache,
             responses=self.acts,
-            observer=Observer(self.world.cache, self.ledger, incidents),
+            observer=Observer(RunFacts(self.world.cache, self.ledger), incidents),
             journal=self.journal.append,
             clock=self.world.clock,
         )

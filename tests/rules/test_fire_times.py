@@ -1,12 +1,14 @@
-"""Fire times: intervals, jitter, and schedules that cannot be meant; test_schedule_oracle.py has the rest."""
+"""Fire times: schedules over gaps and folds of the clock, intervals, jitter, and schedules that cannot be meant."""
 
+import random
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
 
+from app.automations.occurrences import LOOK_BACK, Anchor, due
 from app.rules.fire_times import check_schedule, fire_times, interval_times
-from app.rules.rule import OnInterval, OnSchedule
+from app.rules.rule import DoNotify, OnInterval, OnSchedule, Rule
 
 
 def test_jitter_moves_each_time_later_and_always_by_the_same() -> None:
@@ -55,3 +57,41 @@ def test_a_jitter_by_which_times_would_overtake_each_other_is_refused(cron: str,
     check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes - 1)), at)
     with pytest.raises(ValueError, match="the jitter is longer than"):
         check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes)), at)
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "after", "times"),
+    [
+        ("30 2 * * *", "Europe/Berlin", "2026-03-28 12:00", ["2026-03-29 01:00", "2026-03-30 00:30"]),
+        ("30 2 * * *", "Europe/Berlin", "2026-10-24 12:00", ["2026-10-25 00:30", "2026-10-26 01:30"]),
+        ("*/30 2 * * *", "Europe/Berlin", "2026-10-25 00:00", ["2026-10-25 00:30", "2026-10-25 01:00"]),
+        ("15 2 * * *", "Australia/Lord_Howe", "2026-10-03 01:00", ["2026-10-03 15:30", "2026-10-04 15:15"]),
+        ("0 12 * * *", "Pacific/Apia", "2011-12-29 23:00", ["2011-12-30 10:00", "2011-12-30 22:00"]),
+        ("0 0 29 2 *", "UTC", "2026-01-01 00:00", ["2028-02-29 00:00", "2032-02-29 00:00"]),
+    ],
+)
+def test_a_fixed_time_comes_once_a_local_day(cron: str, zone: str, after: str, times: list[str]) -> None:
+    """At the end of a gap that skips it, the first time in a fold; steps of minutes come in both hours of a fold."""
+    found = fire_times(OnSchedule(cron, zone), "r", datetime.fromisoformat(f"{after}+00:00"))
+
+    assert [f"{at:%Y-%m-%d %H:%M}" for at in islice(found, 2)] == times
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_time_is_decided_on_once_however_the_clock_jumps(seed: int) -> None:
+    """Suspended for days, set back, looked at late: never twice, never early, the newest, and none uncounted."""
+    dice, since = random.Random(seed), datetime(2026, 3, 28, tzinfo=UTC)
+    on = OnSchedule(dice.choice(("*/20 * * * *", "30 2 * * *", "0 */6 * * *")), "Europe/Berlin")
+    rule = Rule("r", on, DoNotify("default"), catch_up=dice.choice((timedelta(hours=1), timedelta(days=3))))
+    times, now, decided = list(islice(fire_times(on, "r", since), 700)), since, list[datetime]()
+    for _ in range(12):
+        now = max(since, now + dice.choice([timedelta(hours=hours) for hours in (0.2, 0.2, 5, 24, -3)]))
+        last = max((at for at in decided if at <= now), default=None)
+        come = due(rule, Anchor(since, last), now)
+        passed = [at for at in times if max(last or since, now - max(LOOK_BACK, rule.catch_up)) < at <= now]
+
+        assert (come.newest is None) == (not passed)
+        if come.newest is not None:
+            assert (come.newest.at, come.missed) == (passed[-1], len(passed) - 1)
+            assert come.newest.at not in decided
+            decided.append(come.newest.at)

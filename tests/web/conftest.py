@@ -11,7 +11,6 @@ from tests.console.scenes import a_day
 from tests.program import Program
 from tests.run_board import Board, served
 from tests.service_process import ROOT
-from tests.web.chromium import Chromium, find
 
 PATIENCE_S = 120.0
 
@@ -90,14 +89,3 @@ def web(shared_web: Web) -> Web:
     """The console, served, with a link that was not followed yet."""
     shared_web.enter()
     return shared_web
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """Chromium with an empty profile."""
-    binary = find()
-    if binary is None:
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
-    chromium = Chromium(binary, tmp_path_factory.mktemp("chromium"))
-    yield chromium
-    chromium.close()
