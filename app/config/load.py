@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -163,7 +164,8 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
         others = (each for each in profiles if each.token == profile.token and each.base_url != profile.base_url)
         is_named = not table.table(profile.name).values.keys().isdisjoint(_TOKEN_KEYS)
         other = None if is_named else next(others, None)
-        shared.append(profile if other is None else replace(profile, token=EnvToken(shared_with=other.name)))
+        token = profile.token if other is None else EnvToken(meant_for=f"the profile {other.name} uses it as well")
+        shared.append(replace(profile, token=token))
     return tuple(shared)
 
 
@@ -246,8 +248,8 @@ def _with_own_token(profile: Profile, address: str | None) -> Profile:
     """The profile, whose token is refused where RUNWARDEN_BASE_URL says that it belongs to another address."""
     if not address or not isinstance(profile.token, EnvToken) or profile.token.variable != EnvToken().variable:
         return profile
-    try:
-        owner = base_address(address)
-    except ValueError:
-        owner = address
-    return replace(profile, token=EnvToken(belongs_to=None if owner == profile.base_url else owner))
+    with suppress(ValueError):
+        address = base_address(address)
+    if address == profile.base_url:
+        return replace(profile, token=EnvToken())
+    return replace(profile, token=EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {address}"))

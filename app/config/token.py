@@ -71,32 +71,8 @@ class EnvToken:
     """In an environment variable."""
 
     variable: str = "RUNWARDEN_TOKEN"
-    belongs_to: str | None = None
-    """The address of another service with which the environment pairs the variable: the token is not used here."""
-    shared_with: str | None = None
-    """Another service's profile that would also use the variable: the token is not used here."""
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the token may be meant for another service."""
-        return self.belongs_to is not None or self.shared_with is not None
-
-    def refuse_foreign(self) -> None:
-        """Refuse a token that may be meant for another service.
-
-        Raises:
-            TokenError: It may be meant for another service.
-        """
-        if self.shared_with is not None:
-            raise TokenError(
-                f"{self.variable} may be meant for another service: the profile {self.shared_with} uses it as well.",
-                cure='Name the source in each of them, such as token_env = "ACME_TOKEN", or use --token-stdin.',
-            )
-        if self.belongs_to is not None:
-            raise TokenError(
-                f"{self.variable} belongs to RUNWARDEN_BASE_URL ({self.belongs_to}), which is another service.",
-                cure="Unset RUNWARDEN_BASE_URL, give the token with --token-stdin, or name its source in the profile.",
-            )
+    meant_for: str = ""
+    """Why the token may be meant for another service, and is not used here; empty: it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +117,11 @@ def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
     """
     match source:
         case EnvToken(variable):
-            source.refuse_foreign()
+            if source.meant_for:
+                raise TokenError(
+                    f"{variable} may be meant for another service: {source.meant_for}.",
+                    cure='Name the source in the profile, such as token_env = "ACME_TOKEN", or use --token-stdin.',
+                )
             value = env.get(variable)
             os.environ.pop(variable, None)
             if value is None:

@@ -117,7 +117,7 @@ class ProfileEngines:
         if profile.name not in self._tokens:
             source = profile.token
             if isinstance(source, EnvToken):
-                if not source.is_foreign and source.variable in self._variables:
+                if not source.meant_for and source.variable in self._variables:
                     self._tokens[profile.name] = self._variables[source.variable]
             else:
                 try:

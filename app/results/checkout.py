@@ -129,7 +129,7 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
     """
     if not patch.files:
         raise GitError("The change is empty: there is nothing to apply.")
-    if patch.problem or len(patch.files) < len(change.files):
+    if patch.problem or not change.is_whole:
         raise GitError(f"The change is not whole: nothing was applied. {patch.problem or change.note}")
     outside = {name for file in patch.files for name in file.names.values() if not _is_inside(name)}
     if outside or not all(file.path for file in patch.files):

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,61 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from app.results.diff import as_name, unless_zeros
+from app.results.diff import Patch
 from app.results.git import Git, GitError, TooLargeError
 from app.text import safe_text
-from storage.records.results import SUBMODULE_MODE, Change, ChangedFile, ChangeKind
-
-_KINDS: Final[dict[bytes, ChangeKind]] = {
-    b"A": "added",
-    b"D": "deleted",
-    b"R": "renamed",
-    b"C": "copied",
-    b"T": "mode",
-}
-
-
-def files_of(raw: bytes, numstat: bytes) -> tuple[ChangedFile, ...]:
-    """The files that `git diff --raw -z --no-abbrev -M` and `git diff --numstat -z -M` list."""
-    counts: dict[bytes, tuple[int | None, int | None]] = {}
-    fields = iter(numstat.split(b"\0"))
-    for each in fields:
-        plus, _, rest = each.partition(b"\t")
-        minus, tab, path = rest.partition(b"\t")
-        if tab and not path:  # A renamed file has both names.
-            next(fields, b"")
-            path = next(fields, b"")
-        if tab:
-            counts[path] = (None if plus == b"-" else int(plus), None if minus == b"-" else int(minus))
-    return tuple(_files(raw, counts))
-
-
-def _files(raw: bytes, counts: dict[bytes, tuple[int | None, int | None]]) -> Iterator[ChangedFile]:
-    fields = iter(raw.split(b"\0"))
-    for head in fields:
-        try:
-            old_mode, new_mode, old_blob, new_blob, status = head.lstrip(b":").split()
-        except ValueError:
-            return
-        first = next(fields, b"")
-        path = next(fields, b"") if status[:1] in b"RC" else first
-        added, removed = counts.get(path, (None, None))
-        kind = _KINDS.get(status[:1], "modified")
-        if kind == "modified" and old_blob == new_blob:
-            kind = "mode"
-        yield ChangedFile(
-            as_name(path),
-            "submodule" if SUBMODULE_MODE.encode() in {old_mode, new_mode} else kind,
-            as_name(first) if path is not first else None,
-            added,
-            removed,
-            is_binary=path in counts and added is None,
-            old_blob=unless_zeros(old_blob.decode()),
-            new_blob=unless_zeros(new_blob.decode()),
-            old_mode=unless_zeros(old_mode.decode()),
-            new_mode=unless_zeros(new_mode.decode()),
-        )
-
+from storage.records.results import SUBMODULE_MODE, Change
 
 TRAILER: Final = "Runwarden-Run"
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -234,18 +183,14 @@ class Mirror:
         """
         ends = (base or EMPTY_TREE, head)
         await self._prefetch(ends)
-        diff = ("diff", *_DIFF)
-        listed, counted = await asyncio.gather(
-            self._git.read(self.git_dir, *diff, "--raw", "-z", "--no-abbrev", *ends, "--"),
-            self._git.read(self.git_dir, *diff, "--numstat", "-z", *ends, "--"),
-        )
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
         note = ""
         try:
-            patch = await self._git.read(self.git_dir, *diff, *form, *ends, "--", most=_MOST_PATCH)
+            patch = await self._git.read(self.git_dir, "diff", *_DIFF, *form, *ends, "--", most=_MOST_PATCH)
         except TooLargeError as error:
             patch, note = error.data, f"The change is larger than {_MOST_PATCH >> 20} MB: this is its beginning."
-        return Change(base, head, base_name, files_of(listed, counted), patch, note=note)
+        files = await asyncio.to_thread(Patch(patch).changed_files)
+        return Change(base, head, base_name, files, patch, note=note, is_whole=not note)
 
     async def blob(self, blob: str, most: int = 8 << 20) -> bytes:
         """A file's content by its id; it was fetched with the change that names it.

@@ -163,6 +163,8 @@ class Change:
     source: ResultSource = "git"
     note: str = ""
     """A remark: it is cut short, or commits were matched only by time."""
+    is_whole: bool = True
+    """False: the patch is only the beginning of the change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,24 +65,6 @@ async def test_a_rule_that_began_by_a_clock_a_year_ahead_begins_again(place: Pla
     assert sorted(name for name, _ in place.acts.done[ahead:]) == ["f", "r"]
 
 
-async def test_a_flood_of_failures_has_a_line_for_each(place: Place) -> None:
-    """Within the limit they are acted on, and the rest says why not; an hour later there is room again."""
-    runner = await place.begun(rule(limit="{ per_hour = 5 }"))
-    place.world.pass_(minutes=1)
-    await place.world.run("run_0", "failed")
-    run = place.world.runs["run_0"]
-    flood = [replace(run, run_id=f"run_{number}") for number in range(1, 1_200)]
-    await place.world.cache.store_runs(flood, asked_at=place.world.now)
-    await runner.look()
-
-    outcomes = [each.outcome for each in await place.state.journal(limit=10_000)]
-    assert (outcomes.count("done"), outcomes.count("limited")) == (5, 1_195)
-    place.world.pass_(hours=1)
-    await place.world.run("run_later", "failed")
-    await runner.look()
-    assert len(place.acts.done) == 6
-
-
 @pytest.mark.parametrize(
     ("do", "changed", "hours", "outcome"),
     [

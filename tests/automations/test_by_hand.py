@@ -7,7 +7,7 @@ import pytest
 
 from app.automations.bot import hand_over
 from tests.automations.test_acting import service
-from tests.cli.conftest import CommandLine, lone
+from tests.cli.conftest import lone
 
 __all__ = ["lone", "service"]
 
@@ -58,11 +58,3 @@ def test_a_bot_that_does_not_listen_yet_is_not_ended() -> None:
         process.communicate("")
 
     assert process.returncode == 0
-
-
-@pytest.mark.parametrize("command", ["automations approve", "automations log --limit", "notify ack"])
-def test_a_number_that_no_row_can_have_is_a_mistake_of_usage(lone: CommandLine, command: str) -> None:
-    """It ends with its range, and without a traceback."""
-    found = lone(*command.split(), str(2**63))
-
-    assert (found.code, "is not in the range" in found.err) == (2, True)

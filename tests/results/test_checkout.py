@@ -1,6 +1,7 @@
 """A run's change is taken over whole or not at all, and nothing of it is executed or leaves the checkout."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,8 @@ async def test_a_folder_without_a_checkout_is_told(tmp_path: Path) -> None:
         await apply(as_change(added("x", "x")), tmp_path / "bare.git")
     with pytest.raises(GitError, match="no folder"):
         await apply(as_change(added("x", "x")), tmp_path / "none")
+    with pytest.raises(GitError, match="not whole"):
+        await apply(replace(as_change(added("x", "x")), is_whole=False), tmp_path)
 
 
 async def test_a_git_that_cannot_turn_filters_off_is_not_used(checkout: Path, tmp_path: Path) -> None:

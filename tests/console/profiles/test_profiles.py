@@ -240,7 +240,10 @@ async def test_tokens_leave_the_environment_and_are_read_once(
 
 async def test_a_token_that_belongs_to_another_service_is_not_used(several: Settings, clock: SceneClock) -> None:
     """RUNWARDEN_TOKEN beside RUNWARDEN_BASE_URL: a profile with another address is opened without it."""
-    foreign = replace(several.profile("partner"), token=EnvToken(TOKEN_VARIABLE, belongs_to="https://other.example"))
+    foreign = replace(
+        several.profile("partner"),
+        token=EnvToken(TOKEN_VARIABLE, meant_for="RUNWARDEN_BASE_URL is https://other.example"),
+    )
     env = {TOKEN_VARIABLE: "token-of-the-other"}
     profile_engines = ProfileEngines(several, foreign, env, clock)
     try:
