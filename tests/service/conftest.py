@@ -273,13 +273,18 @@ def empty_postgres_url(postgres: Cluster) -> str:
     return postgres.create(f"test_{secrets.token_hex(8)}")
 
 
+BOTH: Final = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+"""Runs a test on both databases."""
+
+
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """A database of its own, empty."""
-    made = Database(f"sqlite:///{tmp_path / 'service.sqlite'}")
-    made.migrate()
-    yield made
-    made.close()
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database with its tables and nothing in them: SQLite, unless a test asks for PostgreSQL."""
+    is_postgresql = getattr(request, "param", "sqlite") == "postgresql"
+    url = request.getfixturevalue("postgres_url") if is_postgresql else f"sqlite:///{tmp_path / 'service.sqlite'}"
+    with contextlib.closing(Database(url)) as made:
+        made.migrate()
+        yield made
 
 
 @pytest.fixture

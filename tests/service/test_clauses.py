@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from service.api import errors
 from service.clock import now_micros
 from service.execution.git import GitCommandError
+from service.settings import DataFolder
 from service.store import organizations, tokens
 from service.store.database import Database
 from tests.service.conftest import BARE, OPERATIONS
@@ -18,56 +19,46 @@ BODIES = {path: document for method, path, document, _ in OPERATIONS.values() if
 ENDPOINTS = [(method, path) for method, path, *_ in OPERATIONS.values()]
 
 
-def token_with(api: Any, *scopes: str) -> str:
-    """Make a token with any scopes, also with none: the command line would refuse that."""
-    database = Database(f"sqlite:///{api.service.data_dir / 'service.sqlite'}")
+def ask(api: Any, method: str, path: str, token: str) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"}
+    return BARE.request(method, api.service.base_url + path, json=BODIES.get(path), headers=headers)
+
+
+@pytest.mark.parametrize(("method", "path"), ENDPOINTS)
+def test_without_a_valid_token_every_endpoint_answers_401(api: Any, method: str, path: str) -> None:
+    """A missing, malformed or unknown token is 401 with a challenge, before the body is looked at."""
+    for given in (None, "", "Bearer", "Basic YTpi", "Bearer rwt_unknown", "rwt_unknown"):
+        headers = {} if given is None else {"Authorization": given}
+        body = {} if method == "POST" else None
+        answer = BARE.request(method, api.service.base_url + path, headers=headers, json=body)
+
+        assert answer.status_code == 401, given
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.json()["error_code"] in {"missing_token", "invalid_token"}
+        assert "bearer" in answer.json()["message"].lower()
+
+
+@pytest.mark.parametrize("scopes", [(), ("admin",), ("organizations:create",)], ids=["none", "admin", "create"])
+def test_each_endpoint_knows_its_scopes(api: Any, scopes: tuple[str, ...]) -> None:
+    """Organizations: either scope; runs, agents and onboarding: admin; health: any valid token (spec 5.6)."""
+    database = Database(DataFolder(api.service.data_dir).database_url)
     with database.write() as connection:
         owner = organizations.by_slug(connection, "acme")
         assert owner is not None
+        # The command line would refuse a token without any scope.
         _, value = tokens.create(connection, owner.id, scopes=scopes, alias=None, now=now_micros())
     database.close()
-    return value
+    for method, path in ENDPOINTS:
+        accepted = {
+            "/external/organizations": {"admin", "organizations:create"},
+            "/external/installation/health": {"admin", "organizations:create", None},
+        }.get(path, {"admin"})
+        answer = ask(api, method, path, value)
+        expected = bool(set(scopes or [None]) & accepted)
 
-
-def ask(api: Any, method: str, path: str, token: str) -> httpx.Response:
-    document = BODIES[path] if method == "POST" else None
-    return BARE.request(
-        method, api.service.base_url + path, json=document, headers={"Authorization": f"Bearer {token}"}
-    )
-
-
-@pytest.mark.parametrize(("method", "path"), ENDPOINTS)
-@pytest.mark.parametrize("given", [None, "", "Bearer", "Basic YTpi", "Bearer rwt_unknown", "rwt_unknown"])
-def test_without_a_valid_token_every_endpoint_answers_401(api: Any, method: str, path: str, given: str | None) -> None:
-    """A missing, malformed or unknown token is 401 with a challenge, before the body is looked at."""
-    headers = {} if given is None else {"Authorization": given}
-    answer = BARE.request(method, api.service.base_url + path, headers=headers, json={} if method == "POST" else None)
-
-    assert answer.status_code == 401
-    assert answer.headers["www-authenticate"].startswith("Bearer")
-    assert answer.json()["error_code"] in {"missing_token", "invalid_token"}
-    assert "bearer" in answer.json()["message"].lower()
-
-
-def test_the_scheme_is_read_in_any_case(api: Any) -> None:
-    """`bearer` works as `Bearer` does."""
-    assert api.get("/external/runs", headers={"Authorization": f"bearer {api.token}"}).status_code == 200
-
-
-@pytest.mark.parametrize(("method", "path"), ENDPOINTS)
-@pytest.mark.parametrize("scopes", [(), ("admin",), ("organizations:create",)], ids=["none", "admin", "create"])
-def test_each_endpoint_knows_its_scopes(api: Any, method: str, path: str, scopes: tuple[str, ...]) -> None:
-    """Organizations: either scope; runs, agents and onboarding: admin; health: any valid token (spec 5.6)."""
-    accepted = {
-        "/external/organizations": {"admin", "organizations:create"},
-        "/external/installation/health": {"admin", "organizations:create", None},
-    }.get(path, {"admin"})
-    answer = ask(api, method, path, token_with(api, *scopes))
-    expected = bool(set(scopes or [None]) & accepted)
-
-    assert answer.is_success is expected, answer.text
-    if not expected:
-        assert (answer.status_code, answer.json()["error_code"]) == (403, "insufficient_scope")
+        assert answer.is_success is expected, answer.text
+        if not expected:
+            assert (answer.status_code, answer.json()["error_code"]) == (403, "insufficient_scope")
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -114,20 +105,12 @@ def test_each_endpoint_refuses_a_body_that_cannot_be_taken(
     ],
 )
 def test_a_field_that_is_null_counts_as_left_out(api: Any, path: str, nulls: dict[str, None]) -> None:
-    """Optional fields take null (spec 2.1, 4.3, 4.4); unknown fields are ignored."""
-    answer = api.post(path, BODIES[path] | nulls | {"invented": {"later": True}})
+    """Optional fields take null (spec 2.1, 4.3, 4.4); unknown fields are ignored; branches are made, each its own."""
+    answers = [api.post(path, BODIES[path] | nulls | {"invented": {"later": True}}).json() for _ in range(2)]
+    runs = [api.run(one.get("run_id") or one["execution_id"]) for one in answers if "organization_id" not in one]
 
-    assert answer.status_code == 201, answer.text
-
-
-def test_without_a_branch_name_a_default_branch_is_made(api: Any) -> None:
-    """For plain runs and for named agents alike, each its own (spec 4.3, 4.4)."""
-    first, second = (api.start("nothing at all") for _ in range(2))
-    plain = api.post("/external/runs", BODIES["/external/runs"]).json()
-    branches = [api.run(first)["branch_name"], api.run(second)["branch_name"], plain["branch_name"]]
-
-    assert all(branch.startswith("agent/") for branch in branches)
-    assert len(set(branches)) == 3
+    assert all(run["branch_name"].startswith("agent/") for run in runs)
+    assert len({run["branch_name"] for run in runs}) == len(runs)
 
 
 def test_nothing_but_invitations_is_ever_sent(api: Any) -> None:
@@ -144,14 +127,28 @@ def test_nothing_but_invitations_is_ever_sent(api: Any) -> None:
     assert [file.name for file in set(api.service.outbox.iterdir()) - before] == [f"{made['organization_id']}.eml"]
 
 
-def test_the_version_is_part_of_the_address(api: Any) -> None:
-    """The base address ends in v1; without it, or with another version, nothing is there (spec 1, 9)."""
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("DELETE", "/v1/external/runs", "GET, POST"),
+        ("PUT", "/v1/external/organizations", "POST"),
+        ("POST", "/v1/external/installation/health", "GET"),
+        ("GET", "/v1/external/agents/reviewer/runs", "POST"),
+        ("OPTIONS", "/v1/external/runs", "GET, POST"),
+        *[("GET", f"/v1{path}", None) for path in ("/nothing", "/external", "/external/agents/a/b/runs", "/livez")],
+        # No client is redirected with a token in hand; the version is part of the address (spec 1, 9).
+        *[("GET", path, None) for path in ("/v1/external/runs/", "/external/runs", "/v2/external/runs")],
+    ],
+)
+def test_a_wrong_method_is_405_and_a_wrong_path_404(api: Any, method: str, path: str, allow: str | None) -> None:
+    """Allow names every method of the path, not those of one route; /livez is the one open door."""
     root = api.service.base_url.removesuffix("/v1")
-    headers = {"Authorization": f"Bearer {api.service.admin_token}"}
-    found = [BARE.get(f"{root}{prefix}/external/runs", headers=headers).status_code for prefix in ("/v1", "", "/v2")]
+    answer = api.http.request(method, root + path)
 
-    assert api.service.base_url.endswith("/v1")
-    assert found == [200, 404, 404]
+    assert (answer.status_code, answer.headers.get("allow")) == (405 if allow else 404, allow)
+    assert answer.json()["error_code"] == ("method_not_allowed" if allow else "not_found")
+    assert BARE.get(f"{root}/livez").json() == {"status": "ok"}
+    assert BARE.get(f"{root}/v1/external/runs", headers={"Authorization": f"bearer {api.token}"}).status_code == 200
 
 
 def test_the_rate_limit_holds_at_each_endpoint(start: Callable[..., Any]) -> None:
@@ -173,11 +170,7 @@ def test_a_child_is_closed_to_its_parent(api: Any) -> None:
         *("--path", "acme/api", "--url", str(api.service.repositories["acme/api"])),
     )
     value = api.service.admin("token", "create", "--org", child["organization_id"], "--scope", "admin")["value"]
-    run = BARE.post(
-        f"{api.service.base_url}/external/runs",
-        json=BODIES["/external/runs"],
-        headers={"Authorization": f"Bearer {value}"},
-    ).json()
+    run = ask(api, "POST", "/external/runs", value).json()
     continued = api.post("/external/runs", BODIES["/external/runs"] | {"run_id": run["run_id"]})
     listed = api.get("/external/runs", params={"page_size": 100}).json()["runs"]
 

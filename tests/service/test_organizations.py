@@ -19,49 +19,51 @@ def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
     return message
 
 
-def test_an_organization_is_created_and_its_administrator_invited(api: Any) -> None:
-    """201 with the four fields of 2.2, its parent on record, no token yet, and one mail that says until when."""
-    answer = api.post("/external/organizations", {"email": "jane@customer.example", "offer_code": None})
-    made = answer.json()
-    listed = {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
-    mail = invitation(api, made["organization_id"])
-    expires = parsedate_to_datetime(mail["Expires"])
+def created(api: Any, **fields: Any) -> Any:
+    return api.post("/external/organizations", {"email": "a@customer.example"} | fields)
 
-    assert answer.status_code == 201
+
+def known(api: Any) -> dict[str, Any]:
+    """Every organization of the service by its id."""
+    return {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
+
+
+def test_each_call_creates_an_organization_and_invites_its_administrator(api: Any) -> None:
+    """The four fields of 2.2, its parent on record, one mail that says until when, also for an email known before."""
+    answers = [created(api, email="jane@customer.example", offer_code=None) for _ in range(2)]
+    made, second = (answer.json() for answer in answers)
+    ours = api.service.organization["id"]
+    mails = [invitation(api, one["organization_id"]) for one in (made, second)]
+
+    assert [answer.status_code for answer in answers] == [201, 201]
     assert set(made) == {"organization_id", "organization_name", "organization_slug", "parent_organization_id"}
-    assert made["parent_organization_id"] == api.service.organization["id"]
-    assert listed[made["organization_id"]]["parent_id"] == api.service.organization["id"]
-    assert api.service.admin("token", "list", "--org", made["organization_id"])["tokens"] == []
-    assert mail["To"] == "jane@customer.example"
-    assert made["organization_name"] in mail["Subject"]
-    assert timedelta(days=29, hours=23) < expires - datetime.now(UTC) <= timedelta(days=30)
+    assert made["parent_organization_id"] == known(api)[made["organization_id"]]["parent_id"] == ours
+    assert all(made[f"organization_{field}"] != second[f"organization_{field}"] for field in ("id", "slug"))
+    assert [mail["To"] for mail in mails] == ["jane@customer.example"] * 2
+    assert made["organization_name"] in mails[0]["Subject"]
+    left = parsedate_to_datetime(mails[0]["Expires"]) - datetime.now(UTC)
+    assert timedelta(days=29, hours=23) < left <= timedelta(days=30)
 
 
-def test_each_successful_call_makes_another_organization(api: Any) -> None:
-    """The same email twice: two organizations, two slugs, two mails (spec 4.1)."""
-    made = [api.post("/external/organizations", {"email": "twice@customer.example"}).json() for _ in range(2)]
+def test_an_invalid_email_is_400(api: Any) -> None:
+    """Nothing is created; an address of a private network is taken: `.local` is what many of them are called."""
+    before = len(known(api))
+    for address in (
+        "",
+        "nobody",
+        "a@",
+        "@b",
+        "a b@c.example",
+        "a@b@c.example",
+        "a@b..example",
+        "a@b",
+        "a" * 65 + "@b.c",
+    ):
+        answer = created(api, email=address)
+        assert (answer.status_code, answer.json()["error_code"] in {"invalid_email", "invalid_request"}) == (400, True)
 
-    assert made[0]["organization_id"] != made[1]["organization_id"]
-    assert made[0]["organization_slug"] != made[1]["organization_slug"]
-    assert all(invitation(api, one["organization_id"])["To"] == "twice@customer.example" for one in made)
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["", "nobody", "a@", "@b", "a b@c.example", "a@b@c.example", "a@b..example", "a@b", "a" * 65 + "@b.example"],
-)
-def test_an_invalid_email_is_400(api: Any, address: str) -> None:
-    """Nothing is created."""
-    before = len(api.service.admin("org", "list")["organizations"])
-    answer = api.post("/external/organizations", {"email": address})
-
-    assert (answer.status_code, answer.json()["error_code"] in {"invalid_email", "invalid_request"}) == (400, True)
-    assert len(api.service.admin("org", "list")["organizations"]) == before
-
-
-def test_an_address_of_a_private_network_is_taken(api: Any) -> None:
-    """`.local` is what many of them are called."""
-    assert api.post("/external/organizations", {"email": "user@corp.local"}).status_code == 201
+    assert len(known(api)) == before
+    assert created(api, email="user@corp.local").status_code == 201
 
 
 @pytest.mark.parametrize(
@@ -69,90 +71,65 @@ def test_an_address_of_a_private_network_is_taken(api: Any) -> None:
 )
 def test_partner_offers_are_accepted_and_others_are_not(api: Any, code: str, status: int) -> None:
     """A retired partner offer still signs up; public and unknown codes are 400 (spec 2.1, 3)."""
-    answer = api.post("/external/organizations", {"email": "a@b.example", "offer_code": code})
+    answer = created(api, offer_code=code)
 
     assert answer.status_code == status
     if status == 201:
-        listed = {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
-        assert listed[answer.json()["organization_id"]]["offer_code"] == code
+        assert known(api)[answer.json()["organization_id"]]["offer_code"] == code
     else:
         assert answer.json()["error_code"] == "invalid_offer_code"
 
 
 def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
     """The operator turns the code of the mail into the first token; a second time it is used up."""
-    made = api.post("/external/organizations", {"email": "first@b.example"}).json()
+    made = created(api).json()
     code = re.findall(r"rwt_\S+", invitation(api, made["organization_id"]).get_content())[0]
+    before = api.service.admin("token", "list", "--org", made["organization_id"])["tokens"]
     accepted = api.service.admin("org", "accept-invitation", code)
     answer = BARE.get(f"{api.service.base_url}/external/runs", headers={"Authorization": f"Bearer {accepted['token']}"})
 
+    assert before == []
     assert accepted["organization"]["id"] == made["organization_id"]
     assert answer.json()["runs"] == []
     with pytest.raises(AssertionError, match="used or expired"):
         api.service.admin("org", "accept-invitation", code)
 
 
-HOST = ("--platform", "github", "--clone-url", "https://github.com/{path}.git")
-
-
-def trial(api: Any, organization_id: str) -> Any:
-    listed = {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
-    return listed[organization_id]["trial"]
-
-
-def sign_up(api: Any, code: str | None) -> str:
-    answer = api.post("/external/organizations", {"email": "a@customer.example", "offer_code": code})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["organization_id"])
-
-
-def offer(api: Any, *options: str) -> str:
-    """Add an offer under a code of its own and return the code."""
-    code = f"CODE-{len(api.service.admin('offer', 'list')['offers'])}"
-    api.service.admin("offer", "add", code, "--kind", "partner", *options)
-    return code
-
-
-def test_the_trial_starts_at_the_first_code_host(api: Any) -> None:
-    """Until then it waits; a second host, or the same one again, starts no second trial (spec 3)."""
-    organization = sign_up(api, None)
-    before = trial(api, organization)
-    api.service.admin("host", "connect", "--org", organization, *HOST)
-    first = trial(api, organization)
-    api.service.admin("host", "connect", "--org", organization, *HOST)
+@pytest.mark.parametrize(
+    ("terms", "change", "state"),
+    [
+        (None, None, "standard"),
+        # The trial runs on the terms of the signup, also when the offer is retired after it has started.
+        (["--price", "49 EUR"], None, "offer"),
+        (["--price", "49 EUR"], ["--retired", "--price", "49 EUR"], "standard"),
+        (["--price", "49 EUR"], ["--price", "59 EUR"], "standard"),
+        (["--price", "49 EUR"], [], "standard"),
+    ],
+    ids=["no offer", "still holds", "retired", "repriced", "without a price"],
+)
+def test_the_trial_starts_at_the_first_code_host(
+    api: Any, terms: list[str] | None, change: list[str] | None, state: str
+) -> None:
+    """Once, and only then it is decided whether the offer of the signup still holds (spec 3)."""
+    code = None if terms is None else f"CODE-{len(known(api))}"
+    put = ("offer", "add", str(code), "--kind", "partner")
+    if terms is not None:
+        api.service.admin(*put, *terms)
+    organization = created(api, offer_code=code).json()["organization_id"]
+    if change is not None:
+        api.service.admin(*put, *change)
+    host = ("host", "connect", "--org", organization, "--platform", "github", "--clone-url", "https://x/{path}.git")
+    seen = [known(api)[organization]["trial"]]
+    for _ in range(2):
+        api.service.admin(*host)
+        seen.append(known(api)[organization]["trial"])
+        if terms is not None:
+            api.service.admin(*put, "--retired")
+    before, first, second = seen
 
     assert (before["state"], before["started_at"]) == ("waiting", None)
-    assert (first["state"], first["granted_code"]) == ("standard", None)
+    granted = code if state == "offer" else None
+    assert (first["state"], first["signup_code"], first["granted_code"]) == (state, code, granted)
     assert first["started_at"] is not None
-    assert trial(api, organization) == first
-    assert trial(api, api.organization["id"]) is None, "the operator's own organization never signed up"
-
-
-def test_an_offer_that_still_holds_is_granted(api: Any) -> None:
-    """The trial runs on the terms of the signup, also when the offer changes afterwards."""
-    code = offer(api, "--price", "49 EUR a month")
-    organization = sign_up(api, code)
-    api.service.admin("host", "connect", "--org", organization, *HOST)
-    api.service.admin("offer", "add", code, "--kind", "partner", "--retired")
-
-    assert trial(api, organization) | {"started_at": None} == {
-        "state": "offer",
-        "signup_code": code,
-        "granted_code": code,
-        "started_at": None,
-    }
-
-
-@pytest.mark.parametrize(
-    "change",
-    [["--retired", "--price", "49 EUR"], ["--price", "59 EUR"], []],
-    ids=["retired", "repriced", "without a price"],
-)
-def test_a_retired_or_repriced_offer_falls_back_to_the_standard_trial(api: Any, change: list[str]) -> None:
-    """Decided when the trial activates, not at signup (spec 3); the code of the signup stays on record."""
-    code = offer(api, "--price", "49 EUR")
-    organization = sign_up(api, code)
-    api.service.admin("offer", "add", code, "--kind", "partner", *change)
-    api.service.admin("host", "connect", "--org", organization, *HOST)
-
-    assert (trial(api, organization)["state"], trial(api, organization)["signup_code"]) == ("standard", code)
+    assert second == first
+    assert known(api)[api.organization["id"]]["trial"] is None, "the operator's own organization never signed up"

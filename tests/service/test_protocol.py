@@ -4,41 +4,43 @@ import contextlib
 import json
 import select
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
-from tests.fault_server import FaultServer, Hang, Received, Respond
-from tests.service.conftest import Api
-from tests.service_process import start_service
+from tests.lab import Hang, Received, Respond, Server
+from tests.service.conftest import BARE, Api
 from tests.waiting import eventually
 
-
-@pytest.fixture(scope="module")
-def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service that gives a request half a second to arrive."""
-    service = start_service(tmp_path_factory.mktemp("impatient"), settings="[limits]\nrequest_s = 0.5\n")
-    yield Api(service)
-    service.stop()
+API = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 
 
-def say(api: Any, *pieces: bytes, end: bool = False) -> bytes:
-    """Send bytes over a socket of its own; with `end` leave at once, else return all that is answered."""
+def connect(api: Any) -> socket.socket:
     where = urlsplit(api.service.base_url)
-    with socket.create_connection((where.hostname or "", where.port or 0), timeout=300) as connection:
-        for piece in pieces:
-            connection.sendall(piece)
-        if end:
-            return b""
-        answer = b""
+    return socket.create_connection((where.hostname or "", where.port or 0), timeout=300)
+
+
+def heard(connection: socket.socket) -> bytes:
+    """Return all that is answered until the service ends the connection."""
+    answer = b""
+    with contextlib.suppress(ConnectionResetError):
         while piece := connection.recv(65_536):
             answer += piece
-        return answer
+    return answer
+
+
+def send(api: Any, *pieces: bytes) -> bytes:
+    with connect(api) as connection:
+        connection.sendall(b"".join(pieces))
+        return heard(connection)
+
+
+def code(answer: bytes) -> tuple[int, str]:
+    return int(answer.split()[1]), json.loads(answer.rpartition(b"\r\n\r\n")[2])["error_code"]
 
 
 def head(api: Any, *lines: str) -> bytes:
@@ -53,44 +55,41 @@ def head(api: Any, *lines: str) -> bytes:
     return "\r\n".join(given).encode() + b"\r\n\r\n"
 
 
+GET = b"GET /v1/external/runs HTTP/1.1\r\nHost: here\r\n"
+POST = b"POST /v1/external/runs HTTP/1.1\r\nHost: here\r\n"
+
+
 @pytest.mark.parametrize(
     "raw",
     [
         b"nonsense\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
         b"GET /v1/external/runs\xff HTTP/1.1\r\nHost: here\r\n\r\n",
-        b"GET /v1/external/runs HTTP/1.1\r\nHost: here\r\nbad header\r\n\r\n",
-        b"GET /v1/external/runs HTTP/1.1\r\nHost: here\r\nX: a\x00b\r\n\r\n",
-        b"GET /v1/external/runs HTTP/1.1\r\nHost: here\r\nX: " + b"a" * 100_000,
+        GET + b"bad header\r\n\r\n",
+        GET + b"X: a\x00b\r\n\r\n",
+        GET + b"X: " + b"a" * 100_000,
         b"GET /v1/external/runs?" + b"a" * 100_000,
-        b"POST /v1/external/runs HTTP/1.1\r\nHost: here\r\nContent-Length: ten\r\n\r\n",
-        b"POST /v1/external/runs HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        POST + b"Content-Length: ten\r\n\r\n",
+        POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        None,
     ],
-    ids=["words", "TLS", "path", "header", "NUL", "long header", "long path", "length", "two lengths"],
+    ids=["words", "TLS", "path", "header", "NUL", "long header", "long path", "length", "two lengths", "chunks"],
 )
-def test_what_is_no_http_gets_a_failure_body(api: Any, raw: bytes) -> None:
-    """400, JSON, a message, and the end of the connection: nothing of it reaches the application."""
-    first, _, body = say(api, raw).partition(b"\r\n\r\n")
+def test_what_is_no_http_gets_a_failure_body(api: Any, raw: bytes | None) -> None:
+    """400, JSON, once, and the end of the connection: nothing of it reaches the application."""
+    broken = head(api, "Transfer-Encoding: chunked") + b'4\r\n{"a"\r\nnonsense\r\n'
+    answer = send(api, broken if raw is None else raw)
 
-    assert first.startswith(b"HTTP/1.1 400 ")
-    assert b"application/json" in first
-    assert json.loads(body)["error_code"] == "malformed_request"
-    assert json.loads(body)["message"]
-
-
-def test_a_body_whose_chunks_are_broken_is_refused(api: Any) -> None:
-    """Chunked framing that ends in nonsense is 400, once."""
-    answer = say(api, head(api, "Transfer-Encoding: chunked"), b'4\r\n{"a"\r\nnonsense\r\n')
-
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert answer.count(b"HTTP/1.1 4") == 1
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error_code"] == "malformed_request"
+    assert code(answer) == (400, "malformed_request")
+    assert b"application/json" in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_a_caller_who_hangs_up_in_mid_request_leaves_no_trace(api: Any) -> None:
     """Half a body and gone: nothing is started, nothing is logged as a failure of the service."""
     log, runs = len(api.service.log), api.get("/external/runs").json()["total_count"]
-    say(api, head(api, "Content-Length: 1000"), b'{"instructions": "half', end=True)
+    with connect(api) as connection:
+        connection.sendall(head(api, "Content-Length: 1000") + b'{"instructions": "half')
     api.ended(api.start("nothing, afterwards"))
 
     assert api.get("/external/runs").json()["total_count"] == runs + 1
@@ -99,77 +98,53 @@ def test_a_caller_who_hangs_up_in_mid_request_leaves_no_trace(api: Any) -> None:
 
 def test_a_chunked_body_works_like_any_other(api: Any) -> None:
     """No Content-Length is needed."""
-    raw = json.dumps(
-        {"instructions": "look", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}}
-    ).encode()
+    raw = json.dumps({"instructions": "look", "repository": API}).encode()
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(raw[at : at + 7]), raw[at : at + 7]) for at in range(0, len(raw), 7))
-    answer = say(api, head(api, "Transfer-Encoding: chunked"), chunks, b"0\r\n\r\n")
+    answer = send(api, head(api, "Transfer-Encoding: chunked"), chunks, b"0\r\n\r\n")
 
     assert answer.startswith(b"HTTP/1.1 201 ")
 
 
 def test_a_body_without_an_end_is_cut_off_at_the_limit(api: Any) -> None:
     """413 as soon as it is too large, whatever length it claims to have."""
-    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-    where = urlsplit(api.service.base_url)
-    answer = b""
-    with socket.create_connection((where.hostname or "", where.port or 0), timeout=300) as connection:
+    with connect(api) as connection:
         connection.sendall(head(api, "Transfer-Encoding: chunked"))
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while not select.select([connection], [], [], 0)[0]:
-                connection.sendall(chunk)
-        with contextlib.suppress(ConnectionResetError):
-            while piece := connection.recv(65_536):
-                answer += piece
+                connection.sendall(b"10000\r\n" + b" " * 65_536 + b"\r\n")
+        answer = heard(connection)
 
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"body_too_large" in answer
 
 
-@pytest.mark.parametrize("arrived", ["nothing", "half a head", "half a body"])
-def test_a_request_that_does_not_arrive_loses_its_connection(impatient: Any, arrived: str) -> None:
-    """It is told so: idle connections must not keep others out."""
-    half = {"nothing": b"", "half a head": b"GET /livez HT", "half a body": head(impatient, "Content-Length: 9") + b"{"}
-    answer = say(impatient, half[arrived])
+def test_a_request_that_does_not_arrive_loses_its_connection(start: Callable[..., Api]) -> None:
+    """It is told so; one that takes long to answer has arrived, and is waited for."""
+    api = start(settings="[limits]\nrequest_s = 0.5\n")
+    released = Event()
 
-    assert b"HTTP/1.1 408 Request Timeout" in answer
-    assert json.loads(answer.rpartition(b"\r\n\r\n")[2])["error_code"] == "request_timeout"
+    def answer(_: Received) -> Respond:
+        released.wait(300)
+        return Respond(404, {"message": "no"})
 
-
-def test_a_request_that_takes_long_to_answer_is_not_one_that_does_not_arrive(impatient: Any) -> None:
-    """The clock stops when the request is there."""
-    with FaultServer() as slow:
-        released = threading.Event()
-
-        def answer(_: Received) -> Respond:
-            released.wait(300)
-            return Respond(404, {"message": "no"})
-
+    for half in (b"", b"GET /livez HT", head(api, "Content-Length: 9") + b"{"):
+        assert code(send(api, half)) == (408, "request_timeout")
+    with Server() as slow, ThreadPoolExecutor(1) as pool:
         slow.otherwise = answer
-        organization = impatient.service.organization["slug"]
-        connect = (
-            "host",
-            "connect",
-            "--org",
-            organization,
-            "--platform",
-            "gitlab",
-            "--api-url",
-            f"{slow.origin}/api/v4",
-        )
-        impatient.service.admin(*connect)
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(impatient.post, "/external/gitlab/projects", {"project_id": 1})
-            eventually(lambda: bool(slow.requests), "the code host is asked")
-            # Another connection is given up in the same time.
-            say(impatient)
-            released.set()
-            assert waiting.result(300).json()["status"] == "failed"
+        slug = api.organization["slug"]
+        host = ("--platform", "gitlab", "--api-url", f"{slow.origin}/api/v4")
+        api.service.admin("host", "connect", "--org", slug, *host)
+        waiting = pool.submit(api.post, "/external/gitlab/projects", {"project_id": 1})
+        eventually(lambda: bool(slow.requests), "the code host is asked")
+        # Another connection is given up in the same time.
+        send(api)
+        released.set()
+        assert waiting.result(300).json()["status"] == "failed"
 
 
 def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(start: Callable[..., Any]) -> None:
     """Eighty onboardings wait for a GitLab that does not answer: health checks and lists go on."""
-    with FaultServer() as silent, ThreadPoolExecutor(80) as pool:
+    with Server() as silent, ThreadPoolExecutor(80) as pool:
         silent.otherwise = lambda _: Hang()
         host = {"platform": "gitlab", "api_url": f"{silent.origin}/api/v4", "host": "gitlab.example"}
         entries = [{"name": name, "tokens": [{"alias": "t"}], "hosts": [host]} for name in ("Busy", "Other")]
@@ -178,8 +153,7 @@ def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(start: Callable[.
         eventually(lambda: len(silent.requests) >= 4, "the code host is asked")
         origin = api.service.base_url.removesuffix("/v1")
 
-        assert httpx.get(f"{origin}/livez", timeout=300).json() == {"status": "ok"}
-        assert httpx.get(f"{origin}/readyz", timeout=300).json() == {"status": "ok"}
+        assert [BARE.get(f"{origin}/{door}").json() for door in ("livez", "readyz")] == [{"status": "ok"}] * 2
         assert api.get("/external/runs").status_code == 200
         assert len(silent.requests) == 4, "an organization has four places"
         assert not any(one.done() for one in waiting)
@@ -189,8 +163,7 @@ def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(start: Callable[.
 
 def test_large_metadata_is_refused(api: Any) -> None:
     """400 that names the limit; a little less is taken."""
-    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    body = {"instructions": "go", "repository": reference}
+    body = {"instructions": "go", "repository": API}
     answers = [api.post("/external/runs", body | {"metadata": {"x": "y" * size}}) for size in (65_000, 66_000)]
 
     assert [answer.status_code for answer in answers] == [201, 400]

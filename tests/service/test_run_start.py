@@ -13,60 +13,171 @@ from tests.service_process import git, make_repository
 API = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 
 
-def test_a_run_is_accepted_as_queued(api: Any) -> None:
-    """201 with the run of 2.4; without a branch name, one is made of the first words."""
-    answer = api.post("/external/runs", {"instructions": "Fix the flaky Retry, please!", "repository": API})
+def ask(api: Any, **fields: Any) -> Any:
+    return api.post("/external/runs", {"instructions": "nothing", "repository": API} | fields)
+
+
+def said(answer: Any) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error_code"]
+
+
+def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_path: Path) -> None:
+    """201 with the run of 2.4; the next turn has its id and branch, unless it is active, elsewhere or unknown."""
+    answer = ask(api, instructions="Fix the flaky Retry, please!")
     run = answer.json()
+    ended = api.ended(run["run_id"])
+    refused = [
+        api.follow(run["run_id"], "second", "acme/web"),
+        ask(api, run_id=run["run_id"], branch_name="other"),
+        api.follow("run_00000000000000000000000000", "second"),
+    ]
+    again = api.follow(run["run_id"], f"wait {tmp_path / 'gate'}")
+    refused.append(api.follow(run["run_id"], "third"))
+    (tmp_path / "gate").touch()
 
-    assert answer.status_code == 201
+    assert answer.status_code == again.status_code == 201
     assert re.fullmatch(r"run_[0-9A-HJKMNP-TV-Z]{26}", run["run_id"])
-    assert run["status"] == "queued"
+    assert (run["status"], run["repository"], run["created_at"]) == ("queued", API, run["updated_at"])
     assert run["branch_name"].startswith("agent/fix-the-flaky-retry-please-")
-    assert run["repository"] == API
-    assert run["created_at"] == run["updated_at"]
-    assert api.ended(run["run_id"])["status"] == "completed"
+    assert [said(one) for one in refused] == [
+        (400, "repository_mismatch"),
+        (400, "branch_mismatch"),
+        (404, "run_not_found"),
+        (409, "run_active"),
+    ]
+    assert "acme/api" in refused[0].json()["message"]
+    assert run["branch_name"] in refused[1].json()["message"]
+    assert again.json() == ended | {"status": "queued", "updated_at": again.json()["updated_at"]}
+    assert again.json()["updated_at"] > ended["updated_at"]
+    assert [ended["status"], api.ended(run["run_id"])["status"]] == ["completed", "completed"]
 
 
-def test_a_run_is_continued_on_its_branch_under_its_id(api: Any) -> None:
-    """The next turn has the same run_id and branch, and the status is queued again (our decision)."""
-    run_id = api.start("first")
-    first = api.ended(run_id)
-    answer = api.follow(run_id, "second")
-
-    assert answer.status_code == 201
-    assert answer.json()["run_id"] == run_id
-    assert answer.json()["branch_name"] == first["branch_name"]
-    assert answer.json()["created_at"] == first["created_at"]
-    assert answer.json()["updated_at"] > first["updated_at"]
-    assert answer.json()["status"] == "queued"
-    assert api.ended(run_id)["status"] == "completed"
-
-
-def test_a_run_is_continued_only_where_it_began(api: Any) -> None:
-    """Another repository or another branch is 400, and the message names the right one."""
-    run_id = api.start("nothing")
-    branch = api.ended(run_id)["branch_name"]
-    elsewhere = api.follow(run_id, "second", "acme/web")
-    document = {"instructions": "second", "repository": API, "run_id": run_id, "branch_name": "other"}
-    aside = api.post("/external/runs", document)
-
-    assert (elsewhere.status_code, elsewhere.json()["error_code"]) == (400, "repository_mismatch")
-    assert "acme/api" in elsewhere.json()["message"]
-    assert (aside.status_code, aside.json()["error_code"]) == (400, "branch_mismatch")
-    assert branch in aside.json()["message"]
-
-
-def test_an_unconfigured_repository_on_a_connected_host_works(api: Any) -> None:
-    """The host's clone URL leads to it; one that is not there fails in execution, visibly."""
-    answer = api.post(
-        "/external/runs",
-        {"instructions": "do it", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "missing"}}},
-    )
-    run = api.ended(answer.json()["run_id"])
+def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
+    """Five fields of 2.6; execution_id is the run's; inputs of any keys and types reach the agent as they are."""
+    inputs = {"instructions": "note", "depth": "full", "n": 1.5, "list": [1, None, {"a": True}], "ünï": "cödé"}
+    body = {"repository": "acme/api", "branch_name": "agents/one", "inputs": inputs}
+    answer = api.post("/external/agents/scribe/runs", body)
+    execution = answer.json()
+    run = api.ended(execution["execution_id"])
+    diff = api.service.admin("run", run["run_id"], "--diff")["turns"][0]["diff"]
+    written = "".join(line[1:] + "\n" for line in diff.splitlines() if line[:1] == "+" and line[:3] != "+++")
 
     assert answer.status_code == 201
-    assert run["status"] == "failed"
-    assert "ls-remote failed" in api.log(run["run_id"])
+    assert set(execution) == {"agent_name", "execution_id", "repository", "status", "created_at"}
+    assert (execution["agent_name"], execution["repository"], execution["status"]) == ("scribe", "acme/api", "queued")
+    assert (run["branch_name"], run["created_at"]) == ("agents/one", execution["created_at"])
+    assert json.loads(written)["inputs"] == inputs
+
+
+@pytest.mark.parametrize(
+    ("repository", "path"),
+    [
+        ("acme/api", "acme/api"),
+        ("{acme/api}", "acme/api"),
+        ("acme/tools", "acme/tools"),
+        ("web", "acme/web"),
+        ("https://gitlab.example/acme/tools", "acme/tools"),
+        ("git@gitlab.example:acme/tools.git", "acme/tools"),
+        ("acme/deep/group/project", "acme/deep/group/project"),
+        ("acme/unheard-of", "acme/unheard-of"),
+        *[(name, None) for name in ("https://evil.example/acme/api", "nameless", "--upload-pack=x", "../../etc", "/")],
+    ],
+)
+def test_a_repository_is_named_in_any_of_four_forms(api: Any, repository: str, path: str | None) -> None:
+    """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones.
+
+    A host's clone URL leads to one that is not configured; what is not there fails in execution, visibly.
+    """
+    repository = str(api.service.repositories["acme/api"]) if repository == "{acme/api}" else repository
+    answer = api.post("/external/agents/scribe/runs", {"repository": repository, "inputs": {"instructions": "nothing"}})
+
+    if path is None:
+        assert said(answer) == (400, "unknown_repository")
+    else:
+        assert (answer.status_code, answer.json()["repository"]) == (201, path), answer.text
+    if path == "acme/unheard-of":
+        run_id = answer.json()["execution_id"]
+        assert api.ended(run_id)["status"] == "failed"
+        assert "ls-remote failed" in api.log(run_id)
+
+
+@pytest.mark.parametrize(
+    "data", [{"project_path": "acme/tools"}, {"group": "acme", "project": "tools"}, {"project_path": "acme/tools.git"}]
+)
+def test_a_gitlab_repository_is_named_by_path_or_by_group_and_project(api: Any, data: dict[str, str]) -> None:
+    """Both shapes are taken; the answer has project_path. Metadata of any shape is stored, not judged."""
+    metadata = {"ticket": {"id": 5, "tags": ["a", None, 1.5]}}
+    answer = ask(api, repository={"platform": "gitlab", "data": data}, branch_name="a/b", metadata=metadata)
+
+    assert answer.status_code == 201
+    assert answer.json()["repository"] == {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
+
+
+def github(owner: str, repo: str) -> dict[str, Any]:
+    return {"platform": "github", "data": {"owner": owner, "repo": repo}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        *[("instructions", value, "invalid_request") for value in (None, "", " \n", 5)],
+        *[("repository", value, "invalid_request") for value in (None, "acme/api", {"platform": "github"})],
+        ("repository", {"platform": "svn", "data": {}}, "invalid_repository"),
+        ("repository", {"platform": "github", "data": {"owner": "acme"}}, "invalid_repository"),
+        *[("repository", github(*names), "invalid_repository") for names in (("..", ".."), ("a/b", "c"), ("-u", "c"))],
+        ("repository", {"platform": "gitlab", "data": {"project_path": "alone"}}, "invalid_repository"),
+        *[("branch_name", name, "invalid_branch") for name in ("", "--upload-pack=touch x", "refs/heads/x", "a..b")],
+        ("branch_name", 1, "invalid_request"),
+        ("run_id", 1, "invalid_request"),
+        ("metadata", [], "invalid_request"),
+        ("metadata", "text", "invalid_request"),
+    ],
+)
+def test_a_field_that_is_wrong_is_400_and_named(api: Any, field: str, value: Any, code: str) -> None:
+    """The message says which field, and nothing is started."""
+    before = api.get("/external/runs").json()["total_count"]
+    answer = ask(api, **{field: value})
+
+    assert said(answer) == (400, code)
+    assert field.split("_", maxsplit=1)[0] in answer.json()["message"]
+    assert api.get("/external/runs").json()["total_count"] == before
+
+
+def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
+    """Neither configured nor on a connected host: 400."""
+    api = tenant()
+    answer = ask(api)
+
+    assert said(answer) == (400, "unknown_repository")
+    assert "repository add" in answer.json()["message"]
+    assert said(api.get("/external/installation/health")) == (404, "no_code_host")
+
+
+@pytest.mark.parametrize(
+    ("protected", "branch", "status"),
+    [
+        (None, "main", 400),
+        (None, "other", 201),
+        (["release/*"], "release/1", 400),
+        (["release/*"], "main", 201),
+        ([], "main", 201),
+    ],
+)
+def test_a_protected_branch_is_refused(
+    tenant: Callable[..., Any], tmp_path: Path, protected: list[str] | None, branch: str, status: int
+) -> None:
+    """The default branch unless patterns say otherwise, and the cure is named; nothing is accepted."""
+    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}
+    api = tenant(repositories=[entry if protected is None else entry | {"protected": protected}])
+    plain = ask(api, branch_name=branch)
+    named = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": branch})
+
+    assert (plain.status_code, named.status_code) == (status, status), plain.text
+    assert len(list(api.runs())) == 2 * (status == 201)
+    if status == 400:
+        assert said(plain) == said(named) == (400, "branch_protected")
+        assert "name another" in plain.json()["message"]
 
 
 def test_a_branch_that_became_the_default_one_is_not_pushed_to(tenant: Callable[..., Any], tmp_path: Path) -> None:
@@ -83,74 +194,11 @@ def test_a_branch_that_became_the_default_one_is_not_pushed_to(tenant: Callable[
     assert git("rev-parse", "next", cwd=bare) == before
 
 
-def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
-    """201 with the five fields of 2.6; execution_id is the run_id of the run that carries it (our decision)."""
-    answer = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": "agents/one"})
-    execution = answer.json()
-    run = api.ended(execution["execution_id"])
-
-    assert answer.status_code == 201
-    assert set(execution) == {"agent_name", "execution_id", "repository", "status", "created_at"}
-    assert (execution["agent_name"], execution["repository"], execution["status"]) == ("scribe", "acme/api", "queued")
-    assert (run["branch_name"], run["created_at"]) == ("agents/one", execution["created_at"])
-
-
-@pytest.mark.parametrize(
-    ("repository", "path"),
-    [
-        ("acme/api", "acme/api"),
-        ("{acme/api}", "acme/api"),
-        ("acme/tools", "acme/tools"),
-        ("web", "acme/web"),
-        ("https://gitlab.example/acme/tools", "acme/tools"),
-        ("git@gitlab.example:acme/tools.git", "acme/tools"),
-        ("acme/unheard-of", "acme/unheard-of"),
-        ("acme/deep/group/project", "acme/deep/group/project"),
-    ],
-)
-def test_a_repository_is_named_in_any_of_four_forms(api: Any, repository: str, path: str) -> None:
-    """owner/repo, group/project, a full URL or the clone address, or a configured name (spec 4.4), which goes first."""
-    repository = str(api.service.repositories["acme/api"]) if repository == "{acme/api}" else repository
-    answer = api.post("/external/agents/scribe/runs", {"repository": repository, "inputs": {"instructions": "nothing"}})
-
-    assert answer.status_code == 201, answer.text
-    assert answer.json()["repository"] == path
-
-
-@pytest.mark.parametrize(
-    "repository", ["https://evil.example/acme/api", "nameless", "--upload-pack=x", "../../etc", "/"]
-)
-def test_a_repository_beyond_the_connected_hosts_is_refused(api: Any, repository: str) -> None:
-    """The service clones nothing but what is configured or on a connected host."""
-    answer = api.post("/external/agents/scribe/runs", {"repository": repository})
-
-    assert (answer.status_code, answer.json()["error_code"]) == (400, "unknown_repository")
-
-
-@pytest.mark.parametrize("name", ["nobody", "..%2Fruns", "%00", "a%20b", "ä"])
-def test_an_unknown_agent_is_404(api: Any, name: str) -> None:
-    """Also where the name is strange."""
-    answer = api.post(f"/external/agents/{name}/runs", {"repository": "acme/api"})
-
-    assert answer.status_code == 404
-    assert answer.json()["error_code"] in {"agent_not_found", "not_found"}
-
-
-def test_inputs_reach_the_agent_as_they_are(api: Any) -> None:
-    """Keys and types are free (spec 4.4), and none of them is lost."""
-    inputs = {"instructions": "note", "depth": "full", "n": 1.5, "list": [1, None, {"a": True}], "ünï": "cödé"}
-    answer = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "inputs": inputs})
-    run_id = answer.json()["execution_id"]
-    api.ended(run_id)
-    diff = api.service.admin("run", run_id, "--diff")["turns"][0]["diff"]
-    written = "".join(line[1:] + "\n" for line in diff.splitlines() if line[:1] == "+" and line[:3] != "+++")
-
-    assert json.loads(written)["inputs"] == inputs
-
-
 def test_an_agent_of_another_organization_is_not_there(api: Any) -> None:
-    """An agent added for one organization serves that one alone."""
+    """As one that nobody has, also where the name is strange."""
     api.service.admin("org", "create", "Elsewhere", "--entitlement", "ServiceAPI")
     api.service.admin("agent", "add", "theirs", "--org", "elsewhere", "--argv", "{python} -c pass")
 
-    assert api.post("/external/agents/theirs/runs", {"repository": "acme/api"}).status_code == 404
+    for name in ("theirs", "nobody", "..%2Fruns", "%00", "a%20b", "ä"):
+        answer = api.post(f"/external/agents/{name}/runs", {"repository": "acme/api"})
+        assert said(answer) in {(404, "agent_not_found"), (404, "not_found")}, name

@@ -1,0 +1,410 @@
+"""Invitations reach people (spec 3, 4.1, 7.1): a mail stays in the database until a real mail server has taken it."""
+
+import contextlib
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+from pydantic import ValidationError
+
+from service.cli import main
+from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
+from service.mail.message import MailError, MailMessage
+from service.mail.sender import MailSender, Outbox, SmtpRelay
+from service.settings import MailSettings, SmtpSettings
+from service.store import invitations, organizations
+from service.store.database import Database
+from service.store.invitations import Invitation
+from tests.lab import Raw, Server
+from tests.service.certificates import Certificate, make_certificate
+from tests.service.mail_servers import PASSWORD, MailServer, mail_settings
+from tests.waiting import eventually
+
+# Logins in clear are what is tried here, on loopback.
+pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+
+MINUTE: Final = 60 * SECOND_MICROS
+ENVIRONMENT: Final = {"RUNWARDEN_SMTP_PASSWORD": PASSWORD}
+LETTER: Final = MailMessage(
+    "org_1", "inv_1", "sender@runwarden.example", "jane@customer.example", b"Subject: hello\r\n\r\nhello\r\n"
+)
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[..., MailServer]]:
+    """`serving(security=…)` starts a mail server."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(contextlib.closing(MailServer(**options)))
+
+
+def settings_for(server: MailServer, retry_s: float) -> str:
+    return f'[mail]\nretry_s = {retry_s}\n[mail.smtp]\nhost = "127.0.0.1"\nport = {server.port}\nsecurity = "none"\n'
+
+
+def listed(api: Any) -> dict[str, Any]:
+    return dict(api.service.admin("invitation", "list")["invitations"][0])
+
+
+def test_a_mail_server_that_is_away_loses_nothing(
+    start: Callable[..., Any], serving: Callable[..., MailServer]
+) -> None:
+    """500 names the organization; the invitation waits, through a kill -9 too, and leaves when the server is back."""
+    server = serving()
+    server.close()
+    api = start(settings=settings_for(server, 1))
+    answer = api.post("/external/organizations", {"email": "jane@customer.example"})
+    # Before it is tried again: the mail of a worker that died stays with it for ten minutes.
+    api.service.kill()
+    waiting, status = listed(api), api.service.admin("status")["mails"]
+    server.start()
+    api.service.restart()
+    eventually(lambda: listed(api)["state"] == "sent", "the invitation is known to have left")
+
+    assert [message["To"] for message in server.messages] == ["jane@customer.example"]
+    assert list(api.service.outbox.iterdir()) == []
+    assert (answer.status_code, answer.json()["error_code"]) == (500, "provisioning_failed")
+    assert waiting["organization_id"] in answer.json()["message"]
+    assert (waiting["state"], waiting["email"], waiting["sent_at"]) == ("waiting", "jane@customer.example", None)
+    assert str(server.port) in waiting["failure"]
+    assert waiting["next_attempt_at"] is not None
+    assert status == {"waiting": 1, "refused": 0}
+
+
+def test_a_refused_address_is_the_operators_to_cure(start: Callable[..., Any], serving: Callable[..., Any]) -> None:
+    """500; refused, with the server's words; retried when the cause is gone, or sent to another address."""
+    server = serving(replies={"jane@customer.example": "550 5.1.1 no such user"})
+    api = start(settings=settings_for(server, 0.1))
+    answer = api.post("/external/organizations", {"email": "jane@customer.example"})
+    refused = listed(api)
+    still = CliRunner().invoke(main, ["invitation", "retry", "--data-dir", str(api.service.data_dir)])
+    server.replies.clear()
+    retried = api.service.admin("invitation", "retry", refused["id"])["invitations"]
+    another = api.service.admin("invitation", "send", "joe@customer.example", "--org", refused["organization_id"])
+
+    assert (answer.status_code, "refused" in answer.json()["message"]) == (500, True)
+    assert (refused["state"], "no such user" in refused["failure"]) == ("refused", True)
+    assert (still.exit_code, "no such user" in still.stdout) == (1, True)
+    assert [one["state"] for one in [*retried, *another["invitations"]]] == ["sent", "sent"]
+    assert [message["To"] for message in server.messages] == ["jane@customer.example", "joe@customer.example"]
+
+
+def test_a_password_that_is_missing_ends_the_start(tmp_path: Path) -> None:
+    """Status 2 before it listens, naming the variable; `invitation send` says the same."""
+    (tmp_path / "service.toml").write_text('[mail.smtp]\nhost = "127.0.0.1"\nusername = "x"\n', "utf-8")
+    given = ["--data-dir", str(tmp_path)]
+    CliRunner().invoke(main, ["org", "create", "Acme", *given])
+    done = CliRunner().invoke(main, ["invitation", "send", "a@b.example", "--org", "acme", *given])
+
+    assert (done.exit_code, "RUNWARDEN_SMTP_PASSWORD" in done.stderr) == (2, True)
+
+
+class Mailroom:
+    """A mail sender over a database of its own, at a time of the test's choice; it is its own mailer."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.tried: list[MailMessage] = []
+        self.sent: list[MailMessage] = []
+        self.failure: MailError | None = None
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What happens while a mail is handed over."""
+        self.now = now_micros()
+        self.sender = MailSender(self.database, self, MailSettings(retry_s=60), lambda: self.now)
+        with self.database.write() as connection:
+            self.id = organizations.create(connection, name="Bücher\r\nBcc: all@customer.example", now=self.now).id
+
+    def send(self, message: MailMessage) -> None:
+        self.tried.append(message)
+        self.meanwhile()
+        if self.failure is not None:
+            raise self.failure
+        self.sent.append(message)
+
+    def invite(self, email: str = "jane@customer.example") -> str:
+        with self.database.write() as connection:
+            return invitations.invite(connection, self.id, email, self.now)
+
+    def withdraw(self, invitation_id: str) -> bool:
+        with self.database.write() as connection:
+            return bool(invitations.withdraw(connection, invitation_id, self.now))
+
+    def accept(self, at: int) -> str | None:
+        """Use the code of the mail that left first."""
+        with self.database.write() as connection:
+            return invitations.accept(connection, self.code, at)
+
+    def send_due(self) -> list[str]:
+        """Send what is due, as a worker does, and return its invitations."""
+        with self.database.read() as connection:
+            due = invitations.due_mails(connection, self.now)
+        for invitation_id in due:
+            self.sender.deliver_due(invitation_id)
+        return due
+
+    def of(self, invitation_id: str) -> Invitation:
+        with self.database.read() as connection:
+            found = invitations.by_id(connection, invitation_id)
+        assert found is not None
+        return found
+
+    @property
+    def code(self) -> str:
+        return re.findall(r"rwt_\S+", self.sent[0].content.decode())[0]
+
+
+@pytest.fixture
+def mailroom(database: Database) -> Mailroom:
+    return Mailroom(database)
+
+
+def test_a_mail_that_left_is_known_to_have_left_and_its_code_forgotten(mailroom: Mailroom) -> None:
+    """Only the code's digest stays; it opens for thirty days, and the organization stays after them (spec 3)."""
+    delivered = mailroom.sender.deliver(mailroom.invite())
+    with mailroom.database.read() as connection:
+        raw = connection.exec_driver_sql("SELECT * FROM mails, invitations").all()
+    end = mailroom.now + 30 * DAY_MICROS
+
+    assert delivered is not None
+    assert (delivered.mail, delivered.attempts, delivered.sent_at) == ("sent", 1, mailroom.now)
+    assert mailroom.code not in str(raw)
+    assert [mailroom.accept(at) for at in (end, end - 1)] == [None, mailroom.id]
+
+
+def test_what_failed_for_now_is_tried_at_growing_intervals(mailroom: Mailroom) -> None:
+    """A minute, two, four … at most an hour, always under the same Message-ID; each failure can be seen."""
+    one = mailroom.invite()
+    mailroom.failure = MailError("the mail server is away")
+    mailroom.sender.deliver(one)
+    waits = []
+    for _ in range(8):
+        waits.append((mailroom.of(one).due_at - mailroom.now) // MINUTE)
+        mailroom.now = mailroom.of(one).due_at - 1
+        assert mailroom.send_due() == []
+        mailroom.now += 1
+        mailroom.send_due()
+    mailroom.failure = None
+    mailroom.now = mailroom.of(one).due_at
+    mailroom.send_due()
+
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert (mailroom.of(one).mail, mailroom.of(one).attempts, mailroom.of(one).failure) == ("sent", 10, None)
+    assert len({re.findall(rb"Message-ID: (.+)", message.content)[0] for message in mailroom.tried}) == 1
+
+
+def test_what_was_refused_waits_for_a_person_and_what_expired_is_not_sent(mailroom: Mailroom) -> None:
+    """Nothing retries it by itself; thirty days of trying are enough (spec 3)."""
+    one = mailroom.invite()
+    mailroom.failure = MailError("550 no such user", refused=True)
+    mailroom.sender.deliver(one)
+    mailroom.now += 29 * DAY_MICROS
+    assert mailroom.send_due() == []
+    assert (mailroom.of(one).state(mailroom.now), mailroom.of(one).failure) == ("refused", "550 no such user")
+    mailroom.failure = None
+    with mailroom.database.write() as connection:
+        invitations.retry(connection, mailroom.now, one)
+    mailroom.now += DAY_MICROS
+    mailroom.send_due()
+
+    assert (mailroom.of(one).state(mailroom.now), mailroom.sent) == ("expired", [])
+    assert "expired" in str(mailroom.of(one).failure)
+
+
+def test_a_sender_that_died_is_replaced(mailroom: Mailroom) -> None:
+    """After ten minutes a worker sends the mail: at least once."""
+    one = mailroom.invite()
+    assert mailroom.send_due() == []
+    mailroom.now += 10 * MINUTE
+    assert mailroom.send_due() == [one]
+
+    assert mailroom.of(one).mail == "sent"
+
+
+def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom: Mailroom) -> None:
+    """Taken back before it left, or while it is being handed over."""
+    waiting, under_way = mailroom.invite(), mailroom.invite()
+    assert mailroom.withdraw(waiting)
+    mailroom.sender.deliver(waiting)
+    mailroom.meanwhile = lambda: mailroom.withdraw(under_way)
+    mailroom.sender.deliver(under_way)
+
+    assert len(mailroom.sent) == 1
+    assert {mailroom.of(one).state(mailroom.now) for one in (waiting, under_way)} == {"withdrawn"}
+    assert mailroom.accept(mailroom.now) is None
+
+
+def test_a_name_cannot_add_headers(mailroom: Mailroom) -> None:
+    """Whatever an organization or a domain is called: our headers only, in seven bits for the least able server."""
+    mailroom.sender.deliver(mailroom.invite("jane@bücher.example"))
+    message = mailroom.sent[0]
+
+    assert b"\r\nBcc:" not in message.content.partition(b"\r\n\r\n")[0]
+    assert message.content.isascii()
+    assert message.recipient == "jane@xn--bcher-kva.example"
+
+
+def test_a_further_invitation_does_not_cover_the_first(tmp_path: Path) -> None:
+    """Two files in the outbox: the first may not have been delivered."""
+    outbox = Outbox(tmp_path)
+    for name in ("inv_1", "inv_2"):
+        outbox.send(MailMessage("org_1", name, "a@b.example", "c@d.example", name.encode()))
+    found = {file.name: file.read_text() for file in tmp_path.iterdir()}
+
+    assert found == {"org_1.eml": "inv_1", "org_1.inv_2.eml": "inv_2"}
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+def relay(server: MailServer, **options: object) -> SmtpRelay:
+    return SmtpRelay(SmtpSettings.model_validate(mail_settings(server, **options)), ENVIRONMENT)
+
+
+def failure(post: SmtpRelay, letter: MailMessage = LETTER) -> MailError:
+    with pytest.raises(MailError) as caught:
+        post.send(letter)
+    return caught.value
+
+
+@pytest.mark.parametrize("security", ["none", "starttls", "tls"])
+@pytest.mark.parametrize("login", [False, True])
+def test_a_letter_arrives(
+    serving: Callable[..., Any],
+    certificate: Certificate,
+    monkeypatch: pytest.MonkeyPatch,
+    security: str,
+    *,
+    login: bool,
+) -> None:
+    """In clear on loopback, after STARTTLS, or over TLS from the start; with a login where one is configured."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+    server = serving(certificate=None if security == "none" else certificate, security=security, login=login)
+    relay(server).send(LETTER)
+
+    assert [(one.mail_from, one.rcpt_tos) for one in server.taken] == [(LETTER.sender, [LETTER.recipient])]
+    assert server.messages[0]["Subject"] == "hello"
+
+
+@pytest.mark.parametrize("security", ["starttls", "tls"])
+def test_a_certificate_for_another_name_gets_nothing(
+    serving: Callable[..., Any],
+    certificate: Certificate,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    security: str,
+) -> None:
+    """Nor does one without an authority: neither letter nor password; the message names the cure."""
+    server = serving(certificate=certificate, security=security, login=True)
+    error = failure(relay(server))
+    other = make_certificate(tmp_path, "DNS:elsewhere.example")
+    monkeypatch.setenv("SSL_CERT_FILE", str(other.file))
+    elsewhere = serving(certificate=other, security=security)
+
+    assert ("SSL_CERT_FILE" in str(error), error.refused) == (True, False)
+    assert "mismatch" in str(failure(relay(elsewhere)))
+    assert server.taken == elsewhere.taken == []
+
+
+def test_a_password_stays_off_a_connection_in_clear_and_out_of_messages(
+    serving: Callable[..., Any], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing falls back to clear text; of a wrong password the variable is named, and the letter waits."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+    clear, strict = serving(), serving(certificate=certificate, security="starttls", login=True)
+    bare = failure(relay(clear, security="starttls"))
+    settings = SmtpSettings.model_validate(mail_settings(strict))
+    wrong = failure(SmtpRelay(settings, {"RUNWARDEN_SMTP_PASSWORD": "open-up"}))
+
+    assert ("mail.smtp.security" in str(bare), bare.refused, clear.taken) == (True, False, [])
+    assert ("RUNWARDEN_SMTP_PASSWORD" in str(wrong), wrong.refused) == (True, False)
+    assert "open-up" not in str(wrong)
+
+
+@pytest.mark.parametrize(
+    ("key", "reply", "refused"),
+    [
+        (LETTER.recipient, "550 5.1.1 no such user", True),
+        (LETTER.recipient, "451 4.7.1 greylisted, come back", False),
+        (LETTER.recipient, "421 too busy", False),
+        ("data", "554 5.7.1 looks like spam", True),
+        ("data", "452 4.3.1 disk full", False),
+    ],
+)
+def test_a_refusal_is_for_good_or_for_now(serving: Callable[..., Any], key: str, reply: str, *, refused: bool) -> None:
+    """5xx about recipient or message is for good, 4xx for now; the server's words are in the reason."""
+    error = failure(relay(serving(replies={key: reply})))
+
+    assert (error.refused, reply[:12] in str(error)) == (refused, True)
+
+
+def test_what_a_server_says_cannot_draw_on_a_terminal(serving: Callable[..., Any]) -> None:
+    """Control characters in a reply do not reach log and screen."""
+    server = serving(replies={LETTER.recipient: "550 \x1b[2Jgone\x07"})
+
+    assert "550  [2Jgone " in str(failure(relay(server)))
+
+
+def hasty(port: int) -> SmtpRelay:
+    options = {"host": "127.0.0.1", "port": port, "security": "none", "timeout_s": 0.3}
+    return SmtpRelay(SmtpSettings.model_validate(options), {})
+
+
+def test_a_server_that_drips_is_left_in_time() -> None:
+    """As is one that falls silent, before or after its greeting; no listener is for now."""
+    over = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            while not over.wait(0.05):
+                connection.sendall(b"2")
+
+    reasons = []
+    for greeting in (b"", b"220 ready\r\n"):
+        with Server() as server:
+            server.script(Raw(greeting, then="hang"))
+            reasons.append(str(failure(hasty(server.port))))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        reasons.append(str(failure(hasty(listener.getsockname()[1]))))
+        over.set()
+        thread.join()
+    nobody = failure(hasty(1))
+
+    assert [reason for reason in reasons if "longer than 0.3 s" not in reason] == []
+    assert ("127.0.0.1:1" in str(nobody), nobody.refused) == (True, False)
+
+
+def test_an_address_in_another_script_needs_smtputf8(serving: Callable[..., Any]) -> None:
+    """A server that offers it gets the letter; of one that does not, nothing can be expected."""
+    letter = MailMessage("org_1", "inv_1", LETTER.sender, "jösé@customer.example", LETTER.content)
+    able, unable = serving(), serving(extended=False)
+    relay(able).send(letter)
+    error = failure(relay(unable), letter)
+
+    assert able.taken[0].rcpt_tos == ["jösé@customer.example"]
+    assert (error.refused, "SMTPUTF8" in str(error)) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"smtp": {"host": "mail.example", "security": "none", "username": "x"}}, "in clear"),
+        ({"smtp": {"host": ""}}, "host"),
+        ({"smtp": {"host": "mail.example", "password": "x"}}, "password"),
+        ({"smtp": {"host": "mail.example", "port": 0}}, "port"),
+        ({"sender": "nobody"}, "write an address"),
+        ({"sender": "a@b.example\r\nBcc: c@d.example"}, "write an address"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, object], message: str) -> None:
+    """A password in clear over the network, or in the file, among them."""
+    with pytest.raises(ValidationError, match=message):
+        MailSettings.model_validate(settings)

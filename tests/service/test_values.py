@@ -1,0 +1,124 @@
+"""Values as text: instants, durations, branch names, repository references and identifiers."""
+
+import subprocess
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from service import ids
+from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, parse_duration, parse_rfc3339, rfc3339
+from service.reference import Location, Reference, branch_fault, checked_path, default_branch, location, reference
+
+INSTANTS = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.just(UTC))
+OFFSETS = st.integers(min_value=-23 * 60 - 59, max_value=23 * 60 + 59)
+AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)
+
+
+@given(INSTANTS, INSTANTS, OFFSETS)
+def test_an_instant_is_read_back_in_any_offset_and_sorts_as_text(one: datetime, two: datetime, minutes: int) -> None:
+    """To the microsecond, whichever way is rounded; the text has a fixed width."""
+    first, second = ((instant - EPOCH) // MICROSECOND for instant in (one, two))
+    local = one.astimezone(timezone(timedelta(minutes=minutes))).isoformat(timespec="microseconds")
+
+    assert {parse_rfc3339(rfc3339(first), round_up=up) for up in (True, False)} == {first}
+    assert parse_rfc3339(local, round_up=False) == first
+    assert (rfc3339(first) < rfc3339(second)) == (first < second)
+
+
+def test_strange_instants_of_rfc_3339_are_read() -> None:
+    """Digits beyond the microsecond round into the range; a leap second is the next one; nothing is before year 0."""
+    text, leap, after = "2025-01-31T08:00:00.0000001Z", "2016-12-31T23:59:60Z", "2017-01-01T00:00:00Z"
+
+    assert parse_rfc3339(text, round_up=True) - parse_rfc3339(text, round_up=False) == 1
+    assert parse_rfc3339(leap, round_up=False) == parse_rfc3339(after, round_up=False)
+    assert parse_rfc3339("0000-01-01T00:00:00Z", round_up=True) < 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "2025-01-31", "2025-01-31T08:00:00", "2025-01-31T08:00Z", "2025-13-01T00:00:00Z", "٢٠٢٥-01-31T08:00:00Z"),
+        *("2025-01-31T24:00:00Z", "2025-01-31T08:00:61Z", "2025-01-31T08:00:00+24:00", "2025-01-31T08:00:00.Z"),
+    ],
+)
+def test_what_is_no_instant_is_refused(text: str) -> None:
+    """Naive, incomplete or impossible."""
+    with pytest.raises(ValueError, match=r"\S"):
+        parse_rfc3339(text, round_up=False)
+
+
+def test_a_duration_is_a_number_and_a_unit() -> None:
+    """From seconds to weeks, at most a century; the message shows the form."""
+    read = {"90s": 90, "15m": 900, "12h": 43_200, "30d": 2_592_000, "2w": 1_209_600}
+
+    assert {text: parse_duration(text) // SECOND_MICROS for text in read} == read
+    for text in ("", "30", "d", "0d", "-1d", "1.5h", "1y", "9999999d", "999999w", "36601d"):
+        with pytest.raises(ValueError, match="such as 30d"):
+            parse_duration(text)
+
+
+@settings(max_examples=300)
+@example("a.lock/b")
+@example("@")
+@example("x/.y")
+@example("a//b")
+@given(AWKWARD)
+def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
+    """The rules are those of git itself: checked against it."""
+    if branch_fault(name) is None:
+        done = subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True, check=False)
+        assert done.returncode == 0, name
+
+
+@given(st.text(max_size=80))
+def test_a_branch_is_made_of_any_instructions(instructions: str) -> None:
+    """Whatever the words are, the branch made of them is valid; nothing that people use is refused."""
+    name = default_branch(instructions, ids.run_id(1_700_000_000_000_000))
+
+    assert name.startswith("agent/")
+    for one in (name, "main", "fix/login-timeout", "agent/a.b_c", "release/1.0", "ünïcode", "a@b", "refs"):
+        assert branch_fault(one) is None
+
+
+def test_ids_made_later_sort_later() -> None:
+    """To the millisecond."""
+    made = [ids.run_id(second * 1_000_000) for second in range(1_700_000_000, 1_700_000_200)]
+
+    assert made == sorted(made)
+    assert len({len(one) for one in made}) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://github.com/acme/api", Location("github.com", "acme/api")),
+        ("https://GitHub.com/acme/api.git/", Location("github.com", "acme/api")),
+        ("ssh://git@gitlab.example:2222/group/sub/project.git", Location("gitlab.example", "group/sub/project")),
+        ("git@github.com:acme/api.git", Location("github.com", "acme/api")),
+        ("https://user:secret@github.com/acme/api", Location("github.com", "acme/api")),
+        ("acme/api", None),
+        ("https://github.com", None),
+        ("http://[broken/acme/api", None),
+    ],
+)
+def test_a_full_url_is_read_in_every_form(url: str, expected: Location | None) -> None:
+    """https, ssh with a port, and the scp form."""
+    assert location(url) == expected
+
+
+@pytest.mark.parametrize("path", ["acme", "a/b/c", "acme/", "/api", "a b/c", "-x/y", "../x", "a/..", "é/b", "a\n/b"])
+def test_a_github_path_that_cannot_be_is_refused(path: str) -> None:
+    """Exactly owner/repo, in the characters of code hosts."""
+    with pytest.raises(ValueError, match="owner/repo"):
+        checked_path("github", path)
+
+
+def test_a_reference_is_canonical() -> None:
+    """Different spellings become one value, and its body has the spec's fields."""
+    spelled = [{"group": "g/sub", "project": "p"}, {"project_path": "g/sub/p"}, {"project_path": "g/sub/p.git"}]
+    github = {"owner": "a", "repo": "b"}
+
+    assert {reference("gitlab", data) for data in spelled} == {Reference("gitlab", "g/sub/p")}
+    assert reference("github", github).body == {"platform": "github", "data": github}
