@@ -13,12 +13,10 @@ import pytest
 
 from service.backup import back_up
 from service.clock import now_micros
-from service.hosts.health import HealthProbes
-from service.settings import DataFolder, ProbingSettings
+from service.settings import DataFolder
 from service.store.database import Database
 from tests import service_process
 from tests.service.backups import a_service, opened
-from tests.service.gitlab_server import GitLabServer
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.waiting import eventually
 
@@ -284,28 +282,6 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     url = request.getfixturevalue("postgres_url") if is_postgresql else f"sqlite:///{tmp_path / 'service.sqlite'}"
     with contextlib.closing(Database(url)) as made:
         made.migrate()
-        yield made
-
-
-@pytest.fixture
-def gitlab(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabServer]:
-    """A GitLab with one project; the variable GITLAB_TOKEN_HERE holds its maintainer's token."""
-    monkeypatch.setenv("GITLAB_TOKEN_HERE", "maintainer-token")
-    with contextlib.closing(GitLabServer()) as server:
-        yield server
-
-
-@pytest.fixture
-def probes() -> Iterator[HealthProbes]:
-    """Probes that remember nothing, and wait for longer than any answer needs."""
-    with contextlib.closing(HealthProbes(ProbingSettings(timeout_s=120, slow_s=110, cache_s=0))) as made:
-        yield made
-
-
-@pytest.fixture
-def hasty_probes() -> Iterator[HealthProbes]:
-    """Probes for hosts that never answer."""
-    with contextlib.closing(HealthProbes(ProbingSettings(timeout_s=1, cache_s=0))) as made:
         yield made
 
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fault_server import FaultServer, Received, Respond, free_port
+from tests.lab import Received, Respond, Server, free_port
 from tests.waiting import eventually
 
 
@@ -21,7 +21,7 @@ class GitHttpHost:
         """The Authorization of each request."""
         self._folder = folder
         self._expected = None if token is None else f"Basic {_basic(token)}"
-        self._server = FaultServer()
+        self._server = Server().start()
         self._server.otherwise = self._serve
         self.url = self._server.origin
 

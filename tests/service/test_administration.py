@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from service.cli import main
-from tests.fault_server import FaultServer, Respond
+from tests.lab import Respond, Server
 from tests.service_process import command, make_repository
 
 
@@ -18,6 +18,14 @@ from tests.service_process import command, make_repository
 def data(tmp_path: Path) -> Path:
     """A data folder with an organization `acme`, which may have tokens."""
     folder = tmp_path / "data"
+    command(folder, "org", "create", "Acme", "--entitlement", "ServiceAPI")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Such a folder for all that is refused."""
+    folder = tmp_path_factory.mktemp("refusals")
     command(folder, "org", "create", "Acme", "--entitlement", "ServiceAPI")
     return folder
 
@@ -36,52 +44,52 @@ def refusal(data: Path, *arguments: str) -> str:
     return message
 
 
+GITHUB, GITLAB = ("--org", "acme", "--platform", "github"), ("--org", "acme", "--platform", "gitlab")
+
+
 @pytest.mark.parametrize(
-    ("arguments", "cure"),
+    ("words", "more", "cure"),
     [
-        (["org", "create", "Acme"], "--slug"),
-        (["org", "create", "Other", "--slug", "No Slug"], "slug"),
-        (["org", "grant", "acme", "Everything"], "ServiceAPI"),
-        (["org", "activate", "nobody"], "org create"),
-        (["org", "accept-invitation", "rwt_nothing"], "invitation send"),
-        (["org", "list", "--wrong"], "--wrong"),
-        (["invitation", "send", "nobody", "--org", "acme"], "email"),
-        (["invitation", "retry", "inv_none"], "invitation list"),
-        (["token", "create", "--org", "nobody", "--scope", "admin"], "org create"),
-        (["token", "create", "--org", "acme"], "--scope"),
-        (["token", "create", "--org", "acme", "--scope", "root"], "organizations:create"),
-        (["token", "create", "--org", "acme", "--scope", "admin", "--duration", "soon"], "30d"),
-        (["token", "create", "--org", "acme", "--scope", "admin", "--duration", "999999w"], "100 years"),
-        (["token", "revoke", "tok_none"], "token list"),
-        (["offer", "retire", "NONE"], "offer list"),
-        (["offer", "add", "X", "--kind", "secret"], "partner"),
-        (["host", "connect", "--org", "acme", "--platform", "gitlab", "--host", "git.acme.example"], "--api-url"),
-        (["host", "connect", "--org", "acme", "--platform", "github", "--probe", "git"], "--clone-url"),
-        (["host", "connect", "--org", "acme", "--platform", "github", "--token-env", "not a name"], "token_env"),
-        (["host", "disconnect", "--org", "acme", "--platform", "github"], "host list"),
-        (["host", "check", "--org", "acme"], "host connect"),
-        (["repository", "add", "x", "--org", "acme", "--platform", "github", "--path", "a"], "owner/repo"),
-        (["repository", "add", "x", "--org", "acme", "--platform", "github", "--path", "a/b"], "--url"),
-        (["repository", "remove", "x", "--org", "acme"], "repository list"),
-        (["agent", "add", "x", "--argv", "'open"], "--argv"),
-        (["agent", "add", "../x", "--argv", "true"], "name"),
-        (["agent", "add", "x", "--argv", "true", "--org", "nobody"], "org create"),
-        (["agent", "remove", "x"], "agent list"),
-        (["nothing"], "nothing"),
+        ("org create Acme", (), "--slug"),
+        ("org create Other --slug", ("No Slug",), "slug"),
+        ("org grant acme Everything", (), "ServiceAPI"),
+        ("org activate nobody", (), "org create"),
+        ("org accept-invitation rwt_nothing", (), "invitation send"),
+        ("org list --wrong", (), "--wrong"),
+        ("invitation send nobody --org acme", (), "email"),
+        ("invitation retry inv_none", (), "invitation list"),
+        ("token create --org nobody --scope admin", (), "org create"),
+        ("token create --org acme", (), "--scope"),
+        ("token create --org acme --scope root", (), "organizations:create"),
+        ("token create --org acme --scope admin --duration soon", (), "30d"),
+        ("token create --org acme --scope admin --duration 999999w", (), "100 years"),
+        ("token revoke tok_none", (), "token list"),
+        ("offer retire NONE", (), "offer list"),
+        ("offer add X --kind secret", (), "partner"),
+        ("host connect --host git.acme.example", GITLAB, "--api-url"),
+        ("host connect --probe git", GITHUB, "--clone-url"),
+        ("host connect", (*GITHUB, "--token-env", "not a name"), "token_env"),
+        ("host disconnect", GITHUB, "host list"),
+        ("host check --org acme", (), "host connect"),
+        ("repository add x --path a", GITHUB, "owner/repo"),
+        ("repository add x --path a/b", GITHUB, "--url"),
+        ("repository remove x --org acme", (), "repository list"),
+        ("agent add x --argv 'open", (), "--argv"),
+        ("agent add ../x --argv true", (), "name"),
+        ("agent add x --argv true --org nobody", (), "org create"),
+        ("agent remove x", (), "agent list"),
+        ("nothing", (), "nothing"),
     ],
-    ids=" ".join,
 )
-def test_every_refusal_names_the_cure(data: Path, arguments: list[str], cure: str) -> None:
+def test_every_refusal_names_the_cure(untouched: Path, words: str, more: tuple[str, ...], cure: str) -> None:
     """Status 2 and one sentence: on standard error, or with --json as {"error": …} on standard output."""
-    assert cure in refusal(data, *arguments)
+    assert cure in refusal(untouched, *words.split(), *more)
 
 
-@pytest.mark.parametrize("noun", ["org", "invitation", "offer", "agent", "status"])
-def test_a_folder_without_a_service_is_not_made_into_one_by_looking(tmp_path: Path, noun: str) -> None:
+@pytest.mark.parametrize("words", ["org list", "invitation list", "offer list", "agent list", "status"])
+def test_a_folder_without_a_service_is_not_made_into_one_by_looking(tmp_path: Path, words: str) -> None:
     """A mistyped --data-dir is told so, and nothing is written there."""
-    arguments = [noun] if noun == "status" else [noun, "list"]
-
-    assert "--data-dir" in refusal(tmp_path / "typo", *arguments)
+    assert "--data-dir" in refusal(tmp_path / "typo", *words.split())
     assert not (tmp_path / "typo").exists()
 
 
@@ -98,15 +106,16 @@ def test_a_damaged_database_is_said_to_be_one(data: Path) -> None:
 def test_tokens_need_the_entitlement(data: Path) -> None:
     """ServiceAPI (spec 5.5): refused without it, with the command that gives it; granted, it works."""
     command(data, "org", "create", "Poor")
-    message = refusal(data, "token", "create", "--org", "poor", "--scope", "admin")
+    make = ("token", "create", "--org", "poor", "--scope", "admin")
+    message = refusal(data, *make)
     granted = command(data, "org", "grant", "poor", "ServiceAPI")
-    made = command(data, "token", "create", "--org", "poor", "--scope", "admin")
+    made = command(data, *make)
     withdrawn = command(data, "org", "withdraw", "poor", "ServiceAPI")
 
     assert "runwarden service org grant poor ServiceAPI" in message
     assert (granted["entitlements"], withdrawn["entitlements"]) == (["ServiceAPI"], [])
     assert made["value"].startswith("rwt_")
-    assert "ServiceAPI" in refusal(data, "token", "create", "--org", "poor", "--scope", "admin")
+    assert "ServiceAPI" in refusal(data, *make)
 
 
 def test_a_token_is_printed_once_and_kept_as_a_digest(data: Path) -> None:
@@ -121,68 +130,56 @@ def test_a_token_is_printed_once_and_kept_as_a_digest(data: Path) -> None:
     assert all(value.encode() not in file.read_bytes() for file in data.rglob("*") if file.is_file())
 
 
-def test_a_revoked_token_opens_nothing_from_then_on(api: Any) -> None:
-    """While the service runs, too; a second time there is nothing to revoke."""
-    made = api.service.admin("token", "create", "--org", "acme", "--scope", "admin")
+def test_a_revoked_token_and_an_inactive_organization_s_open_nothing(api: Any) -> None:
+    """From then on, while the service runs, too; an organization is shut until it is activated again."""
+    api.service.admin("org", "create", "Drowsy", "--entitlement", "ServiceAPI")
+    made = api.service.admin("token", "create", "--org", "drowsy", "--scope", "admin")
     bearer = {"Authorization": f"Bearer {made['value']}"}
-    before = api.get("/external/runs", headers=bearer).status_code
+    answers, active = [], []
+    for act in ("activate", "deactivate", "activate"):
+        active.append(api.service.admin("org", act, "drowsy")["active"])
+        answers.append(api.get("/external/runs", headers=bearer))
     api.service.admin("token", "revoke", made["id"])
-    states = {one["id"]: one["state"] for one in api.service.admin("token", "list", "--org", "acme")["tokens"]}
+    answers.append(api.get("/external/runs", headers=bearer))
 
-    assert (before, api.get("/external/runs", headers=bearer).status_code) == (200, 401)
-    assert states[made["id"]] == "revoked"
+    assert active == [True, False, True]
+    assert [one.status_code for one in answers] == [200, 403, 200, 401]
+    assert answers[1].json()["error_code"] == "organization_inactive"
+    assert [one["state"] for one in api.service.admin("token", "list", "--org", "drowsy")["tokens"]] == ["revoked"]
     assert "token list" in refusal(api.service.data_dir, "token", "revoke", made["id"])
 
 
-def test_an_inactive_organization_is_shut_until_it_is_activated(api: Any) -> None:
-    """403 on every endpoint; its tokens and runs are kept."""
-    api.service.admin("org", "create", "Drowsy", "--entitlement", "ServiceAPI")
-    value = api.service.admin("token", "create", "--org", "drowsy", "--scope", "admin")["value"]
-    bearer = {"Authorization": f"Bearer {value}"}
-    shut = api.service.admin("org", "deactivate", "drowsy")
-    while_shut = api.get("/external/runs", headers=bearer)
-    opened = api.service.admin("org", "activate", "drowsy")
-
-    assert (shut["active"], opened["active"]) == (False, True)
-    assert (while_shut.status_code, while_shut.json()["error_code"]) == (403, "organization_inactive")
-    assert api.get("/external/runs", headers=bearer).status_code == 200
-
-
-def test_an_offer_is_retired_and_keeps_its_terms(data: Path) -> None:
-    """Kind and price stay as they were."""
+def test_hosts_repositories_and_offers_are_changed_in_place(data: Path) -> None:
+    """One host for each platform; a repository is its path, and its name belongs to it; an offer keeps its terms."""
+    host = command(data, "host", "connect", *GITLAB)
+    changed = command(data, "host", "connect", *GITLAB, "--api-url", "https://git.acme.example/api/v4")
+    hosts = command(data, "host", "list", "--org", "acme")["hosts"]
+    add = ("repository", "add")
+    command(data, *add, "api", *GITHUB, "--path", "acme/api", "--url", "https://one.example/api.git")
+    renamed = command(data, *add, "backend", *GITHUB, "--path", "Acme/API", "--url", "../backend.git")
+    taken = refusal(data, *add, "backend", *GITHUB, "--path", "acme/other", "--url", "x")
+    repositories = command(data, "repository", "list", "--org", "acme")["repositories"]
     command(data, "offer", "add", "SPRING", "--kind", "partner", "--price", "49 EUR")
     retired = command(data, "offer", "retire", "SPRING")
 
+    assert (host["host"], host["api_url"]) == ("gitlab.com", "https://gitlab.com/api/v4")
+    assert (changed["host"], hosts) == ("git.acme.example", [changed])
+    assert renamed["url"] == str((Path.cwd() / "../backend.git").resolve())
+    assert repositories == [renamed]
+    assert "choose another name" in taken
     assert retired == {"code": "SPRING", "kind": "partner", "retired": True, "price": "49 EUR"}
-    assert command(data, "offer", "list")["offers"] == [retired]
     assert attempt(data, "offer", "list").stdout == "SPRING  partner  retired  49 EUR\n"
-
-
-def test_a_host_is_connected_changed_and_disconnected(data: Path) -> None:
-    """One for each platform: connecting again replaces it."""
-    base = ["host", "connect", "--org", "acme", "--platform", "gitlab"]
-    made = command(data, *base)
-    changed = command(data, *base, "--api-url", "https://git.acme.example/api/v4", "--token-env", "GITLAB_TOKEN")
-    listed = command(data, "host", "list", "--org", "acme")["hosts"]
-    command(data, "host", "disconnect", "--org", "acme", "--platform", "gitlab")
-
-    assert listed == [changed]
-    assert (made["host"], made["api_url"]) == ("gitlab.com", "https://gitlab.com/api/v4")
-    assert (changed["host"], changed["token_env"]) == ("git.acme.example", "GITLAB_TOKEN")
-    assert command(data, "host", "list", "--org", "acme")["hosts"] == []
 
 
 def test_a_check_tells_why_a_host_is_not_well(data: Path, tmp_path: Path) -> None:
     """The API has a word only; this has the reason, and status 1 unless all is well."""
     bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
-    command(
-        data, "repository", "add", "api", "--org", "acme", "--platform", "gitlab", "--path", "a/b", "--url", str(bare)
-    )
-    command(data, "host", "connect", "--org", "acme", "--platform", "gitlab", "--probe", "git", "--clone-url", "x")
+    command(data, "repository", "add", "api", *GITLAB, "--path", "a/b", "--url", str(bare))
+    command(data, "host", "connect", *GITLAB, "--probe", "git", "--clone-url", "x")
     well = attempt(data, "host", "check", "--org", "acme")
-    with FaultServer() as server:
+    with Server() as server:
         server.script(Respond(401, {"message": "Bad credentials"}))
-        command(data, "host", "connect", "--org", "acme", "--platform", "github", "--api-url", server.origin)
+        command(data, "host", "connect", *GITHUB, "--api-url", server.origin)
         ill = attempt(data, "host", "check", "--org", "acme", "--json")
 
     assert (well.exit_code, "gitlab" in well.stdout, well.stdout.rstrip().endswith("ok")) == (0, True, True)
@@ -190,21 +187,6 @@ def test_a_check_tells_why_a_host_is_not_well(data: Path, tmp_path: Path) -> Non
     found = {one["platform"]: one for one in json.loads(ill.stdout)["hosts"]}
     assert (found["github"]["status"], "--token-env" in found["github"]["reason"]) == ("unauthorized", True)
     assert (found["gitlab"]["status"], found["gitlab"]["reason"]) == ("ok", None)
-
-
-def test_a_repository_is_changed_at_its_path_and_removed_by_its_name(data: Path) -> None:
-    """The path is what it is; a name belongs to one repository."""
-    base = ["--org", "acme", "--platform", "github"]
-    command(data, "repository", "add", "api", *base, "--path", "acme/api", "--url", "https://one.example/api.git")
-    renamed = command(data, "repository", "add", "backend", *base, "--path", "Acme/API", "--url", "../backend.git")
-    taken = refusal(data, "repository", "add", "backend", *base, "--path", "acme/other", "--url", "x")
-    listed = command(data, "repository", "list", "--org", "acme")["repositories"]
-    command(data, "repository", "remove", "backend", "--org", "acme")
-
-    assert listed == [renamed]
-    assert renamed["url"] == str((Path.cwd() / "../backend.git").resolve())
-    assert "choose another name" in taken
-    assert command(data, "repository", "list", "--org", "acme")["repositories"] == []
 
 
 def test_an_agent_of_an_organization_goes_before_everybodys(data: Path) -> None:
@@ -224,17 +206,16 @@ def test_an_agent_of_an_organization_goes_before_everybodys(data: Path) -> None:
     assert [one["argv"] for one in left] == [["{python}", "-P", "-m", "service.reviewer"]]
 
 
-def test_agents_that_are_removed_are_unknown_to_the_api(tenant: Callable[..., Any]) -> None:
-    """Immediately, without a restart; so are repositories and hosts."""
-    clone_url = "/nowhere/{path}.git"
-    hosts = [{"platform": one, "probe": "git", "clone_url": clone_url} for one in ("github", "gitlab")]
+def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Callable[..., Any]) -> None:
+    """Agents, repositories and hosts, without a restart."""
+    hosts = [{"platform": one, "probe": "git", "clone_url": "/no/{path}.git"} for one in ("github", "gitlab")]
     repositories = [{"name": name, "platform": "github", "path": f"acme/{name}"} for name in ("api", "web")]
     api = tenant(hosts=hosts, repositories=repositories)
-    slug = api.organization["slug"]
-    api.service.admin("agent", "add", "passing", "--argv", "true", "--org", slug)
-    api.service.admin("agent", "remove", "passing", "--org", slug)
-    api.service.admin("repository", "remove", "api", "--org", slug)
-    api.service.admin("host", "disconnect", "--org", slug, "--platform", "github")
+    mine = ("--org", api.organization["slug"])
+    api.service.admin("agent", "add", "passing", "--argv", "true", *mine)
+    api.service.admin("agent", "remove", "passing", *mine)
+    api.service.admin("repository", "remove", "api", *mine)
+    api.service.admin("host", "disconnect", *mine, "--platform", "github")
     agent = api.post("/external/agents/passing/runs", {"repository": "web"})
     repository = api.post("/external/agents/reviewer/runs", {"repository": "acme/api"})
 
@@ -247,21 +228,21 @@ def test_every_noun_works_on_postgresql(tmp_path: Path, postgres_url: str, monke
     """The same commands, the same answers; nothing but the outbox is kept in the folder."""
     monkeypatch.setenv("RUNWARDEN_SERVICE_DATABASE", postgres_url)
     data = tmp_path / "data"
-    base = ["--org", "acme", "--platform", "github"]
     command(data, "org", "create", "Acme", "--entitlement", "ServiceAPI")
     command(data, "offer", "add", "SPRING", "--kind", "partner", "--price", "49 EUR")
-    command(data, "host", "connect", *base)
-    command(data, "repository", "add", "api", *base, "--path", "a/b", "--url", "https://github.com/a/b.git")
+    command(data, "host", "connect", *GITHUB)
+    command(data, "repository", "add", "api", *GITHUB, "--path", "a/b", "--url", "https://github.com/a/b.git")
     command(data, "agent", "add", "lint", "--argv", "true", "--org", "acme")
     token = command(data, "token", "create", "--org", "acme", "--scope", "admin")
     sent = command(data, "invitation", "send", "jane@customer.example", "--org", "acme")["invitations"][0]
     command(data, "token", "revoke", token["id"])
-    command(data, "agent", "remove", "lint", "--org", "acme")
-    command(data, "repository", "remove", "api", "--org", "acme")
-    command(data, "host", "disconnect", *base)
+    for noun in (("agent", "remove", "lint"), ("repository", "remove", "api")):
+        command(data, *noun, "--org", "acme")
+    command(data, "host", "disconnect", *GITHUB)
     listed = command(data, "invitation", "list")["invitations"]
 
     assert command(data, "offer", "retire", "SPRING")["retired"] is True
+    assert command(data, "repository", "list", "--org", "acme")["repositories"] == []
     assert [one["state"] for one in command(data, "token", "list", "--org", "acme")["tokens"]] == ["revoked"]
     assert (listed[0]["id"], listed[0]["state"]) == (sent["id"], "sent")
     assert command(data, "invitation", "withdraw", sent["id"])["invitations"][0]["state"] == "withdrawn"

@@ -1,8 +1,7 @@
 """The audit trail: every act of administration, by whom and on what; never a secret, and never changed."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,10 +14,8 @@ from service.execution.retention import Retention
 from service.settings import DataFolder, RetentionSettings, Settings
 from service.store import audit
 from service.store.database import Database
+from tests.service.conftest import BOTH, Api
 from tests.service_process import command, make_repository
-
-if TYPE_CHECKING:
-    from tests.service.conftest import Api
 
 ACTS: list[tuple[list[str], str, str | None]] = [
     (["org", "create", "Acme", "--entitlement", "ServiceAPI"], "organization.create", "org_"),
@@ -70,34 +67,26 @@ def test_every_act_of_an_operator_is_kept(tmp_path: Path) -> None:
     assert len(entries(data, "--org", said[0]["id"])) == 14, "of a deleted one by its id"
 
 
-def test_what_failed_is_kept_without_what_was_typed(tmp_path: Path) -> None:
-    """A token pasted where an id belongs does not get into the trail."""
-    data = tmp_path / "data"
-    command(data, "org", "create", "Acme")
-    for arguments in (["token", "revoke", "rwt_pasted"], ["org", "accept-invitation", "rwt_code"]):
-        assert CliRunner().invoke(main, [*arguments, "--data-dir", str(data)]).exit_code == 2
-    found = entries(data)
-
-    assert [(one["action"], one["outcome"], one["target"]) for one in found[1:]] == [
-        ("token.revoke", "failed", None),
-        ("invitation.accept", "failed", None),
-    ]
-    assert "rwt_" not in str(found)
-
-
-def test_a_setup_is_kept_entry_by_entry(tmp_path: Path) -> None:
-    """What applying it made; applied again, no organization and no token is made."""
-    file = tmp_path / "setup.toml"
+def test_what_failed_is_kept_without_what_was_typed_and_a_setup_entry_by_entry(tmp_path: Path) -> None:
+    """A token pasted where an id belongs does not get into the trail; applied again, no token is made."""
+    data, file = tmp_path / "data", tmp_path / "setup.toml"
     file.write_text(
         '[[organizations]]\nname = "Acme"\ntokens = [{alias = "ci"}]\n[[offers]]\ncode = "X"\nkind = "partner"\n',
         "utf-8",
     )
     for _ in range(2):
-        command(tmp_path / "data", "apply", str(file))
+        command(data, "apply", str(file))
+    for arguments in (["token", "revoke", "rwt_pasted"], ["org", "accept-invitation", "rwt_code"]):
+        assert CliRunner().invoke(main, [*arguments, "--data-dir", str(data)]).exit_code == 2
+    found = entries(data)
 
-    again = ["apply", "offer.add"]
     made = ["apply", "organization.create", "token.create", "offer.add"]
-    assert [one["action"] for one in entries(tmp_path / "data")] == made + again
+    assert [one["action"] for one in found[:-2]] == [*made, "apply", "offer.add"]
+    assert [(one["action"], one["outcome"], one["target"]) for one in found[-2:]] == [
+        ("token.revoke", "failed", None),
+        ("invitation.accept", "failed", None),
+    ]
+    assert "rwt_" not in str(found)
 
 
 def test_what_a_token_did_is_kept_under_its_id(start: Any, tmp_path: Path) -> None:
@@ -141,34 +130,21 @@ def test_it_is_listed_by_age_action_and_number(tmp_path: Path) -> None:
     assert "--since" in refused.stderr
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def trail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A database of either kind with an entry of two days ago and one of now."""
-    is_sqlite = request.param == "sqlite"
-    made = Database(f"sqlite:///{tmp_path}/service.sqlite" if is_sqlite else request.getfixturevalue("postgres_url"))
-    made.migrate()
-    with made.write() as connection:
-        for days in (2, 0):
-            audit.record(connection, "operator:me@here", "apply", now_micros() - days * DAY_MICROS)
-    yield made
-    made.close()
-
-
-def test_the_database_itself_refuses_to_change_an_entry(trail: Database) -> None:
-    """Whatever statement tries it."""
-    with trail.write() as connection, pytest.raises(sa.exc.DBAPIError, match="append-only"):
-        connection.exec_driver_sql("UPDATE audit SET actor = 'operator:someone@else'")
-
-
-def test_entries_stay_for_good_unless_the_settings_say_for_how_long(trail: Database, tmp_path: Path) -> None:
-    """`retention.audit_days`: older ones go at the next pruning."""
+@BOTH
+def test_an_entry_stays_as_it_is_for_as_long_as_the_settings_say(database: Database, tmp_path: Path) -> None:
+    """The database itself refuses to change one; for good, unless `retention.audit_days` lets the older ones go."""
     folder = DataFolder(tmp_path)
     folder.create()
+    with database.write() as connection:
+        for days in (2, 0):
+            audit.record(connection, "operator:me@here", "apply", now_micros() - days * DAY_MICROS)
+    with database.write() as connection, pytest.raises(sa.exc.DBAPIError, match="append-only"):
+        connection.exec_driver_sql("UPDATE audit SET actor = 'operator:someone@else'")
     left = []
     for days in (None, 1.0):
         settings = Settings(retention=RetentionSettings(audit_days=days))
-        Retention(trail, folder, settings, now_micros).prune_database()
-        with trail.read() as connection:
+        Retention(database, folder, settings, now_micros).prune_database()
+        with database.read() as connection:
             left.append(len(audit.latest(connection, 10)))
 
     assert left == [2, 1]

@@ -2,11 +2,11 @@
 
 import logging
 import re
-import socket
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from service.hosts.health import HealthProbes, HostState
 from service.settings import ProbingSettings
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from tests.fault_server import Drip, Drop, FaultServer, Hang, Raw, Respond, Step
+from tests.lab import Drip, Drop, Hang, Raw, Respond, Server, Step
 from tests.service.certificates import make_certificate
 from tests.service.git_hosts import GitHttpHost, git_daemon
 from tests.service.processes import naming
@@ -26,12 +26,26 @@ SPENT = {"resources": {"core": {"limit": 5000, "remaining": 0, "reset": 1_900_00
 VERSION = {"version": "17.5.1-ee", "revision": "f00"}
 
 
+@pytest.fixture
+def probes() -> Iterator[HealthProbes]:
+    """Probes that remember nothing, and wait for longer than any answer needs."""
+    with closing(HealthProbes(ProbingSettings(timeout_s=120, slow_s=110, cache_s=0))) as made:
+        yield made
+
+
+@pytest.fixture
+def hasty_probes() -> Iterator[HealthProbes]:
+    """Probes for hosts that never answer."""
+    with closing(HealthProbes(ProbingSettings(timeout_s=1, cache_s=0))) as made:
+        yield made
+
+
 def github(api_url: str, token_env: str | None = None) -> Host:
     return Host("github", "github.example", None, "api", api_url, None, token_env)
 
 
-def gitlab(api_url: str, token_env: str | None = None) -> Host:
-    return Host("gitlab", "gitlab.example", "acme", "api", api_url, None, token_env)
+def gitlab(api_url: str) -> Host:
+    return Host("gitlab", "gitlab.example", "acme", "api", api_url, None, None)
 
 
 def asked(probes: HealthProbes, host: Host) -> HostState:
@@ -60,7 +74,7 @@ def asked(probes: HealthProbes, host: Host) -> HostState:
     ],
 )
 def test_what_a_github_answers_decides(
-    server: FaultServer, probes: HealthProbes, hasty_probes: HealthProbes, step: Step, status: str, reason: str | None
+    server: Server, probes: HealthProbes, hasty_probes: HealthProbes, step: Step, status: str, reason: str | None
 ) -> None:
     """Refused is unauthorized, spent limits and faults are degraded, no whole answer in time is unreachable."""
     server.script(step)
@@ -85,7 +99,7 @@ def test_what_a_github_answers_decides(
         (Drop("accepted"), "unreachable"),
     ],
 )
-def test_what_a_gitlab_answers_decides(server: FaultServer, probes: HealthProbes, step: Step, status: str) -> None:
+def test_what_a_gitlab_answers_decides(server: Server, probes: HealthProbes, step: Step, status: str) -> None:
     """It is asked for its version, below its API URL."""
     server.script(step)
 
@@ -93,7 +107,7 @@ def test_what_a_gitlab_answers_decides(server: FaultServer, probes: HealthProbes
     assert all(request.target == "/api/v4/version" for request in server.requests)
 
 
-def test_a_github_without_rate_limits_is_asked_for_its_versions(server: FaultServer, probes: HealthProbes) -> None:
+def test_a_github_without_rate_limits_is_asked_for_its_versions(server: Server, probes: HealthProbes) -> None:
     """GitHub Enterprise Server with limits switched off answers 404 on /rate_limit."""
     server.script(Respond(404, {"message": "Rate limiting is not enabled."}), Respond(200, ["2022-11-28"]))
 
@@ -102,7 +116,7 @@ def test_a_github_without_rate_limits_is_asked_for_its_versions(server: FaultSer
 
 
 def test_the_token_comes_from_the_environment_and_is_in_no_reason(
-    server: FaultServer, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
+    server: Server, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host with token_env is asked with that token; a refusal names the variable and not its value."""
     monkeypatch.setenv("A_HOSTS_TOKEN", "sesame")
@@ -114,21 +128,18 @@ def test_the_token_comes_from_the_environment_and_is_in_no_reason(
     assert "sesame" not in str(verdict.reason)
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "x"])
-def test_no_listener_is_unreachable(probes: HealthProbes, address: str) -> None:
+def test_no_listener_is_unreachable(probes: HealthProbes) -> None:
     """So is an address that cannot be one; what is wrong stands in the reason."""
-    verdict = asked(probes, github(address))
+    for address in ("http://127.0.0.1:1", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "x"):
+        verdict = asked(probes, github(address))
+        assert (verdict.status, bool(verdict.reason)) == ("unreachable", True), address
 
-    assert (verdict.status, bool(verdict.reason)) == ("unreachable", True)
 
-
-def test_a_slow_answer_is_degraded(server: FaultServer) -> None:
+def test_a_slow_answer_is_degraded(server: Server) -> None:
     """Slower than slow_s, but there."""
     server.script(Respond(200, LIMITS))
-    probes = HealthProbes(ProbingSettings(timeout_s=60, slow_s=1e-9))
-
-    assert "slow_s" in str(asked(probes, github(server.origin)).reason)
-    probes.close()
+    with closing(HealthProbes(ProbingSettings(timeout_s=60, slow_s=1e-9))) as probes:
+        assert "slow_s" in str(asked(probes, github(server.origin)).reason)
 
 
 @pytest.mark.parametrize(
@@ -153,67 +164,40 @@ def test_tls_has_to_fit_the_name_and_an_authority(
     certificate = make_certificate(tmp_path, names)
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        answering = threading.Thread(target=_answer_over_tls, args=(listener, certificate.server_context()))
-        answering.start()
-        verdict = asked(probes, github(f"https://127.0.0.1:{listener.getsockname()[1]}"))
-        answering.join()
+    with Server(tls=certificate.server_context()) as server:
+        server.script(Respond(200, {}))
+        verdict = asked(probes, github(server.origin))
 
     assert verdict.status == status
     assert (reason or "") in (verdict.reason or "")
 
 
-def _answer_over_tls(listener: socket.socket, context: Any) -> None:
-    connection, _ = listener.accept()
-    try:
-        with context.wrap_socket(connection, server_side=True) as wrapped:
-            wrapped.recv(65_536)
-            wrapped.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-    except OSError:
-        connection.close()
+def test_callers_at_once_share_one_question_and_hosts_are_asked_at_the_same_time(server: Server) -> None:
+    """Ten callers while the host thinks: one request; and for the cache's seconds after it, none.
 
-
-def test_callers_at_once_share_one_question(server: FaultServer) -> None:
-    """Ten callers while the host thinks: one request; and for the cache's seconds after it, none."""
-    probes = HealthProbes(ProbingSettings(timeout_s=120, cache_s=60))
-    free = threading.Event()
-    server.otherwise = lambda request: Respond(200, LIMITS) if free.wait(120) else Drop()
-    answers: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(asked(probes, github(server.origin)).status)) for _ in range(10)
-    ]
-    for thread in threads:
-        thread.start()
-    server.wait_for(1)
-    free.set()
-    for thread in threads:
-        thread.join()
-    asked(probes, gitlab(server.origin))
-    asked(probes, github(server.origin))
-    probes.close()
-
-    assert answers == ["ok"] * 10
-    assert [request.target for request in server.requests] == ["/rate_limit", "/version"]
-
-
-def test_hosts_are_asked_at_the_same_time(server: FaultServer) -> None:
-    """Neither waits for the other: each answers only when both were asked."""
-    probes = HealthProbes(ProbingSettings(timeout_s=120))
+    Neither host waits for the other: each answers only when both were asked.
+    """
     both = threading.Barrier(2, timeout=120)
 
     def answer(_request: object) -> Step:
         both.wait()
-        return Respond(200, {})
+        return Respond(200, LIMITS)
 
     server.otherwise = answer
-    found = probes.ask([github(server.origin), gitlab(server.origin)], [])
-    probes.close()
+    hosts = [github(server.origin), gitlab(server.origin)]
+    with closing(HealthProbes(ProbingSettings(timeout_s=120, cache_s=60))) as probes, ThreadPoolExecutor(10) as pool:
+        found = list(pool.map(lambda _: probes.ask(hosts, []), range(10)))
+        found.append(probes.ask(hosts, []))
 
-    assert {platform: verdict.status for platform, verdict in found.items()} == {"github": "ok", "gitlab": "ok"}
+    assert {platform: verdict.status for one in found for platform, verdict in one.items()} == {
+        "github": "ok",
+        "gitlab": "ok",
+    }
+    assert sorted(request.target for request in server.requests) == ["/rate_limit", "/version"]
 
 
 def test_a_change_is_logged_once_with_its_reason(
-    server: FaultServer, probes: HealthProbes, caplog: pytest.LogCaptureFixture
+    server: Server, probes: HealthProbes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Callers get a word; the log says why, and does not repeat itself."""
     caplog.set_level(logging.INFO, "service.hosts")
@@ -245,10 +229,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_git_over_http_wants_its_token(folder: Path, probes: HealthProbes) -> None:
     """`git ls-remote` through git http-backend: right token ok, none or a wrong one unauthorized."""
     with closing(GitHttpHost(folder, token="sesame")) as there:
-        verdicts = [
-            asked_by_git(probes, f"{there.url}/acme/api.git", token_env=name)
-            for name in ("GIT_TOKEN_HERE", "ANOTHER_TOKEN", None)
-        ]
+        names = ("GIT_TOKEN_HERE", "ANOTHER_TOKEN", None)
+        verdicts = [asked_by_git(probes, f"{there.url}/acme/api.git", token_env=name) for name in names]
 
     assert [verdict.status for verdict in verdicts] == ["ok", "unauthorized", "unauthorized"]
     assert "--token-env" in str(verdicts[2].reason)
@@ -256,43 +238,27 @@ def test_git_over_http_wants_its_token(folder: Path, probes: HealthProbes) -> No
 
 def test_a_token_is_not_sent_to_another_host(folder: Path, probes: HealthProbes) -> None:
     """A repository of the platform may be configured elsewhere; the host's token is not for there."""
-    with closing(GitHttpHost(folder)) as elsewhere:
-        verdict = asked_by_git(
-            probes, f"{elsewhere.url}/acme/api.git", host="github.example", token_env="GIT_TOKEN_HERE"
-        )
-
-    assert verdict.status == "ok"
-    assert set(elsewhere.seen) == {None}
-
-
-@pytest.mark.parametrize(
-    ("repository", "status"), [("acme/api.git", "ok"), ("acme/gone.git", "degraded")], ids=["there", "gone"]
-)
-def test_an_open_git_host_needs_no_token(folder: Path, probes: HealthProbes, repository: str, status: str) -> None:
-    """A host that answers and does not have the repository is degraded, not unreachable."""
     with closing(GitHttpHost(folder)) as there:
-        verdict = asked_by_git(probes, f"{there.url}/{repository}")
+        url, name = f"{there.url}/acme/api.git", "GIT_TOKEN_HERE"
+        elsewhere = asked_by_git(probes, url, host="github.example", token_env=name).status
+        gone = asked_by_git(probes, f"{there.url}/acme/gone.git").status
 
-    assert (verdict.status, there.seen[0]) == (status, None)
+    assert (elsewhere, gone) == ("ok", "degraded"), "a host that answers is not unreachable"
+    assert set(there.seen) == {None}
 
 
 def test_a_git_daemon_is_asked_with_git(folder: Path, probes: HealthProbes) -> None:
-    """What it serves is ok, what it does not is refused, and without it there is no host."""
+    """What it serves is ok, what it does not is refused, and without it there is no host, nor where nothing listens."""
     with git_daemon(folder) as address:
         served, refused = (asked_by_git(probes, f"{address}/acme/{name}.git") for name in ("api", "other"))
-    gone = asked_by_git(probes, f"{address}/acme/api.git")
-    moved = asked_by_git(probes, str(folder / "moved.git"))
+    # Numbers in an address are no status: nothing listens at 40301.
+    away = (f"{address}/acme/api.git", str(folder / "moved.git"), "http://127.0.0.1:40301/acme/api.git")
 
-    assert [served.status, refused.status, gone.status] == ["ok", "unauthorized", "unreachable"]
-    assert moved.status == "unreachable", "a folder that is not there"
-
-
-def test_a_port_that_looks_like_a_refusal_is_none(probes: HealthProbes) -> None:
-    """Numbers in an address are no status: nothing listens at 40301."""
-    assert asked_by_git(probes, "http://127.0.0.1:40301/acme/api.git").status == "unreachable"
+    assert [served.status, refused.status] == ["ok", "unauthorized"]
+    assert [asked_by_git(probes, url).status for url in away] == ["unreachable"] * 3
 
 
-def test_a_git_host_that_hangs_leaves_no_process(server: FaultServer, hasty_probes: HealthProbes) -> None:
+def test_a_git_host_that_hangs_leaves_no_process(server: Server, hasty_probes: HealthProbes) -> None:
     """The helper process in which git waits is ended with it at the time-out."""
     server.script(Hang())
     verdict = asked_by_git(hasty_probes, f"{server.origin}/acme/api.git")

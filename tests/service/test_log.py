@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -53,31 +53,26 @@ def formatted(form: LogFormat, message: str, **options: Any) -> str:
     return formatter(form, masks()).format(record)
 
 
-def test_json_has_a_record_in_each_line() -> None:
-    """With what is bound around it; what libraries add beside is left out."""
+def test_a_record_has_what_is_bound_around_it_and_no_traceback_that_tells_an_operator_nothing() -> None:
+    """What libraries add is left out; an error that we foresee is a sentence, a fault keeps its traceback."""
     with bound(run_id="run_1", turn=2, organization="acme"):
-        text = formatted("json", "done", extra={"status": 200, "color_message": "x"})
-    record = json.loads(text)
+        record = json.loads(formatted("json", "done", extra={"status": 200, "color_message": "x"}))
+    foreseen, fault = DatabaseError("the queue cannot be read; run: migrate"), ZeroDivisionError("by zero")
 
     assert record.pop("timestamp").endswith("Z")
     expected = {"level": "info", "logger": "service.x", "event": "done", "status": 200, "run_id": "run_1", "turn": 2}
     assert record == expected | {"organization": "acme"}
-
-
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_an_error_that_speaks_to_the_operator_has_no_traceback(form: LogFormat) -> None:
-    """At every boundary that logs what it did not expect; a programming fault keeps its traceback."""
-    foreseen, fault = DatabaseError("the queue cannot be read; run: migrate"), ZeroDivisionError("by zero")
-    records = [
-        logging.LogRecord("service.x", logging.ERROR, "f", 1, "pruning failed", (), (type(error), error, None))
-        for error in (foreseen, fault)
-    ]
-    said, unknown = map(formatter(form, masks()).format, records)
-
-    assert "pruning failed: the queue cannot be read; run: migrate" in said
-    assert "DatabaseError" not in said
-    assert "pruning failed: " not in unknown
-    assert "ZeroDivisionError: by zero" in unknown
+    for form in get_args(LogFormat):
+        said, unknown = (
+            formatter(form, masks()).format(
+                logging.LogRecord("service.x", logging.ERROR, "f", 1, "pruning failed", (), (type(error), error, None))
+            )
+            for error in (foreseen, fault)
+        )
+        assert "pruning failed: the queue cannot be read; run: migrate" in said
+        assert "DatabaseError" not in said
+        assert "pruning failed: " not in unknown
+        assert "ZeroDivisionError: by zero" in unknown
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

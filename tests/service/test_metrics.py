@@ -23,15 +23,15 @@ from service.store.database import Database
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
-from tests.fault_server import free_port
-from tests.service.conftest import BARE, Api
+from tests.lab import free_port
+from tests.service.conftest import BARE, BOTH, Api
 from tests.service_process import refused_start, start_service
 from tests.waiting import eventually
 
 TOKEN: Final = "a-token-for-scraping"
 NOW: Final = 1_800_000_000 * SECOND_MICROS
 SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "prometheus"
-HERE: Final = Path(__file__).parent
+RULES: Final = (SHIPPED / "service.rules.yml").read_text("utf-8")
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -43,17 +43,6 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
             assert key not in found, f"{key} twice: Prometheus would drop one of them"
             found[key] = sample.value
     return found
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """An empty database, of the kind that a test asks for."""
-    is_postgresql = getattr(request, "param", "sqlite") == "postgresql"
-    url = request.getfixturevalue("postgres_url") if is_postgresql else f"sqlite:///{tmp_path / 'd.sqlite'}"
-    made = Database(url)
-    made.migrate()
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -74,7 +63,7 @@ def accept(connection: sa.Connection, slug: str, age_s: int = 0, count: int = 1)
     return ids[0]
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+@BOTH
 def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: ServiceMetrics) -> None:
     """By organization; what ended is gone from the next scrape, and the sum over nothing is zero."""
     with database.write() as connection:
@@ -99,34 +88,30 @@ def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: S
     assert (after["runwarden_places",], after["runwarden_workers",]) == (3, 1)
 
 
-def test_only_so_many_organizations_have_series_of_their_own(database: Database, metrics: ServiceMetrics) -> None:
-    """Those whose turns wait longest; the others are summed up, however many they are."""
-    with database.write() as connection:
-        for number in range(60):
-            accept(connection, f"o{number}", age_s=1000 + number)
-    found = scraped(metrics)
-    lines = {key[1]: value for key, value in found.items() if key[0] == "runwarden_queue_turns"}
-
-    assert len(lines) == 51
-    assert lines[OTHERS] == 10
-    assert "o59" in lines
-    assert "o0" not in lines
-    assert found["runwarden_queue_oldest_seconds", OTHERS] == pytest.approx(1009, abs=0.001)
-
-
 def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetrics) -> None:
-    """Quotes, line ends, escapes, half a surrogate pair, and names that differ only beyond what is shown."""
+    """Quotes, line ends, escapes, half a surrogate pair, and names that differ only beyond what is shown.
+
+    Fifty organizations whose turns wait longest have series of their own; the others are summed up.
+    """
+    hostile = ('a"} 1\nb{c="', "\x1b[31mred", "x" * 300 + "1", "x" * 300 + "2")
     with database.write() as connection:
-        for slug in ('a"} 1\nb{c="', "\x1b[31mred", "x" * 300 + "1", "x" * 300 + "2"):
+        for slug in hostile:
             accept(connection, slug)
     metrics.count_request(RequestRecord("id", "\ud800\n", route="/\ud800\x1b\n", status=404))
     text = metrics.render().decode()
-    found = samples(text)
+    few = samples(text)
+    with database.write() as connection:
+        for number in range(60):
+            accept(connection, f"o{number}", age_s=1000 + number)
+    many = scraped(metrics)
+    lines = {key[1]: value for key, value in many.items() if key[0] == "runwarden_queue_turns"}
 
-    assert sum(value for key, value in found.items() if key[0] == "runwarden_queue_turns") == 4
-    assert found["runwarden_queue_turns", "x" * 100] == 2
+    assert sum(value for key, value in few.items() if key[0] == "runwarden_queue_turns") == 4
+    assert few["runwarden_queue_turns", "x" * 100] == 2
     assert "\x1b" not in text
-    assert found["runwarden_http_requests_total", "other", "/\N{REPLACEMENT CHARACTER}␛␊", "404"] == 1
+    assert few["runwarden_http_requests_total", "other", "/\N{REPLACEMENT CHARACTER}␛␊", "404"] == 1
+    assert (len(lines), lines[OTHERS], "o59" in lines, "o0" in lines) == (51, 14, True, False)
+    assert many["runwarden_queue_oldest_seconds", OTHERS] == pytest.approx(1009, abs=0.001)
 
 
 def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
@@ -165,36 +150,29 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
     assert first["runwarden_turn_wait_seconds_sum",] == pytest.approx(70 + 90, abs=0.001)
 
 
-def test_mails_owed_and_what_is_built_are_told(database: Database, metrics: ServiceMetrics) -> None:
-    """Waiting and refused ones; the version is the program's."""
-    with database.write() as connection:
-        owner = organizations.create(connection, name="Acme", now=NOW).id
-        invitations.invite(connection, owner, "a@acme.example", NOW)
-    found = scraped(metrics)
-
-    assert found["runwarden_mails_owed", "waiting"] == 1
-    assert found["runwarden_mails_owed", "refused"] == 0
-    assert found["runwarden_postings_owed", "waiting"] == 0
-    assert any(key[0] == "runwarden_build_info" and __version__ in key for key in found)
-    assert found["runwarden_database_up",] == 1
-    assert found["runwarden_database_round_trip_seconds",] > 0
-
-
 def test_without_its_database_a_service_says_so(
     database: Database, metrics: ServiceMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And still tells what it counted itself."""
+    """And still tells what it counted itself; with it, mails and postings owed, and what is built."""
     metrics.count_request(RequestRecord("id", "GET", route="/v1/x", status=503))
+    with database.write() as connection:
+        owner = organizations.create(connection, name="Acme", now=NOW).id
+        invitations.invite(connection, owner, "a@acme.example", NOW)
+    up = scraped(metrics)
 
     def away() -> None:
         raise sa.exc.OperationalError("SELECT 1", {}, Exception("away"))
 
     monkeypatch.setattr(database, "read", away)
-    found = scraped(metrics)
+    down = scraped(metrics)
 
-    assert found["runwarden_database_up",] == 0
-    assert found["runwarden_http_requests_total", "GET", "/v1/x", "503"] == 1
-    assert not any(key[0].startswith(("runwarden_queue", "runwarden_places")) for key in found)
+    assert (up["runwarden_mails_owed", "waiting"], up["runwarden_mails_owed", "refused"]) == (1, 0)
+    assert (up["runwarden_postings_owed", "waiting"], up["runwarden_database_up",]) == (0, 1)
+    assert any(key[0] == "runwarden_build_info" and __version__ in key for key in up)
+    assert up["runwarden_database_round_trip_seconds",] > 0
+    assert down["runwarden_database_up",] == 0
+    assert down["runwarden_http_requests_total", "GET", "/v1/x", "503"] == 1
+    assert not any(key[0].startswith(("runwarden_queue", "runwarden_places")) for key in down)
 
 
 @pytest.fixture(scope="module")
@@ -223,8 +201,14 @@ def test_only_the_operator_s_token_opens_the_metrics(
     assert (weak.returncode, "openssl rand" in weak.stderr) == (2, True), weak.stderr
 
 
+def panels() -> list[str]:
+    """What the dashboard that ships asks for."""
+    dashboard = json.loads((SHIPPED.parent / "grafana" / "runwarden-service.json").read_text("utf-8"))
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
 def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> None:
-    """By the template, not by what callers put into it; what no route takes is one series."""
+    """By the template, not by what callers put into it; each metric of an alert or a panel is there."""
     api, url = target
     api.ended(api.start("nothing"))
     for number in range(3):
@@ -233,8 +217,11 @@ def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> No
     with socket.create_connection((httpx.URL(url).host, httpx.URL(url).port or 0)) as connection:
         connection.sendall(b"no HTTP\r\n\r\n")
         assert b"400" in connection.recv(4096)
-    found = samples(BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text)
+    text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
+    found = samples(text)
+    named = set(re.findall(r"\brunwarden_[a-z_]+", RULES + " ".join(panels())))
 
+    assert {name for name in named if name not in text} == set()
     assert found["runwarden_http_requests_total", "other", "unread", "400"] == 1
     assert found["runwarden_http_requests_total", "POST", "/v1/external/agents/{name}/runs", "201"] == 1
     assert found["runwarden_http_requests_total", "POST", "/v1/external/runs/{run_id}/cancel", "404"] == 3
@@ -252,7 +239,7 @@ PROMETHEUS = pytest.mark.skipif(
 @pytest.fixture
 def configured(tmp_path: Path) -> Path:
     """The folder of an operator who copied what deploy/prometheus ships."""
-    for file in (*SHIPPED.glob("*.yml"), HERE / "alerts.test.yml"):
+    for file in (*SHIPPED.glob("*.yml"), Path(__file__).parent / "alerts.test.yml"):
         shutil.copy(file, tmp_path)
     (tmp_path / "runwarden-metrics-token").write_text(TOKEN)
     return tmp_path
@@ -272,24 +259,6 @@ def test_promtool_accepts_what_ships_and_the_alerts_fire(configured: Path, argum
     done = subprocess.run(["promtool", *arguments], cwd=configured, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def panels() -> list[str]:
-    """What the dashboard that ships asks for."""
-    dashboard = json.loads((SHIPPED.parent / "grafana" / "runwarden-service.json").read_text("utf-8"))
-    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-
-
-@PROMETHEUS
-def test_every_metric_of_an_alert_is_one_that_the_service_has(target: tuple[Api, str]) -> None:
-    """An alert or a panel on a name that does not exist would never show anything."""
-    api, url = target
-    api.get("/external/runs")
-    rules = (SHIPPED / "service.rules.yml").read_text("utf-8") + " ".join(panels())
-    text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
-    named = set(re.findall(r"\brunwarden_[a-z_]+", rules))
-
-    assert {name for name in named if name not in text} == set()
 
 
 @PROMETHEUS
@@ -329,4 +298,4 @@ def test_a_real_prometheus_scrapes_the_service(target: tuple[Api, str], configur
     assert (seen["health"], seen["lastError"]) == ("up", "")
     assert {alert["health"] for alert in alerts} <= {"ok", "unknown"}
     assert usable == {"vector"}
-    assert len(alerts) == (SHIPPED / "service.rules.yml").read_text("utf-8").count("alert:")
+    assert len(alerts) == RULES.count("alert:")

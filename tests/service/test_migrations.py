@@ -6,19 +6,19 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from hatchling.builders.wheel import WheelBuilder
+from alembic.script import ScriptDirectory
 
 from service.store import migrations, organizations
 from service.store.database import Database, DatabaseError
 from service.store.schema import VERSION, metadata
-from tests.service_process import ROOT, fork
+from tests.service_process import ROOT, refused_start
 
 STEP = """
 import sqlalchemy as sa
@@ -55,19 +55,13 @@ def older(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (folder / "versions" / "first.py").write_text("revision, down_revision = '0000', None\ndef upgrade(): pass\n")
     step = folder / "versions" / "step.py"
     step.write_text(STEP.format(more=""))
-    monkeypatch.setattr("alembic.script.base.ScriptDirectory.from_config", lambda _: _scripts(folder))
+    monkeypatch.setattr("alembic.script.base.ScriptDirectory.from_config", lambda _: ScriptDirectory(str(folder)))
     database.migrate()
     with database.write() as connection:
         organizations.create(connection, name="Acme", now=1)
         connection.exec_driver_sql("ALTER TABLE organizations DROP COLUMN day_usd")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0000'")
     return step
-
-
-def _scripts(folder: Path) -> Any:
-    from alembic.script import ScriptDirectory
-
-    return ScriptDirectory(str(folder))
 
 
 def shape(database: Database) -> dict[str, list[str]]:
@@ -105,23 +99,14 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database
 
 def test_two_processes_that_start_at_once_make_the_tables_once(database: Database, url: str, tmp_path: Path) -> None:
     """Both find the tables afterwards, and neither fails."""
-    arguments = ["migrate", "--json", "--data-dir", str(tmp_path / "data")]
-    arguments += [] if database.is_sqlite else ["--database", url]
-    begun = [fork(arguments, {}, tmp_path / f"log-{number}") for number in range(2)]
-    for process, printed in begun:
-        with printed:
-            printed.read()
-        process.join()
+    arguments = [] if database.is_sqlite else ["--database", url]
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: refused_start(tmp_path / "data", "migrate", *arguments), range(2)))
 
-    logs = [(tmp_path / f"log-{number}").read_text("utf-8") for number in range(2)]
-    assert [process.exitcode for process, _ in begun] == [0, 0], logs
+    assert [one.returncode for one in done] == [0, 0], done
     with database.read() as connection:
-        context = MigrationContext.configure(connection, opts={"include_name": _is_ours})
-        assert compare_metadata(context, metadata) == []
-
-
-def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
-    return kind != "table" or name in metadata.tables
+        ours = {"include_name": lambda name, kind, _: kind != "table" or name in metadata.tables}
+        assert compare_metadata(MigrationContext.configure(connection, opts=ours), metadata) == []
 
 
 @pytest.mark.parametrize(
@@ -145,13 +130,6 @@ def test_a_database_of_another_version_is_refused(database: Database, statement:
     with pytest.raises(DatabaseError, match=message):
         database.migrate()
     assert shape(database) == before
-
-
-def test_the_steps_are_in_the_wheel() -> None:
-    """An installed service migrates as a checkout does."""
-    included = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
-
-    assert {"service/store/migrations/env.py", f"service/store/migrations/versions/v{VERSION:04}.py"} <= included
 
 
 def test_alembic_is_imported_only_where_a_migration_is_due(tmp_path: Path) -> None:

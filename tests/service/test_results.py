@@ -72,12 +72,10 @@ def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Pat
     repository = api.service.repositories["acme/api"]
     git("clone", "--quiet", str(repository), str(tmp_path / "clone"), cwd=tmp_path)
     commits = [turn["commit"] for turn in api.get(f"/external/runs/{run_id}").json()["turns"]]
-    one, two, three, whole = (
-        api.get(f"/external/runs/{run_id}/{path}") for path in (*(f"turns/{n}/diff" for n in (1, 2, 3)), "diff")
-    )
+    paths = (*(f"turns/{n}/diff" for n in (1, 2, 3)), "diff")
+    one, two, three, whole = (api.get(f"/external/runs/{run_id}/{path}") for path in paths)
     main = git("rev-parse", "main", cwd=repository)
-    between = [(one.headers["Runwarden-Base"], one.headers["Runwarden-Head"])]
-    between += [(answer.headers["Runwarden-Base"], answer.headers["Runwarden-Head"]) for answer in (two, whole)]
+    between = [(answer.headers["Runwarden-Base"], answer.headers["Runwarden-Head"]) for answer in (one, two, whole)]
     for answer in (one, two):
         applied = subprocess.run(["git", "apply", "--index"], cwd=tmp_path / "clone", input=answer.content, check=False)
         assert applied.returncode == 0
@@ -109,51 +107,36 @@ def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
     assert before.content == whole.content
 
 
-@pytest.mark.parametrize("query", ["offset=x", "offset=1&offset=2", "wait=31", "wait=-1", "offset=9999999999999999999"])
-def test_a_query_that_means_nothing_is_400(done: tuple[Api, str], query: str) -> None:
-    """Never 422, and nothing is waited for."""
+def said(answer: Any) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error_code"]
+
+
+def test_what_is_asked_wrongly_or_is_not_there_is_told(done: tuple[Api, str]) -> None:
+    """A query that means nothing is 400, never 422, and nothing is waited for; a turn that is not there is 404."""
     api, run_id = done
-    answer = api.get(f"{log_path(run_id)}?{query}")
-
-    assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_query")
-
-
-PATHS: Final = [
-    ("GET", ""),
-    ("GET", "/turns/1/log"),
-    ("GET", "/turns/1/diff"),
-    ("GET", "/diff"),
-    ("POST", "/cancel"),
-]
+    for query in ("offset=x", "offset=1&offset=2", "wait=31", "wait=-1", "offset=9999999999999999999"):
+        assert said(api.get(f"{log_path(run_id)}?{query}")) == (400, "invalid_query"), query
+    for number in ("0", "4", "x", "-1", "9" * 30, "%00"):
+        for what in ("log", "diff"):
+            answer = api.get(f"/external/runs/{run_id}/turns/{number}/{what}")
+            assert said(answer) == (404, "turn_not_found"), number
 
 
-@pytest.mark.parametrize(("method", "path"), PATHS)
-def test_a_run_of_another_organization_is_not_there(
-    done: tuple[Api, str], tenant: Callable[..., Api], method: str, path: str
-) -> None:
+def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenant: Callable[..., Api]) -> None:
     """Word for word as for a run that there is not; without the scope of the list it is 403."""
     api, run_id = done
     other = tenant()
     made = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
-    theirs = other.http.request(method, f"/external/runs/{run_id}{path}")
-    none = other.http.request(method, f"/external/runs/run_none{path}")
-    scopeless = other.http.request(
-        method, f"/external/runs/{run_id}{path}", headers={"Authorization": f"Bearer {made['token']}"}
-    )
+    scopeless = {"Authorization": f"Bearer {made['token']}"}
+    for path in ("", "/turns/1/log", "/turns/1/diff", "/diff", "/cancel"):
+        method = "POST" if path == "/cancel" else "GET"
+        theirs = other.http.request(method, f"/external/runs/{run_id}{path}")
+        none = other.http.request(method, f"/external/runs/run_none{path}")
+        without = other.http.request(method, f"/external/runs/{run_id}{path}", headers=scopeless)
 
-    assert (theirs.status_code, theirs.json()["error_code"]) == (404, "run_not_found")
-    assert theirs.text.replace(run_id, "run_none") == none.text
-    assert scopeless.status_code == 403
-
-
-@pytest.mark.parametrize("number", ["0", "4", "x", "-1", "9" * 30, "%00"])
-@pytest.mark.parametrize("what", ["log", "diff"])
-def test_a_turn_that_is_not_there_is_404(done: tuple[Api, str], number: str, what: str) -> None:
-    """With a word of its own: the run exists."""
-    api, run_id = done
-    answer = api.get(f"/external/runs/{run_id}/turns/{number}/{what}")
-
-    assert (answer.status_code, answer.json()["error_code"]) == (404, "turn_not_found")
+        assert said(theirs) == (404, "run_not_found"), path
+        assert theirs.text.replace(run_id, "run_none") == none.text
+        assert without.status_code == 403
 
 
 def test_what_was_pruned_or_is_too_large_says_so(api: Api) -> None:
@@ -167,17 +150,21 @@ def test_what_was_pruned_or_is_too_large_says_so(api: Api) -> None:
         file.unlink()
     gone = [api.get(f"/external/runs/{run_id}/{path}") for path in ("turns/1/log", "turns/1/diff", "diff")]
 
-    assert (large.status_code, large.json()["error_code"]) == (413, "diff_too_large")
+    assert said(large) == (413, "diff_too_large")
     assert "git show" in large.json()["message"]
     assert [answer.status_code for answer in gone] == [410, 410, 410]
     assert api.get(f"/external/runs/{run_id}").json()["turns"][0]["commit"]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Deployment, Api]]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def either(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Deployment, Api]]:
     """A service over either database, whose turns work on another machine than its API where that is possible."""
-    url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
-    with deployment(tmp_path / "deployment", url, settings=SETTINGS) as made:
+    url = None
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres").create("results", request.getfixturevalue("tables"))
+    with deployment(tmp_path_factory.mktemp("deployment"), url, settings=SETTINGS) as made:
         if url is None:
             yield made, made.client(made.begin("serve", "--port", "0"))
         else:
@@ -212,7 +199,7 @@ def test_a_log_is_followed_while_its_turn_works(either: tuple[Deployment, Api], 
         said = {one.result(120) for one in ends}
 
     assert (said, listed) == ({"true"}, 200)
-    assert (unfinished.status_code, unfinished.json()["error_code"]) == (409, "turn_active")
+    assert said(unfinished) == (409, "turn_active")
     assert {b"".join(log) for log in logs} == {api.get(log_path(run_id)).content}
     assert b"pushed" in b"".join(logs[0])
     assert api.get(f"/external/runs/{run_id}/diff").content.startswith(b"diff --git a/notes/")
@@ -239,7 +226,7 @@ def test_cancelling_ends_a_turn_wherever_it_works(either: tuple[Deployment, Api]
     assert after["status"] == "completed"
     subjects = git("log", "--format=%s", f"main..{after['branch_name']}", cwd=made.repositories["acme/api"])
     assert subjects.splitlines() == ["scribe: write it"]
-    assert (late.status_code, late.json()["error_code"]) == (409, "run_not_active")
+    assert said(late) == (409, "run_not_active")
 
 
 def test_a_cancelled_turn_is_not_taken_up_again_after_kill_9(postgres_url: str, tmp_path: Path) -> None:

@@ -1,37 +1,53 @@
-"""The database: first starts at once, schema versions, keyset pages, turns that end once."""
+"""The database, of either kind: whatever two processes do at once, each of them succeeds or is told why."""
 
 import contextlib
+import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from service.clock import now_micros
+from service.egress.usage import Usage
 from service.execution.queue import migrate_queue
 from service.lab import history
-from service.store import organizations, repositories, runs, turn_files, turns, workers
+from service.store import (
+    agents,
+    dispatch,
+    hosts,
+    organizations,
+    postings,
+    rate_limits,
+    repositories,
+    runs,
+    schema,
+    tokens,
+    trials,
+    turn_files,
+    turns,
+    usage,
+    workers,
+)
+from service.store.agents import Agent
 from service.store.database import Database
+from service.store.hosts import Host
+from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
 from service.store.runs import Filters, RunCounter, TurnRequest
+from service.store.trials import Offer
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
+from tests.service.conftest import BOTH
+from tests.service.postgres import Cluster
 
 NOW = 1_700_000_000_000_000
-
-
-KINDS = ["sqlite", "postgresql"]
-
-
-@pytest.fixture(params=KINDS)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    is_sqlite = request.param == "sqlite"
-    made = Database(f"sqlite:///{tmp_path}/service.sqlite" if is_sqlite else request.getfixturevalue("postgres_url"))
-    made.migrate()
-    yield made
-    made.close()
 
 
 def organization(database: Database) -> str:
@@ -50,8 +66,9 @@ def test_the_database_is_closed_to_other_users(tmp_path: Path) -> None:
     assert (tmp_path / "service.sqlite").stat().st_mode & 0o777 == 0o600
 
 
+@BOTH
 def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(database: Database) -> None:
-    """Eight writers with one clock: each run is newer than all that were there when it was committed."""
+    """Eight writers with one clock: each run is newer than all before it; pages of others' inserts repeat none."""
     owner = organization(database)
     start = threading.Barrier(8)
 
@@ -60,15 +77,29 @@ def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(databa
         for _ in range(10):
             with database.write() as connection:
                 made = runs.accept(connection, order(owner), NOW)
-                newest = runs.page(connection, Filters(owner), None, 1)[0]
-                assert newest.id == made.id
+                assert runs.page(connection, Filters(owner), None, 1)[0].id == made.id
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(accept, range(8)))
     with database.read() as connection:
-        assert len({run.created_at for run in runs.page(connection, Filters(owner), None, 100)}) == 80
+        there = runs.page(connection, Filters(owner), None, 100)
+    seen: list[str] = []
+    after = None
+    while True:
+        with database.write() as connection:
+            runs.accept(connection, order(owner), NOW + 1000 + len(seen))
+            page = runs.page(connection, Filters(owner), after, 17)
+        if not page:
+            break
+        seen += [run.id for run in page]
+        after = (page[-1].created_at, page[-1].id)
+
+    assert len({run.created_at for run in there}) == 80
+    assert len(seen) == len(set(seen))
+    assert [run_id for run_id in seen if run_id in {run.id for run in there}] == [run.id for run in there]
 
 
+@BOTH
 def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
     """A diff is the one put last; a log grows piece by piece; an attempt that was taken over adds to neither."""
     owner = organization(database)
@@ -92,14 +123,13 @@ def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
         assert turn_files.content(connection, key, "run.diff") is None
 
 
+@BOTH
 def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: Database) -> None:
     """Who said good-bye counts as silent at once."""
     clock = now_micros
-    one, two = (Worker(name, "host", "none", 1, 2, clock(), clock()) for name in ("one", "two"))
     with database.write() as connection:
-        for worker in (one, two):
-            workers.beat(connection, worker, clock)
-            workers.beat(connection, worker, clock)
+        for name in ("one", "two", "one", "two"):
+            workers.beat(connection, Worker(name, "host", "none", 1, 2, clock(), clock()), clock)
         workers.sign_off(connection, "two")
         living = workers.heard_within(connection, 60_000_000, clock)
         silent = workers.silent_for(connection, 60_000_000, clock)
@@ -107,65 +137,21 @@ def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: D
     assert ([worker.executor for worker in living], [worker.executor for worker in silent]) == (["one"], ["two"])
 
 
-def test_pages_partition_the_list_while_runs_are_accepted(database: Database) -> None:
-    """Walked with inserts between the pages: every run that was there is seen exactly once."""
-    owner = organization(database)
-    filters = Filters(owner)
-    with database.write() as connection:
-        there = [runs.accept(connection, order(owner), NOW + number).id for number in range(30)]
-    seen: list[str] = []
-    after = None
-    while True:
-        with database.write() as connection:
-            runs.accept(connection, order(owner), NOW + 1000 + len(seen))
-            page = runs.page(connection, filters, after, 7)
-        if not page:
-            break
-        seen += [run.id for run in page]
-        after = (page[-1].created_at, page[-1].id)
-
-    assert [run_id for run_id in seen if run_id in there] == list(reversed(there))
-    assert len(seen) == len(set(seen))
-
-
+@BOTH
 def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> None:
-    """An attempt that was taken over cannot end the turn; a second end changes nothing."""
-    owner = organization(database)
-    with database.write() as connection:
-        run = runs.accept(connection, order(owner), NOW)
-        first = turns.claim(connection, run.id, 1, "sleeper", NOW)
-        second = turns.claim(connection, run.id, 1, "heir", NOW)
-        assert first is not None
-        assert second is not None
-        late = turns.end(connection, run.id, 1, TurnOutcome("failed", attempt=first.attempt), NOW)
-        right = turns.end(connection, run.id, 1, TurnOutcome("completed", attempt=second.attempt), NOW)
-        again = turns.end(connection, run.id, 1, TurnOutcome("failed"), NOW)
-        ended = runs.by_id(connection, run.id)
-
-    assert (late, right, again) == (False, True, False)
-    assert ended is not None
-    assert ended.status == "completed"
-
-
-def test_updated_at_never_goes_back(database: Database) -> None:
-    """A clock that jumps back leaves the order of a run's changes intact."""
+    """An attempt that was taken over cannot end it; updated_at never goes back; of those who continue, one does."""
     owner = organization(database)
     with database.write() as connection:
         run = runs.accept(connection, order(owner), NOW)
         runs.set_status(connection, run.id, "working", NOW - 5_000_000)
         changed = runs.by_id(connection, run.id)
-
-    assert changed is not None
-    assert changed.updated_at == run.updated_at + 1
-
-
-def test_two_who_continue_at_once_make_one_turn(database: Database) -> None:
-    """The second one is told that the run is active."""
-    owner = organization(database)
-    with database.write() as connection:
-        run = runs.accept(connection, order(owner), NOW)
-        turns.end(connection, run.id, 1, TurnOutcome("completed"), NOW)
+        first, second = (turns.claim(connection, run.id, 1, name, NOW) for name in ("sleeper", "heir"))
+        assert first is not None
+        assert second is not None
+        outcomes = [TurnOutcome("failed", attempt=first.attempt), TurnOutcome("completed", attempt=second.attempt)]
+        done = [turns.end(connection, run.id, 1, one, NOW) for one in (*outcomes, TurnOutcome("failed"))]
         ended = runs.by_id(connection, run.id)
+    assert changed is not None
     assert ended is not None
     start = threading.Barrier(6)
 
@@ -174,10 +160,13 @@ def test_two_who_continue_at_once_make_one_turn(database: Database) -> None:
         with database.write() as connection:
             return runs.resume(connection, ended, order(owner), NOW) is not None
 
+    assert changed.updated_at == run.updated_at + 1
+    assert (done, ended.status) == ([False, True, False], "completed")
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
 
 
+@BOTH
 def test_a_repository_of_an_organization_that_was_just_deleted_is_refused(database: Database) -> None:
     """As a run of it is, instead of breaking on a constraint."""
     owner = organization(database)
@@ -187,6 +176,7 @@ def test_a_repository_of_an_organization_that_was_just_deleted_is_refused(databa
             repositories.put(connection, owner, Repository("api", "github", "acme/api", "/tmp/api.git"), NOW)
 
 
+@BOTH
 def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Database) -> None:
     """10,000 and more are counted once in a while, in proportion to their number; below that, each time."""
     now = [0.0]
@@ -195,21 +185,32 @@ def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Dat
     wanted = history.HistoryRequest(organization="acme", runs=runs.EXACT_BELOW, span="1d", repositories=2)
     history.make(database, wanted, NOW)
     every, failed = Filters(owner), Filters(owner, status="failed")
-    looks: list[str] = []
-    sa.event.listen(database.engine, "before_cursor_execute", lambda *given: looks.append(given[2]))
-    with database.read() as connection:
+    with asked_of(database) as asked, database.read() as connection:
         connection.execute(sa.select(1))
-        looks.clear()
-        first = [counts.count(connection, every), counts.count(connection, every), len(looks)]
+        asked.clear()
+        first = [counts.count(connection, every), counts.count(connection, every), len(asked)]
         few = counts.count(connection, failed)
-        again = [counts.count(connection, failed) == few, len(looks)]
+        again = [counts.count(connection, failed) == few, len(asked)]
         now[0] = 0.06
-        later = [counts.count(connection, every), len(looks)]
+        later = [counts.count(connection, every), len(asked)]
 
     assert first == [10_000, 10_000, 1]
     assert 0 < few < 10_000
     assert again == [True, 3]
     assert later == [10_000, 4]
+
+
+@contextlib.contextmanager
+def asked_of(database: Database) -> Iterator[list[tuple[str, Any]]]:
+    """The statements that a database is asked, with their parameters."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    yield asked
+    sa.event.remove(database.engine, "before_cursor_execute", note)
 
 
 def test_the_queue_s_clock_runs_on_every_sqlite(tmp_path: Path) -> None:
@@ -220,3 +221,188 @@ def test_the_queue_s_clock_runs_on_every_sqlite(tmp_path: Path) -> None:
         found = connection.execute(sa.text("SELECT unixepoch('subsec')")).scalar_one()
 
     assert isinstance(found, float)
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    micros = NOW
+
+    def limiter(self, database: Database, per_minute: int) -> RateLimiter:
+        return RateLimiter(database, per_minute, lambda: self.micros, lambda: self.micros / 1_000_000)
+
+    def pass_s(self, seconds: float) -> None:
+        self.micros += round(seconds * 1_000_000)
+
+
+def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:
+    """Twelve at once; the thirteenth waits the five seconds until there is one again; others have their own bucket."""
+    clock = Clock()
+    rate = clock.limiter(database, 12)
+    at_once = [rate.wait_s("org") for _ in range(13)]
+    clock.pass_s(4.9)
+    early = rate.wait_s("org")
+    clock.pass_s(0.2)
+
+    assert at_once == [None] * 12 + [5]
+    assert (early, rate.wait_s("org"), rate.wait_s("org"), rate.wait_s("other")) == (1, None, 5, None)
+
+
+@pytest.mark.parametrize("seconds", [0, -3600], ids=["restart", "clock set back"])
+def test_neither_a_restart_nor_a_clock_set_back_refills_or_blocks(database: Database, seconds: float) -> None:
+    """The bucket is in the database: a new process finds it as it was, and the wait is the usual one."""
+    clock = Clock()
+    assert clock.limiter(database, 1).wait_s("org") is None
+    clock.pass_s(seconds)
+
+    assert clock.limiter(database, 1).wait_s("org") == 60
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
+def test_no_order_of_requests_gets_more_than_the_bucket_held(
+    database: Database, requests: list[tuple[int, float]]
+) -> None:
+    """Three processes, any order, any pauses: at most a minute's worth and what flowed in since."""
+    clock, owner = Clock(), secrets.token_hex(8)
+    processes = [clock.limiter(database, 30) for _ in range(3)]
+    passed = 0
+    for number, pause_s in requests:
+        clock.pass_s(pause_s)
+        passed += processes[number].wait_s(owner) is None
+
+    assert passed <= 30 + (clock.micros - NOW) / 1_000_000 * 30 / 60
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_processes_that_ask_at_once_get_what_there_is(database: Database) -> None:
+    """Eight connections to PostgreSQL that take at the same moment: ten of ten, and never eleven."""
+    start = threading.Barrier(8)
+
+    def ask(_: int) -> int:
+        start.wait()
+        taken = 0
+        for _ in range(5):
+            with database.write() as connection:
+                taken += rate_limits.take(connection, "org", 1, 10, lambda: NOW)[0]
+        return taken
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(ask, range(8))) == 10
+
+
+@pytest.fixture(scope="module")
+def contested(postgres: Cluster, tables: str) -> Iterator[Database]:
+    """A PostgreSQL for all writers at once: each test has an organization of its own."""
+    with contextlib.closing(Database(postgres.create("races", tables))) as made:
+        yield made
+
+
+def _continue(connection: sa.Connection, owner: str, run: runs.Run, _: int) -> None:
+    turns.cancel(connection, run.id, "over", NOW)
+    runs.resume(connection, runs.by_id(connection, run.id) or run, order(owner), NOW)
+
+
+Act = Callable[[sa.Connection, str, runs.Run, int], object]
+ACTS: dict[str, Act] = {
+    "organizations": lambda c, owner, run, n: organizations.create(c, name="Same", now=NOW),
+    "tokens": lambda c, owner, run, n: tokens.create(c, owner, scopes=("admin",), alias="same", now=NOW),
+    "offers": lambda c, owner, run, n: trials.put_offer(c, Offer("SAME", "partner")),
+    "hosts": lambda c, owner, run, n: hosts.connect(
+        c, owner, Host("github", "g", None, "api", "https://g", None, None), NOW
+    ),
+    "repositories": lambda c, owner, run, n: repositories.put(
+        c, owner, Repository("api", "github", "acme/api", "/srv/a.git"), NOW
+    ),
+    "default_branches": lambda c, owner, run, n: repositories.note_default_branch(c, "/srv/a.git", f"branch-{n}"),
+    "agents": lambda c, owner, run, n: agents.put(
+        c, Agent("same", ("/bin/true",), 60, network=False, environment=()), owner if n % 2 else None, NOW
+    ),
+    "runs": lambda c, owner, run, n: runs.accept(c, order(owner, "b"), NOW),
+    "turns": _continue,
+    "turn_files": lambda c, owner, run, n: turn_files.put(c, (run.id, 1), 0, "diff", b"said"),
+    "log_pieces": lambda c, owner, run, n: turn_files.append_log(c, (run.id, 1), 0, b"said"),
+    "model_usage": lambda c, owner, run, n: usage.add(
+        c, turns.of(c, run.id)[0], usage.ModelUse("/a", "anthropic", "m", Usage(input=1), 1), NOW
+    ),
+    "postings": lambda c, owner, run, n: postings.want(
+        c, (run.id, 1), postings.ForgeContent("status", {"state": "pending"}, "c" * 40), NOW
+    ),
+    "workers": lambda c, owner, run, n: workers.beat(c, Worker(f"w{n}", "m", "none", 1, 1, 1, 1), now_micros),
+}
+"""Of each table with a unique key: what processes may write of it at once."""
+
+
+@pytest.mark.parametrize("table", [*ACTS, "runwarden_meta"])
+def test_writers_at_once_do_not_fail_each_other(contested: Database, table: str) -> None:
+    """All of them begin before the first commits, several times over."""
+    owner, numbers, at_once = organization(contested), count(), 8
+    with contested.write() as connection:
+        run = runs.accept(connection, order(owner), NOW)
+
+    def write(gate: threading.Barrier) -> None:
+        with contested.write() as connection:
+            connection.execute(sa.text("SELECT 1"))
+            gate.wait()
+            if table == "runwarden_meta":
+                contested.secret("same")
+            else:
+                ACTS[table](connection, owner, run, next(numbers))
+
+    with ThreadPoolExecutor(at_once) as pool:
+        for _ in range(3):
+            gate = threading.Barrier(at_once)
+            failures = [future.exception() for future in [pool.submit(write, gate) for _ in range(at_once)]]
+            assert failures == [None] * at_once
+
+
+def test_no_table_with_a_unique_key_was_forgotten() -> None:
+    """Those that are not contested above have keys that only one process can have."""
+    alone = {
+        "invitations": "random ids and codes",
+        "mails": "made with their invitation",
+        "trials": "made with their organization",
+        "audit": "random ids",
+        "deliveries": "decided on one after the other: test_processes_on_one_database_decide_once",
+        "deletions": "inserted unless it is there",
+        "rate_limits": "inserted unless it is there, then updated",
+    }
+    assert sorted({*ACTS, "runwarden_meta", *alone}) == sorted(schema.metadata.tables)
+
+
+FILL = (
+    (
+        "INSERT INTO runs(id, organization_id, agent, status, branch, platform, path, path_key, url, turn, created_at,"
+        " updated_at) SELECT 'run_'||n, '{owner}', 'a', 'completed', 'b'||n, 'github', 'a/b', 'a/b', 'u', 1, n, n"
+        " FROM generate_series(1, 20000) n"
+    ),
+    (
+        "INSERT INTO turns(run_id, number, status, instructions, inputs, attempt, accepted_at, dispatched_at,"
+        " finished_at) SELECT 'run_'||n, 1, 'completed', 'go', '{{}}', 1, n, n, n FROM generate_series(1, 20000) n"
+    ),
+)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_no_question_of_every_second_reads_what_has_ended(database: Database) -> None:
+    """Of twenty thousand ended runs neither a worker's rounds nor a page of a list scan runs or turns."""
+    owner = organization(database)
+    with database.write() as connection:
+        for statement in FILL:
+            connection.execute(sa.text(statement.format(owner=owner)))
+        connection.execute(sa.text("ANALYZE"))
+    with database.read() as connection:
+        with asked_of(database) as asked:
+            dispatch.next_turns(connection, 4, None)
+            turns.open_runs(connection)
+            runs.has_more_active(connection, owner, 1000)
+            runs.page(connection, Filters(owner), None, 11)
+            runs.page(connection, Filters(owner, status="failed"), None, 11)
+            runs.is_worked_on(connection, "u", "b1")
+        plans = [
+            "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
+            for statement, parameters in asked
+        ]
+
+    assert len(plans) >= 6
+    assert not [plan for plan in plans if "Seq Scan on runs" in plan or "Seq Scan on turns" in plan]

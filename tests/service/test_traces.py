@@ -1,10 +1,8 @@
 """Traces: one tree from the request that queued a run to the steps of its turn, at a real OTLP/HTTP collector."""
 
 import sys
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -12,74 +10,43 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from service.observability.traces import Tracer, open_tracer
 from service.settings import SettingsError, TraceSettings
-from tests.fault_server import free_port
+from tests.lab import Received, Respond, Server, free_port
 from tests.service.conftest import Api
 from tests.waiting import eventually
 
 QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
 
 
-class Collector:
+class Collector(Server):
     """Takes spans as a collector does."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.spans: dict[str, Span] = {}
         self.resource: dict[str, str] = {}
-        self.headers: list[str | None] = []
-        collector = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                assert self.path == "/v1/traces"
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.headers.append(self.headers["X-Tenant"])
-                collector.take(ExportTraceServiceRequest.FromString(body))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        self._thread = threading.Thread(target=self.server.serve_forever)
-        self._thread.start()
-
-    def take(self, request: ExportTraceServiceRequest) -> None:
-        for resource in request.resource_spans:
+    def answer(self, request: Received) -> Respond:
+        assert request.target == "/v1/traces"
+        for resource in ExportTraceServiceRequest.FromString(request.body).resource_spans:
             self.resource = {one.key: one.value.string_value for one in resource.resource.attributes}
             for scope in resource.scope_spans:
                 self.spans |= {span.span_id.hex(): span for span in scope.spans}
+        return Respond(200, b"")
 
     def named(self, name: str) -> list[Span]:
         return [span for span in list(self.spans.values()) if span.name == name]
 
-    def above(self, span: Span) -> list[str]:
-        """The names of the spans above one, up to its root."""
-        names = []
-        while span.parent_span_id:
-            span = self.spans[span.parent_span_id.hex()]
-            names.append(span.name)
-        return names
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self._thread.join()
-        self.server.server_close()
-
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    made = Collector()
-    yield made
-    made.close()
+    with Collector() as made:
+        yield made
 
 
 def test_a_turn_is_below_the_request_that_queued_it(start: Callable[..., Api], collector: Collector) -> None:
     """With its steps and what they ask of the database; idle workers make no spans, and no token is in any."""
     environment = QUICK | {"OTEL_EXPORTER_OTLP_HEADERS": "X-Tenant=us"}
-    api = start(settings=f'[traces]\nendpoint = "{collector.url}"\n', environment=environment)
+    api = start(settings=f'[traces]\nendpoint = "{collector.origin}"\n', environment=environment)
     run_id = api.start("note")
     api.ended(run_id)
     api.ended(api.start("fail"))
@@ -91,7 +58,7 @@ def test_a_turn_is_below_the_request_that_queued_it(start: Callable[..., Api], c
     for span in sorted(collector.spans.values(), key=lambda span: span.start_time_unix_nano):
         steps[span.parent_span_id].append(span.name)
 
-    assert collector.above(turn) == ["POST /v1/external/agents/{name}/runs"]
+    assert collector.spans[turn.parent_span_id.hex()].name == "POST /v1/external/agents/{name}/runs"
     named = ["fetch", "check out", "agent", "commit", "push"]
     assert [step for step in steps[turn.span_id] if step in named] == named
     assert fields["runwarden.run_id"] == run_id
@@ -104,7 +71,7 @@ def test_a_turn_is_below_the_request_that_queued_it(start: Callable[..., Api], c
     assert " ERROR " not in api.service.log
     assert api.token not in str(collector.spans)
     assert collector.resource["service.name"] == "runwarden"
-    assert set(collector.headers) == {"us"}
+    assert {one.headers["x-tenant"] for one in collector.requests} == {"us"}
 
 
 def test_a_collector_that_is_away_harms_nothing(start: Callable[..., Api]) -> None:

@@ -1,11 +1,10 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -23,21 +22,11 @@ from service.store.database import Database
 from service.store.runs import TurnRequest
 from service.store.schema import runs as runs_table
 from service.store.usage import ModelUse, UsageFilters, totals
-from tests.service.conftest import Api
+from tests.service.conftest import BOTH, Api
 from tests.service.test_metrics import NOW, scraped
 
 WRITTEN: Final = "2027-01-15"
 """The day of NOW."""
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """An empty database of each kind."""
-    is_sqlite = request.param == "sqlite"
-    made = Database(f"sqlite:///{tmp_path / 'd.sqlite'}" if is_sqlite else request.getfixturevalue("postgres_url"))
-    made.migrate()
-    yield made
-    made.close()
 
 
 def used(
@@ -59,6 +48,7 @@ def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> 
         return runs.accept(connection, request, NOW).id
 
 
+@BOTH
 def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
     """Days are inclusive; a path in other letters is the same repository; models of one turn are one turn."""
     first, second, third = (
@@ -97,22 +87,9 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
     ]
 
 
-def test_a_day_s_limit_counts_every_run_of_the_agent_that_day(database: Database) -> None:
-    """Not the day before, and no other agent; a run's own limit counts all of its days."""
-    first, second = begun(database, "acme", "helper"), begun(database, "other", "helper")
-    used(database, first, 10, 500, at=NOW - DAY_MICROS)
-    used(database, first, 20, 30, number=2)
-    used(database, second, 40, 7)
-    with database.read() as connection:
-        found = [usage.spent(connection, one, "/helper", NOW) for one in (first, second)]
-        own = usage.spent(connection, second, "org_x/helper", NOW)
-
-    assert found == [Spending(530, 37, 36), Spending(7, 37, 43)]
-    assert own == Spending(7, 0, 43)
-
-
-def test_an_organization_s_limit_a_day_counts_all_of_its_agents(database: Database) -> None:
-    """Not the day before, and no other organization; /metrics tells the share of it that is used."""
+@BOTH
+def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that_day(database: Database) -> None:
+    """Not the day before, and no other's; a run's own limit counts all of its days; /metrics tells the share used."""
     first, second, other = begun(database, "acme", "a"), begun(database, "acme", "b"), begun(database, "other", "a")
     used(database, first, 10, 1_500_000, at=NOW - DAY_MICROS)
     used(database, first, 20, 1_500_000, number=2)
@@ -122,12 +99,12 @@ def test_an_organization_s_limit_a_day_counts_all_of_its_agents(database: Databa
         owner = organizations.by_slug(connection, "acme")
         assert owner is not None
         organizations.limit_day(connection, owner.id, 4.0, 660)
-        found = usage.spent(connection, second, "/b", NOW).organization
-        none = usage.spent(connection, other, "/a", NOW).organization
+        helper = usage.spent(connection, first, "/helper", NOW)
+        own = usage.spent(connection, other, "org_x/helper", NOW)
     shown = scraped(ServiceMetrics(database, lambda: NOW, worker_ttl_s=10))
 
-    assert found == OrganizationDay(2_000_000, 66, 4.0, 660)
-    assert none == OrganizationDay()
+    assert helper == Spending(3_000_000, 11_000_000, 36, OrganizationDay(2_000_000, 66, 4.0, 660))
+    assert own == Spending(9_000_000, 0, 83, OrganizationDay())
     assert shown["runwarden_day_budget_used_ratio", "usd", "acme"] == 0.5
     assert shown["runwarden_day_budget_used_ratio", "tokens", "acme"] == 0.1
     assert sum(key[0] == "runwarden_day_budget_used_ratio" for key in shown) == 2
