@@ -23,7 +23,7 @@ class GitLabServer(Server):
         self.before_add = threading.Barrier(1)
         """Where a request that adds a webhook waits: with two parties, until another does so too."""
         self._lock = threading.Lock()
-        self.otherwise = self._serve
+        self.otherwise = self._gitlab
 
     @property
     def url(self) -> str:
@@ -34,7 +34,7 @@ class GitLabServer(Server):
         """Method and path of each request, without the query."""
         return [f"{request.method} {urlsplit(request.target).path}" for request in self.requests]
 
-    def _serve(self, request: Received) -> Respond:
+    def _gitlab(self, request: Received) -> Respond:
         parts = urlsplit(request.target)
         _, key, *rest = parts.path.removeprefix("/api/v4/").split("/")
         keys = {unquote(key)}

@@ -196,9 +196,9 @@ def test_a_log_is_followed_while_its_turn_works(either: tuple[Deployment, Api], 
         listed = api.get("/external/runs").status_code
         unfinished = api.get(f"/external/runs/{run_id}/turns/1/diff")
         gate.touch()
-        said = {one.result(120) for one in ends}
+        heard = {one.result(120) for one in ends}
 
-    assert (said, listed) == ({"true"}, 200)
+    assert (heard, listed) == ({"true"}, 200)
     assert said(unfinished) == (409, "turn_active")
     assert {b"".join(log) for log in logs} == {api.get(log_path(run_id)).content}
     assert b"pushed" in b"".join(logs[0])
