@@ -19,13 +19,13 @@ from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
-from service.lab import install_lab
+from service.lab.endpoints import install_lab
 from service.mail.sender import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics, exposition
 from service.observability.requests import RequestObserver
-from service.observability.traces import Tracer, open_tracer
-from service.settings import DataFolder, Settings
+from service.observability.traces import open_tracer
+from service.settings import DataFolder
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
 from service.store.results import TurnResults
@@ -82,7 +82,23 @@ class RunningService:
             if self._options.executes:
                 worker = build_worker(database, self._folder, settings, self._options.concurrency, tracer)
             metrics = ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s)
-            context = _context(self._folder, settings, database, worker, metrics, tracer)
+            context = Context(
+                database=database,
+                settings=settings,
+                clock=now_micros,
+                expiry_clock=now_micros,
+                rate=RateLimiter(database, settings.limits.requests_per_minute, now_micros),
+                mailer=mailer_of(self._folder, settings.mail, os.environ),
+                probes=HealthProbes(settings.probing),
+                page_key=database.secret("page_token_key"),
+                counts=RunCounter(),
+                # Without a worker in this process, the database wakes those elsewhere.
+                wake=worker.wake if worker else lambda: None,
+                results=TurnResults(self._folder),
+                accounts=OwnAccounts(database),
+                exposition=exposition(metrics, settings.metrics, os.environ),
+                tracer=tracer,
+            )
             listener = self._bind()
             status = asyncio.run(self._serve(context, worker, listener, metrics))
             context.probes.close()
@@ -203,33 +219,3 @@ class _Server(uvicorn.Server):
 
 def _is_loopback(host: str) -> bool:
     return host == "::1" or host.startswith("127.")
-
-
-def _no_worker() -> None:
-    """Do nothing: this process has no worker to wake, and the database wakes those elsewhere."""
-
-
-def _context(
-    folder: DataFolder,
-    settings: Settings,
-    database: Database,
-    worker: TurnWorker | None,
-    metrics: ServiceMetrics,
-    tracer: Tracer,
-) -> Context:
-    return Context(
-        database=database,
-        settings=settings,
-        clock=now_micros,
-        expiry_clock=now_micros,
-        rate=RateLimiter(database, settings.limits.requests_per_minute, now_micros),
-        mailer=mailer_of(folder, settings.mail, os.environ),
-        probes=HealthProbes(settings.probing),
-        page_key=database.secret("page_token_key"),
-        counts=RunCounter(),
-        wake=_no_worker if worker is None else worker.wake,
-        results=TurnResults(folder),
-        accounts=OwnAccounts(database),
-        exposition=exposition(metrics, settings.metrics, os.environ),
-        tracer=tracer,
-    )

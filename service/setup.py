@@ -10,7 +10,7 @@ from service.agents import check
 from service.agents.options import AgentOptions, VariableName
 from service.clock import parse_duration, rfc3339
 from service.errors import ServiceError
-from service.mail.address import checked_address
+from service.mail.message import checked_address
 from service.reference import checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, tokens, trials
 from service.store.organizations import Organization

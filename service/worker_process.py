@@ -78,13 +78,10 @@ class WorkerProcess:
             tracer.instrument_database(database)
             worker = build_worker(database, self._folder, settings, self._concurrency, tracer)
             worker.start()
-            self._announce(worker)
+            announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(self._folder.root)})
             leaving.wait()
             drain(worker, settings.execution)
         return 0
-
-    def _announce(self, worker: TurnWorker) -> None:
-        announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(self._folder.root)})
 
 
 def announce(line: Mapping[str, object]) -> None:

@@ -98,7 +98,10 @@ class ReadBody(Generic[Body]):
         try:
             return self._model.model_validate(_parse(raw))
         except ValidationError as error:
-            raise bad_request("invalid_request", _explain(error)) from error
+            first = error.errors(include_input=False, include_url=False)[0]
+            field = ".".join(str(part) for part in first["loc"])
+            text = "the body must be a JSON object" if first["type"] == "model_type" and not field else first["msg"]
+            raise bad_request("invalid_request", f"{field}: {text}" if field else text) from error
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, object]:
@@ -239,11 +242,3 @@ def _number(digits: str) -> float:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
-
-
-def _explain(error: ValidationError) -> str:
-    first = error.errors(include_input=False, include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
-    if field:
-        return f"{field}: {first['msg']}"
-    return "the body must be a JSON object" if first["type"] == "model_type" else first["msg"]

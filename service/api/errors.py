@@ -90,7 +90,10 @@ async def _answer_framework(request: Request, error: Exception) -> JSONResponse:
     if status == HTTPStatus.NOT_FOUND:
         return JSONResponse(body("not_found", f"there is nothing at {request.url.path}"), status)
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = ", ".join(sorted(_methods(request)))
+        # Every method that is offered at the path: the framework names those of the first route only.
+        offered: Offered = request.app.state.offered
+        found = {method for pattern, methods in offered if pattern.match(request.url.path) for method in methods}
+        allowed = ", ".join(sorted(found))
         message = f"{request.method} is not offered at {request.url.path}; use {allowed}"
         return JSONResponse(body("method_not_allowed", message), status, {"Allow": allowed})
     return JSONResponse(body("bad_request", str(getattr(error, "detail", error))), status)
@@ -110,9 +113,3 @@ async def _answer_unforeseen(request: Request, error: Exception) -> JSONResponse
 
 async def _answer_crash(_request: Request, _error: Exception) -> JSONResponse:
     return JSONResponse(body("internal_error", "the service failed; its log says why"), 500)
-
-
-def _methods(request: Request) -> set[str]:
-    """Return every method that is offered at the path: the framework names those of the first route only."""
-    offered: Offered = request.app.state.offered
-    return {method for pattern, methods in offered if pattern.match(request.url.path) for method in methods}

@@ -43,7 +43,14 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
         decisions: list[DeliveryDecision] = []
         if delivery is not None:
-            decisions = await run_in_threadpool(_decide, context, await _with_own_accounts(context, delivery))
+            if context.accounts is not None:
+                ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
+                delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, CALLER))
+            receiver = Receiver(context.database, context.settings, context.clock)
+            decisions = await run_in_threadpool(receiver.receive, delivery)
+    except UnknownRepositoryError as error:
+        _count(context, platform, "unknown_repository")
+        raise HttpError(404, "unknown_repository", str(error)) from error
     except HttpError as error:
         _count(context, platform, error.error_code)
         raise
@@ -86,20 +93,6 @@ def _unsigned() -> HttpError:
     # The body may not have been read, so the connection cannot be used again.
     text = "the delivery is not signed with the secret of this webhook"
     return HttpError(401, "invalid_signature", text, {"Connection": "close"})
-
-
-async def _with_own_accounts(context: Context, delivery: WebhookDelivery) -> WebhookDelivery:
-    if context.accounts is None:
-        return delivery
-    ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
-    return replace(delivery, own_accounts=await context.outgoing.run(ask, CALLER))
-
-
-def _decide(context: Context, delivery: WebhookDelivery) -> list[DeliveryDecision]:
-    try:
-        return Receiver(context.database, context.settings, context.clock).receive(delivery)
-    except UnknownRepositoryError as error:
-        raise HttpError(404, "unknown_repository", str(error)) from error
 
 
 def _count(context: Context, platform: str, result: str) -> None:

@@ -11,7 +11,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.hosts.gitlab import OnboardingError
 from service.hosts.onboarding import Onboarding, ProjectKey
-from service.mail.address import checked_address
+from service.mail.message import checked_address
 from service.mail.sender import MailSender
 from service.reference import checked_path
 from service.store import audit, hosts, invitations, organizations, repositories, trials

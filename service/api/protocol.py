@@ -15,16 +15,12 @@ TRANSPORT: Final = "runwarden.transport"
 """Key in the ASGI scope's `state`: the connection's transport."""
 
 
-def _count_nothing(_status: int) -> None:
-    """Count nothing, by default: `protocol()` sets what counts."""
-
-
 class HttpProtocol(H11Protocol):
     """One connection."""
 
     arrival_s = 30.0
     """How long a request may take to arrive, head and body together."""
-    count = staticmethod(_count_nothing)
+    count: Callable[[int], None]
     """Called when a connection is refused before a request has arrived, with the status of the answer."""
     _arrival: asyncio.TimerHandle | None = None
 

@@ -5,7 +5,6 @@ import json
 import logging
 import re
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final
 
@@ -177,24 +176,11 @@ def _found_turn(connection: sa.Connection, caller: Caller, run_id: str, number: 
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _LogRange:
-    """The part of a log that a request asks for."""
-
-    offset: int
-    wait_s: int
-
-    @classmethod
-    def of(cls, request: Request) -> "_LogRange":
-        given = {name: request.query_params.getlist(name) for name in ("offset", "wait")}
-        values = []
-        for name, texts in given.items():
-            if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
-                raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
-            values.append(int(texts[0]) if texts else 0)
-        if not 0 <= values[1] <= _LONGEST_WAIT_S:
-            raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
-        return cls(*values)
+def _asked_integer(request: Request, name: str) -> int:
+    texts = request.query_params.getlist(name)
+    if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
+        raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
+    return int(texts[0]) if texts else 0
 
 
 @router.get(
@@ -218,15 +204,17 @@ async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: Administrator
 ) -> Response:
     """Return a piece of a turn's log; a request that waits for more holds no connection or thread."""
-    part = _LogRange.of(request)
-    ask = partial(_log_piece, context, caller, run_id, n, part.offset)
-    until = time.monotonic() + part.wait_s
+    offset, wait_s = _asked_integer(request, "offset"), _asked_integer(request, "wait")
+    if not 0 <= wait_s <= _LONGEST_WAIT_S:
+        raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
+    ask = partial(_log_piece, context, caller, run_id, n, offset)
+    until = time.monotonic() + wait_s
     while True:
         answer = await run_in_threadpool(ask)
         is_over = answer.body or answer.headers["Runwarden-Log-Ended"] == "true" or context.closing.is_set()
         if is_over or time.monotonic() >= until:
             return answer
-        await asyncio.sleep(min(_PAUSE_S, part.wait_s))
+        await asyncio.sleep(min(_PAUSE_S, wait_s))
 
 
 def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int) -> Response:

@@ -15,7 +15,7 @@ from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import run_body
 from service.clock import parse_rfc3339
-from service.reference import PLATFORMS, Reference, checked_path, location, reference
+from service.reference import PLATFORMS, checked_path, location, reference
 from service.store import hosts, runs
 from service.store.runs import Filters
 
@@ -92,8 +92,19 @@ _PARAMETERS: Final = [
 @router.get("/external/runs", openapi_extra={"parameters": _PARAMETERS}, responses=documented(400))
 def list_runs(request: Request, context: RequestContext, caller: Administrator) -> dict[str, object]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
-    given = _given(request)
-    size = _page_size(given.get("page_size"))
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in _KNOWN:
+            continue
+        if name in given:
+            raise bad_request("invalid_query", f"{name} may be given once")
+        if "\0" in value:
+            raise bad_request("invalid_query", f"{name} may not hold NUL")
+        given[name] = value
+    text = given.get("page_size", str(_DEFAULT_SIZE))
+    size = int(text) if _INTEGER.fullmatch(text) else 0
+    if not 1 <= size <= _LARGEST_SIZE:
+        raise bad_request("invalid_page_size", f"page_size must be an integer from 1 to {_LARGEST_SIZE}")
     with context.database.read() as connection:
         connected = {host.host: host.platform for host in hosts.of(connection, caller.organization.id)}
         platform, path = _repository(given, connected)
@@ -119,29 +130,6 @@ def list_runs(request: Request, context: RequestContext, caller: Administrator) 
     }
 
 
-def _given(request: Request) -> dict[str, str]:
-    """Return the known query parameters; unknown ones are ignored."""
-    given: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if name not in _KNOWN:
-            continue
-        if name in given:
-            raise bad_request("invalid_query", f"{name} may be given once")
-        if "\0" in value:
-            raise bad_request("invalid_query", f"{name} may not hold NUL")
-        given[name] = value
-    return given
-
-
-def _page_size(text: str | None) -> int:
-    if text is None:
-        return _DEFAULT_SIZE
-    size = int(text) if _INTEGER.fullmatch(text) else 0
-    if not 1 <= size <= _LARGEST_SIZE:
-        raise bad_request("invalid_page_size", f"page_size must be an integer from 1 to {_LARGEST_SIZE}")
-    return size
-
-
 def _instant(given: dict[str, str], name: str, *, round_up: bool) -> int | None:
     if name not in given:
         return None
@@ -159,11 +147,17 @@ def _repository(given: dict[str, str], connected: dict[str, str]) -> tuple[str |
         raise bad_request("invalid_repository", f"platform must be one of {', '.join(PLATFORMS)}")
     try:
         if "data" in given:
-            return _from_data(platform, given["data"], alone="repository" not in given)
+            if platform is None or "repository" in given:
+                raise bad_request("invalid_repository", "data needs platform, and does not go with repository")
+            data = json.loads(given["data"])
+            return platform, reference(platform, data if isinstance(data, dict) else {}).path
         if "repository" in given:
             named, path = _from_text(given["repository"], connected)
             return platform or named, path
-    except ValueError as error:
+    except json.JSONDecodeError as error:
+        text = "data must be the JSON object of a repository reference"
+        raise bad_request("invalid_repository", text) from error
+    except (ValueError, RecursionError) as error:
         raise bad_request("invalid_repository", str(error)) from error
     return platform, None
 
@@ -178,16 +172,3 @@ def _from_text(text: str, connected: dict[str, str]) -> tuple[str | None, str]:
         except ValueError:
             continue
     raise ValueError("repository must read owner/repo, group/project or a full URL")
-
-
-def _from_data(platform: str | None, text: str, *, alone: bool) -> tuple[str, str]:
-    if platform is None or not alone:
-        raise ValueError("data needs platform, and does not go with repository")
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("data must be the JSON object of a repository reference") from error
-    if not isinstance(data, dict):
-        raise ValueError("data must be the JSON object of a repository reference")  # noqa: TRY004 — one error, one answer
-    found: Reference = reference(platform, data)
-    return found.platform, found.path

@@ -2,10 +2,10 @@
 
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends
@@ -86,18 +86,15 @@ def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Ta
         raise bad_request("invalid_repository", str(error)) from error
     with context.database.read() as connection:
         target = _target_by_reference(connection, caller.organization.id, wanted)
-    return target, TurnRequest(
-        organization_id=caller.organization.id,
-        agent=DEFAULT_NAME,
-        platform=target.reference.platform,
-        path=target.reference.path,
-        url=target.url,
-        branch=branch,
-        instructions=start.instructions,
-        metadata=start.metadata,
-        trace_parent=context.tracer.parent(),
-        caller=caller.token.alias,
-    )
+    return target, _request(context, caller, target, DEFAULT_NAME, branch, start.instructions, metadata=start.metadata)
+
+
+def _request(
+    context: Context, caller: Caller, target: _Target, agent: str, branch: str | None, instructions: str, **more: Any
+) -> TurnRequest:
+    owner, where = caller.organization.id, target.reference
+    asked = TurnRequest(owner, agent, where.platform, where.path, target.url, branch, instructions, **more)
+    return replace(asked, trace_parent=context.tracer.parent(), caller=caller.token.alias)
 
 
 async def _refuse_protected(context: Context, target: _Target, request: TurnRequest) -> None:
@@ -166,25 +163,20 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target
         found = runs.by_id(connection, run_id)
         if found is None or found.organization_id != request.organization_id:
             raise no_run(run_id)
-        _check_same(found, request, target)
+        if found.platform != target.reference.platform or found.path.lower() != target.reference.path.lower():
+            raise bad_request(
+                "repository_mismatch",
+                f"the run {run_id} works on {found.platform}:{found.path}; name that repository, or start another run",
+            )
+        if request.branch is not None and request.branch != found.branch:
+            text = f"the run {run_id} works on branch {found.branch!r}; leave branch_name out, or name it"
+            raise bad_request("branch_mismatch", text)
         resumed = runs.resume(connection, found, request, context.clock())
         _check_quota(context, connection, request)
     if resumed is None:
         raise HttpError(409, "run_active", f"the run {run_id} is {found.status}; continue it when it has ended")
     context.wake()
     return resumed
-
-
-def _check_same(run: Run, request: TurnRequest, target: _Target) -> None:
-    if run.platform != target.reference.platform or run.path.lower() != target.reference.path.lower():
-        raise bad_request(
-            "repository_mismatch",
-            f"the run {run.id} works on {run.platform}:{run.path}; name that repository, or start another run",
-        )
-    if request.branch is not None and request.branch != run.branch:
-        raise bad_request(
-            "branch_mismatch", f"the run {run.id} works on branch {run.branch!r}; leave branch_name out, or name it"
-        )
 
 
 def _agent_request(context: Context, caller: Caller, name: str, start: AgentStart) -> tuple[_Target, TurnRequest]:
@@ -198,18 +190,8 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
         target = _target_by_text(connection, caller.organization.id, start.repository)
     inputs = start.inputs or {}
     asked = inputs.get("instructions")
-    return target, TurnRequest(
-        organization_id=caller.organization.id,
-        agent=agent.name,
-        platform=target.reference.platform,
-        path=target.reference.path,
-        url=target.url,
-        branch=branch or None,
-        instructions=asked if isinstance(asked, str) and asked.strip() else f"{agent.name}: {_INSTRUCTIONS}",
-        inputs=inputs,
-        trace_parent=context.tracer.parent(),
-        caller=caller.token.alias,
-    )
+    instructions = asked if isinstance(asked, str) and asked.strip() else f"{agent.name}: {_INSTRUCTIONS}"
+    return target, _request(context, caller, target, agent.name, branch or None, instructions, inputs=inputs)
 
 
 @router.post(

@@ -9,6 +9,7 @@ from service.clock import now_micros
 from service.setup import SetupError, find_organization
 from service.store import deletions, repositories, runs, turns
 from service.store.database import Database
+from service.store.runs import FINAL
 from service.text import plural
 
 _WAIT_S: Final = 60.0
@@ -45,9 +46,9 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
         if found is None:
             raise SetupError(f"there is no run {run_id!r} any longer")
         change.target, change.organization_id = run_id, found.organization_id
-        if deletions.is_active(found) and not force:
+        if found.status not in FINAL and not force:
             raise SetupError(f"the run {run_id} is {found.status}; wait for its end, or cancel it with --force")
-        deletions.delete_run(change.connection, run_id, now_micros())
+        deletions.delete_runs(change.connection, [run_id], now_micros())
     left = [(found.platform, found.path, found.branch)]
     _conclude(admin, {"run_id": run_id}, f"{run_id} deleted", left, webhooks=[])
 

@@ -5,14 +5,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import ASGIApp
 
 from service.api import errors
+from service.api.app import build
 from service.api.bodies import ReadBody
+from service.api.context import Context
 from service.api.errors import HttpError
 from service.clock import CENTURY_MICROS, SECOND_MICROS, rfc3339
 from service.lab import history
 from service.lab.history import HistoryRequest
-from service.lab.lab import PREFIX, Fault, Lab
+from service.lab.lab import PREFIX, Fault, FaultInjector, Lab
 
 _CENTURY_S = CENTURY_MICROS // SECOND_MICROS
 
@@ -25,14 +28,15 @@ class ClockShift(BaseModel):
     offset_s: Annotated[int, Field(ge=-_CENTURY_S, le=_CENTURY_S)]
 
 
-def build(lab: Lab) -> FastAPI:
-    """Return the application that answers under /_lab."""
+def install_lab(context: Context) -> tuple[ASGIApp, dict[str, str]]:
+    """Return the application with the lab in front of it, and the `lab_token` to announce."""
+    lab = Lab(context)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.context = lab.context
     app.state.lab = lab
     errors.install(app, errors.offered_by(router))
     app.include_router(router)
-    return app
+    return FaultInjector(lab, build(lab.context), app), {"lab_token": lab.token}
 
 
 def _authorized(request: Request) -> Lab:

@@ -126,21 +126,16 @@ def make(database: Database, spec: HistoryRequest, now: int) -> dict[str, object
     rows = history(spec, owner.id, [*known, *made_up][: spec.repositories], until - span, until)
     made = 0
     while batch := list(itertools.islice(rows, _BATCH)):
-        _insert(database, batch)
+        try:
+            # One transaction for each batch: other writers wait for a moment, not for the whole history.
+            with database.write() as connection:
+                connection.execute(sa.insert(runs), [run for run, _ in batch])
+                connection.execute(sa.insert(turns), [turn for _, taken in batch for turn in taken])
+        except sa.exc.IntegrityError as error:
+            text = "these very runs are there; choose another seed, or reset the lab"
+            raise HttpError(409, "made_already", text) from error
         made += len(batch)
     return {"runs": made, "organization_id": owner.id, "took_s": round(time.monotonic() - began, 3)}
-
-
-def _insert(database: Database, batch: list[Row]) -> None:
-    try:
-        # One transaction for each batch: other writers wait for a moment, not for the whole history.
-        with database.write() as connection:
-            connection.execute(sa.insert(runs), [run for run, _ in batch])
-            connection.execute(sa.insert(turns), [turn for _, taken in batch for turn in taken])
-    except sa.exc.IntegrityError as error:
-        raise HttpError(
-            409, "made_already", "these very runs are there; choose another seed, or reset the lab"
-        ) from error
 
 
 def unmake(database: Database) -> int:
@@ -199,36 +194,24 @@ def _team_rows(
             failure = _INCIDENT_REASON
         elif rng.random() < (_BAD_NIGHT_SHARE if is_bad_night else _TEAM_FAILED_SHARE):
             failure = _NIGHT_REASON if is_bad_night else rng.choice(_REASONS)
-        yield _team_row(spec, owner, repository, at, until, failure, rng)
-
-
-def _team_row(
-    spec: HistoryRequest,
-    owner: str,
-    repository: Repository,
-    at: int,
-    until: int,
-    failure: str | None,
-    rng: random.Random,
-) -> Row:
-    lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
-    lasted = min(lasted, max(SECOND_MICROS, until - at))  # Every run of a team ends within the history.
-    run_id = f"run_{ids.ulid(at, rng.getrandbits)}"
-    task, status = rng.choice(_TASKS), "completed" if failure is None else "failed"
-    run, taken = _row(owner, repository, run_id, f"{task}.", status, at, lasted)
-    run |= {"agent": rng.choice(spec.agents), "metadata": {"requested_by": rng.choice(_REQUESTERS)}}
-    if rng.random() < _BRANCH_SHARE:
-        run["branch"] = rng.choice(_BRANCHES)
-    (turn,) = taken
-    turn["summary"] = f"{task}: done (seeded by the lab)." if failure is None else None
-    turn["failure"] = None if failure is None else f"{failure} (seeded by the lab)"
-    if failure is None and rng.random() < _AGAIN_SHARE:
-        half = at + lasted // 2
-        again = turn | {"number": 2, "instructions": "And the tests?", "accepted_at": half}
-        again |= {"dispatched_at": half, "started_at": half}
-        turn["finished_at"], run["turn"] = half, 2
-        taken.append(again)
-    return run, taken
+        lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
+        lasted = min(lasted, max(SECOND_MICROS, until - at))  # Every run of a team ends within the history.
+        run_id = f"run_{ids.ulid(at, rng.getrandbits)}"
+        task, status = rng.choice(_TASKS), "completed" if failure is None else "failed"
+        run, taken = _row(owner, repository, run_id, f"{task}.", status, at, lasted)
+        run |= {"agent": rng.choice(spec.agents), "metadata": {"requested_by": rng.choice(_REQUESTERS)}}
+        if rng.random() < _BRANCH_SHARE:
+            run["branch"] = rng.choice(_BRANCHES)
+        (turn,) = taken
+        turn["summary"] = f"{task}: done (seeded by the lab)." if failure is None else None
+        turn["failure"] = None if failure is None else f"{failure} (seeded by the lab)"
+        if failure is None and rng.random() < _AGAIN_SHARE:
+            half = at + lasted // 2
+            again = turn | {"number": 2, "instructions": "And the tests?", "accepted_at": half}
+            again |= {"dispatched_at": half, "started_at": half}
+            turn["finished_at"], run["turn"] = half, 2
+            taken.append(again)
+        yield run, taken
 
 
 def _row(owner: str, repository: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int) -> Row:

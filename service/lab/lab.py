@@ -1,6 +1,7 @@
 """The lab in front of the application: it carries out scripted faults, some of them on the connection itself."""
 
 import asyncio
+import contextlib
 import dataclasses
 import hmac
 import itertools
@@ -296,8 +297,10 @@ async def _drip(receive: Receive, send: Send, answer: _HeldAnswer, interval_s: f
     await send(answer.start)
     for index in range(len(answer.body)):
         await send({"type": "http.response.body", "body": answer.body[index : index + 1], "more_body": True})
-        if await _gone_within(receive, interval_s):
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(interval_s):
+                await _until_gone(receive)
+                return
     await send({"type": "http.response.body", "body": b""})
 
 
@@ -310,12 +313,3 @@ async def _until_gone(receive: Receive) -> None:
     # uvicorn logs an error if the application returns without an answer while the client is connected.
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _gone_within(receive: Receive, wait_s: float) -> bool:
-    try:
-        async with asyncio.timeout(wait_s):
-            await _until_gone(receive)
-    except TimeoutError:
-        return False
-    return True

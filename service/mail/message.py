@@ -9,7 +9,6 @@ from typing import Protocol
 
 from service.clock import EPOCH
 from service.errors import ServiceError
-from service.mail.address import checked_address
 from service.store.invitations import PendingMail
 
 _TEXT = """\
@@ -73,7 +72,11 @@ class Mailer(Protocol):
 def invitation_message(sender: str, pending: PendingMail) -> MailMessage:
     """Compose the mail that invites an administrator; `sender` is an address, with or without a name."""
     expires = EPOCH + timedelta(microseconds=pending.expires_at)
-    recipient = _deliverable(pending.email)
+    try:
+        # A domain in another script has an ASCII form.
+        recipient = checked_address(pending.email)[1]
+    except ValueError:
+        recipient = pending.email
     address = parseaddr(sender)[1]
     name = _one_line(pending.organization_name)
     # Seven bits, because not every server on the way accepts eight.
@@ -104,9 +107,16 @@ def _one_line(name: str) -> str:
     return "".join(mark if mark.isprintable() else " " for mark in name)
 
 
-def _deliverable(email: str) -> str:
-    """Return the address in ASCII if its name allows it: a domain in another script has an ASCII form."""
-    try:
-        return checked_address(email)[1]
-    except ValueError:
-        return email
+def checked_address(email: str) -> tuple[str, str]:
+    """Return an address in its normal form, in ASCII if possible (spec 2.1).
+
+    Raises:
+        ValueError: It is not a valid address; the text says why.
+    """
+    import email_validator
+
+    # Many private networks use this top-level name, which the library reserves.
+    if "local" in email_validator.SPECIAL_USE_DOMAIN_NAMES:
+        email_validator.SPECIAL_USE_DOMAIN_NAMES.remove("local")
+    found = email_validator.validate_email(email, check_deliverability=False, strict=True)
+    return found.normalized, found.ascii_email or found.normalized

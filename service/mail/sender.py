@@ -86,7 +86,14 @@ class SmtpRelay:
         started = time.monotonic()
         try:
             with self._session() as session:
-                _hand_over(session, message)
+                options: list[str] = []
+                if not message.recipient.isascii():
+                    session.ehlo_or_helo_if_needed()
+                    if not session.has_extn("smtputf8"):
+                        text = f"the mail server cannot write to {message.recipient}: it lacks SMTPUTF8"
+                        raise MailError(f"{text}; invite an ASCII address", refused=True)
+                    options = ["SMTPUTF8", "BODY=8BITMIME"]
+                session.sendmail(message.sender, [message.recipient], message.content, mail_options=options)
         except (smtplib.SMTPException, OSError, ValueError) as error:
             text = f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)"
             late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
@@ -130,46 +137,27 @@ class SmtpRelay:
         return session
 
     def _explained(self, error: Exception) -> MailError:
-        match error:
-            case smtplib.SMTPRecipientsRefused():
-                code, reply = next(iter(error.recipients.values()))
-                return MailError(
-                    f"{self._name} refused the recipient: {_reply(code, reply)}", refused=code in _PERMANENT
-                )
-            case smtplib.SMTPDataError():
-                said = _reply(error.smtp_code, error.smtp_error)
+        if isinstance(error, smtplib.SMTPRecipientsRefused):
+            code, reply = next(iter(error.recipients.values()))
+            return MailError(f"{self._name} refused the recipient: {_reply(code, reply)}", refused=code in _PERMANENT)
+        if isinstance(error, smtplib.SMTPResponseException):
+            said = _reply(error.smtp_code, error.smtp_error)
+            if isinstance(error, smtplib.SMTPDataError):
                 return MailError(f"{self._name} refused the message: {said}", refused=error.smtp_code in _PERMANENT)
-            case smtplib.SMTPAuthenticationError():
-                said = _reply(error.smtp_code, error.smtp_error)
+            if isinstance(error, smtplib.SMTPAuthenticationError):
                 cure = f"check mail.smtp.username and the variable {self._settings.password_env}"
                 return MailError(f"{self._name} refused the login ({said}); {cure}")
-            case smtplib.SMTPSenderRefused():
-                said = _reply(error.smtp_code, error.smtp_error)
+            if isinstance(error, smtplib.SMTPSenderRefused):
                 return MailError(f"{self._name} refused the sender {error.sender} ({said}); check mail.sender")
-            case smtplib.SMTPResponseException():
-                return MailError(f"{self._name} answered {_reply(error.smtp_code, error.smtp_error)}")
-            case _:
-                return MailError(f"{self._name} cannot be used: {self._reason(error)}")
-
-    def _reason(self, error: Exception) -> str:
+            return MailError(f"{self._name} answered {said}")
+        reason = f"{type(error).__name__} {error}"
         if isinstance(error, smtplib.SMTPNotSupportedError):
-            return f"{error} Check mail.smtp.security, which is {self._settings.security!r}"
-        if isinstance(error, ssl.SSLError):
-            return f"its TLS cannot be trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
-        return f"{type(error).__name__} {error}"
-
-
-def _hand_over(session: smtplib.SMTP, message: MailMessage) -> None:
-    options: list[str] = []
-    if not message.recipient.isascii():
-        session.ehlo_or_helo_if_needed()
-        if not session.has_extn("smtputf8"):
-            raise MailError(
-                f"the mail server cannot write to {message.recipient}: it lacks SMTPUTF8; invite an ASCII address",
-                refused=True,
+            reason = f"{error} Check mail.smtp.security, which is {self._settings.security!r}"
+        elif isinstance(error, ssl.SSLError):
+            reason = (
+                f"its TLS cannot be trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
             )
-        options = ["SMTPUTF8", "BODY=8BITMIME"]
-    session.sendmail(message.sender, [message.recipient], message.content, mail_options=options)
+        return MailError(f"{self._name} cannot be used: {reason}")
 
 
 def _reply(code: int, reply: bytes | str) -> str:

@@ -9,7 +9,7 @@ from service import ids
 from service.agents.options import AgentOptions
 from service.store.database import one_at_a_time
 from service.store.runs import Run
-from service.store.schema import agents, columns_of
+from service.store.schema import agents, first, found
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 DEFAULT_NAME: Final = "reviewer"
@@ -55,16 +55,14 @@ REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer
 def put(connection: sa.Connection, agent: Agent, organization_id: str | None, now: int) -> None:
     """Add an agent, or replace the one with its name; without an organization it serves every organization."""
     one_at_a_time(connection, "agent", organization_id or "", agent.name)
-    connection.execute(sa.delete(agents).where(agents.c.name == agent.name, _owned_by(organization_id)))
-    values = asdict(agent)
-    values |= {"argv": list(agent.argv), "environment": list(agent.environment), "organization_id": organization_id}
-    options = agent.options.model_dump(mode="json", exclude_defaults=True) or None
-    connection.execute(sa.insert(agents).values(values | {"id": f"agent_{ids.ulid(now)}", "options": options}))
+    remove(connection, agent.name, organization_id)
+    key = {"id": f"agent_{ids.ulid(now)}", "organization_id": organization_id}
+    connection.execute(sa.insert(agents).values(asdict(agent) | key))
 
 
 def remove(connection: sa.Connection, name: str, organization_id: str | None) -> bool:
     """Remove an organization's agent, or the one for all; False when there is none."""
-    condition = (agents.c.name == name, _owned_by(organization_id))
+    condition = (agents.c.name == name, agents.c.organization_id.is_not_distinct_from(organization_id))
     return connection.execute(sa.delete(agents).where(*condition)).rowcount > 0
 
 
@@ -75,37 +73,20 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
         return None
     for_all = agents.c.organization_id.is_(None)
     condition = (agents.c.name == name, sa.or_(agents.c.organization_id == organization_id, for_all))
-    query = sa.select(*columns_of(agents, Agent)).where(*condition).order_by(for_all)
-    found = connection.execute(query).first()
-    if found is not None:
-        return _agent(found)
-    return REVIEWER if name == REVIEWER.name else None
+    return first(connection, Agent, agents, *condition, order=[for_all]) or (REVIEWER if name == DEFAULT_NAME else None)
 
 
 def of_run(connection: sa.Connection, run: Run | None) -> Agent | None:
     """Return the agent of a run, with its permissions there; None: it is no longer configured."""
-    found = None if run is None else by_name(connection, run.organization_id, run.agent)
-    return found.restricted() if found and run and run.is_restricted else found
+    agent = None if run is None else by_name(connection, run.organization_id, run.agent)
+    return agent.restricted() if agent and run and run.is_restricted else agent
 
 
 def all_of(connection: sa.Connection) -> list[tuple[str | None, Agent]]:
     """Return every configured agent with the organization that it belongs to; None: it serves all."""
-    found = map(_agent, connection.execute(sa.select(*columns_of(agents, Agent)).order_by(agents.c.name)))
-    return [(agent.organization_id, agent) for agent in found]
+    return [(agent.organization_id, agent) for agent in found(connection, Agent, agents, order=[agents.c.name])]
 
 
 def variables(connection: sa.Connection) -> set[str]:
     """Return the environment variables that agents are given, or that hold the keys of their models."""
     return {name for _, agent in all_of(connection) for name in agent.secret_names}
-
-
-def _owned_by(organization_id: str | None) -> sa.ColumnElement[bool]:
-    if organization_id is None:
-        return agents.c.organization_id.is_(None)
-    return agents.c.organization_id == organization_id
-
-
-def _agent(row: sa.Row[tuple[object, ...]]) -> Agent:
-    values = dict(row._mapping)
-    lists = {name: tuple(values[name]) for name in ("argv", "environment")}
-    return Agent(**values | lists | {"options": AgentOptions.model_validate(values["options"] or {})})

@@ -9,7 +9,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
-from service.store.schema import audit, columns_of
+from service.store.schema import audit, found
 
 DONE: Final = "done"
 FAILED: Final = "failed"
@@ -59,14 +59,12 @@ def latest(
     action: str | None = None,
 ) -> list[AuditEntry]:
     """Return the latest entries, oldest first; None leaves a condition out."""
-    query = sa.select(*columns_of(audit, AuditEntry)).order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit)
-    if organization_id is not None:
-        query = query.where(audit.c.organization_id == organization_id)
-    if since is not None:
-        query = query.where(audit.c.at >= since)
+    conditions = [] if organization_id is None else [audit.c.organization_id == organization_id]
+    conditions += [] if since is None else [audit.c.at >= since]
     if action is not None:
-        query = query.where(sa.or_(audit.c.action == action, audit.c.action.startswith(f"{action}.", autoescape=True)))
-    return [AuditEntry(*row) for row in reversed(connection.execute(query).all())]
+        conditions.append(sa.or_(audit.c.action == action, audit.c.action.startswith(f"{action}.", autoescape=True)))
+    newest = [audit.c.at.desc(), audit.c.id.desc()]
+    return found(connection, AuditEntry, audit, *conditions, order=newest, limit=limit)[::-1]
 
 
 def remove(connection: sa.Connection, before: int) -> int:

@@ -34,7 +34,11 @@ class Database:
         self.url = _checked(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
-            _create_private(Path(str(self.url.database)))
+            # Created 0600 before SQLite opens it, so that its journals are born closed as well.
+            path = Path(str(self.url.database))
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():
+                path.touch(0o600)
             self.engine = sa.create_engine(self.url, pool_size=8, max_overflow=32)
             self._reading = self.engine
             event.listen(self.engine, "connect", _prepare_sqlite)
@@ -160,13 +164,6 @@ def _checked(url: str) -> sa.URL:
             f"install it with: pipx install --force {wanted}, or pip install {wanted}"
         )
     return made.set(drivername="postgresql+psycopg")
-
-
-def _create_private(path: Path) -> None:
-    # Created 0600 before SQLite opens it, so that its journals are born closed as well.
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -7,7 +7,6 @@ import sqlalchemy as sa
 
 from service.store import runs
 from service.store.database import insert_new
-from service.store.runs import Run
 from service.store.schema import (
     default_branches,
     deletions,
@@ -27,11 +26,6 @@ BATCH: Final = 200
 _ADDRESSES: Final = sa.union(sa.select(repositories.c.url), sa.select(run_table.c.url))
 
 
-def delete_run(connection: sa.Connection, run_id: str, now: int) -> None:
-    """Delete a run's rows."""
-    _delete_runs(connection, [run_id], now)
-
-
 def begin_organization(connection: sa.Connection, organization_id: str, now: int) -> None:
     """Deactivate an organization, delete its tokens, and note that it is to be deleted."""
     one = organizations.c.id == organization_id
@@ -44,7 +38,7 @@ def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) ->
     """Delete the rows of one batch of an organization's runs; return how many runs were deleted."""
     query = sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id).limit(BATCH)
     found = list(connection.execute(query).scalars())
-    _delete_runs(connection, found, now)
+    delete_runs(connection, found, now)
     return len(found)
 
 
@@ -103,12 +97,8 @@ def active_runs(connection: sa.Connection, organization_id: str) -> int:
     return connection.execute(sa.select(sa.func.count()).select_from(run_table).where(*still)).scalar_one()
 
 
-def is_active(run: Run) -> bool:
-    """Whether a run has not ended."""
-    return run.status not in runs.FINAL
-
-
-def _delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
+def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
+    """Delete the rows of runs."""
     query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
     _note(connection, "turn", [f"{run_id}:{number}" for run_id, number in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)

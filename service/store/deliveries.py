@@ -5,14 +5,12 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.clock import DAY_MICROS, SECOND_MICROS
-from service.store.schema import columns_of, deliveries
+from service.store.schema import deliveries, found
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
 """The result of a delivery that waits for the operator's approval."""
 SUPERSEDED: Final = "superseded"
-_HOUR_MICROS: Final = 3600 * SECOND_MICROS
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +75,14 @@ def latest_change(connection: sa.Connection, subject: PullRequestKey) -> int:
     return connection.execute(query).scalar() or 0
 
 
-def started_today(connection: sa.Connection, subject: PullRequestKey, now: int) -> int:
-    """Return how many runs were started for a pull request within a day."""
-    return _count(connection, *_about(subject), deliveries.c.received_at > now - DAY_MICROS)
-
-
-def started_this_hour(connection: sa.Connection, subject: PullRequestKey, now: int) -> int:
-    """Return how many runs were started for the whole repository within an hour."""
-    return _count(connection, *_about(subject)[:3], deliveries.c.received_at > now - _HOUR_MICROS)
+def started_since(
+    connection: sa.Connection, subject: PullRequestKey, since: int, *, in_repository: bool = False
+) -> int:
+    """Return how many runs were started since an instant for a pull request, or for its whole repository."""
+    about = _about(subject)[:3] if in_repository else _about(subject)
+    query = sa.select(sa.func.count()).select_from(deliveries)
+    recent = (deliveries.c.received_at > since, deliveries.c.result == STARTED)
+    return connection.execute(query.where(*about, *recent)).scalar_one()
 
 
 def acted_on(connection: sa.Connection, subject: PullRequestKey) -> list[DeliveryEntry]:
@@ -122,14 +120,8 @@ def _about(subject: PullRequestKey) -> list[sa.ColumnElement[bool]]:
     return [deliveries.c[name] == value for name, value in asdict(subject).items()]
 
 
-def _count(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> int:
-    query = sa.select(sa.func.count()).select_from(deliveries)
-    return connection.execute(query.where(*conditions, deliveries.c.result == STARTED)).scalar_one()
-
-
 def _entries(
     connection: sa.Connection, *conditions: sa.ColumnElement[bool], limit: int | None = None
 ) -> list[DeliveryEntry]:
-    query = sa.select(*columns_of(deliveries, DeliveryEntry)).where(*conditions)
-    rows = connection.execute(query.order_by(deliveries.c.received_at.desc(), deliveries.c.id.desc()).limit(limit))
-    return [DeliveryEntry(*row) for row in rows]
+    newest = [deliveries.c.received_at.desc(), deliveries.c.id.desc()]
+    return found(connection, DeliveryEntry, deliveries, *conditions, order=newest, limit=limit)

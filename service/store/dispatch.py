@@ -33,7 +33,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None) -> list
 
     An organization gets at most `share` places; None: all but one if there are other organizations.
     """
-    heads = _heads(connection, slots)
+    heads = connection.execute(_first_of_lanes(), {"most": slots}).all()
     if not heads:
         return []
     under_way = connection.execute(
@@ -49,12 +49,30 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None) -> list
         alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
         share = slots if alone else max(1, slots - 1)
     taken = Counter(row.organization_id for row in under_way)
-    return _in_turn(heads, room, share, taken, {(row.url, row.branch) for row in under_way})
+    lanes = {(row.url, row.branch) for row in under_way}
+    waiting: dict[str, deque[WaitingTurn]] = defaultdict(deque)
+    for row in heads:
+        if (row.url, row.branch) not in lanes:
+            turn = WaitingTurn(row.run_id, row.number, row.url, row.branch, row.organization_id)
+            waiting[row.organization_id].append(turn)
+    chosen: list[WaitingTurn] = []
+    while len(chosen) < room:
+        able = [owner for owner, queue in waiting.items() if queue and taken[owner] < share]
+        if not able:
+            break
+        # Each place goes to the organization with the fewest, or of several such to the longest waiting.
+        owner = min(able, key=lambda one: taken[one])
+        taken[owner] += 1
+        chosen.append(waiting[owner].popleft())
+    return chosen
 
 
 @cache
 def _first_of_lanes() -> sa.Select[Any]:
-    """The query for each lane's first waiting turn, oldest first; built once, since it runs every second."""
+    """The query for each lane's first waiting turn, oldest first, of each organization at most twice `most`.
+
+    Built once, since it runs every second.
+    """
     oldest = (turns.c.accepted_at, turns.c.run_id, turns.c.number)
     lanes = (
         sa.select(
@@ -71,33 +89,6 @@ def _first_of_lanes() -> sa.Select[Any]:
     # Lanes with a turn under way have to wait; there are at most `most` of those, so twice as many are read.
     few = first.c.of_owner <= 2 * sa.bindparam("most", type_=sa.Integer)
     return sa.select(first).where(few).order_by(first.c.accepted_at, first.c.run_id)
-
-
-def _heads(connection: sa.Connection, most: int) -> list[WaitingTurn]:
-    """Return the first waiting turn of each lane, oldest first: of each organization at most twice `most`."""
-    return [
-        WaitingTurn(row.run_id, row.number, row.url, row.branch, row.organization_id)
-        for row in connection.execute(_first_of_lanes(), {"most": most})
-    ]
-
-
-def _in_turn(
-    heads: list[WaitingTurn], room: int, share: int, taken: Counter[str], lanes: set[tuple[str, str]]
-) -> list[WaitingTurn]:
-    """Give each free place to the organization that has the fewest, or of several such to the longest waiting."""
-    waiting: dict[str, deque[WaitingTurn]] = defaultdict(deque)
-    for turn in heads:
-        if turn.lane not in lanes:
-            waiting[turn.organization_id].append(turn)
-    chosen: list[WaitingTurn] = []
-    while len(chosen) < room:
-        able = [owner for owner, queue in waiting.items() if queue and taken[owner] < share]
-        if not able:
-            break
-        owner = min(able, key=lambda one: taken[one])
-        taken[owner] += 1
-        chosen.append(waiting[owner].popleft())
-    return chosen
 
 
 @dataclass(frozen=True, slots=True)

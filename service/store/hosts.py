@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.store.database import one_at_a_time
-from service.store.schema import columns_of, hosts
+from service.store.schema import found, hosts
 
 PROBES: Final = ("api", "git")
 
@@ -57,8 +57,7 @@ def disconnect(connection: sa.Connection, organization_id: str, platform: str) -
 
 def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     """Return an organization's hosts, by platform."""
-    query = sa.select(*columns_of(hosts, Host)).where(hosts.c.organization_id == organization_id)
-    return [Host(*row) for row in connection.execute(query.order_by(hosts.c.platform))]
+    return found(connection, Host, hosts, hosts.c.organization_id == organization_id, order=[hosts.c.platform])
 
 
 def variables(connection: sa.Connection) -> set[str]:

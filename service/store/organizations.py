@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.store.database import one_at_a_time
-from service.store.schema import organizations, runs
+from service.store.schema import first, found, organizations, runs
 
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
 
@@ -55,8 +55,7 @@ def create(
         offer_code=offer_code,
         created_at=now,
     )
-    values = asdict(made) | {"entitlements": list(entitlements)}
-    connection.execute(sa.insert(organizations).values(values))
+    connection.execute(sa.insert(organizations).values(asdict(made)))
     return made
 
 
@@ -67,7 +66,7 @@ def slug_of(name: str) -> str:
 
 def by_id(connection: sa.Connection, organization_id: str) -> Organization | None:
     """Return the organization with an id."""
-    return _first(connection, organizations.c.id == organization_id)
+    return first(connection, Organization, organizations, organizations.c.id == organization_id)
 
 
 def ids_of_all(connection: sa.Connection) -> list[str]:
@@ -77,41 +76,28 @@ def ids_of_all(connection: sa.Connection) -> list[str]:
 
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
     """Return the organization with a slug (upper or lower case) or an id, as an administrator types it."""
-    return _first(connection, sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug))
+    typed = sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug)
+    return first(connection, Organization, organizations, typed)
 
 
 def of_run(connection: sa.Connection, run_id: str) -> Organization | None:
     """Return the organization to which a run belongs."""
     owner = sa.select(runs.c.organization_id).where(runs.c.id == run_id).scalar_subquery()
-    return _first(connection, organizations.c.id == owner)
+    return first(connection, Organization, organizations, organizations.c.id == owner)
 
 
 def all_of(connection: sa.Connection) -> list[Organization]:
     """Return every organization, oldest first."""
-    rows = connection.execute(sa.select(organizations).order_by(organizations.c.created_at, organizations.c.id))
-    return [_organization(row) for row in rows]
+    return found(connection, Organization, organizations, order=[organizations.c.created_at, organizations.c.id])
 
 
 def change(connection: sa.Connection, organization_id: str, *, active: bool, entitlements: tuple[str, ...]) -> None:
     """Set whether an organization is active, and its entitlements."""
-    connection.execute(
-        sa.update(organizations)
-        .where(organizations.c.id == organization_id)
-        .values(active=active, entitlements=list(entitlements))
-    )
+    mine = organizations.c.id == organization_id
+    connection.execute(sa.update(organizations).where(mine).values(active=active, entitlements=entitlements))
 
 
 def limit_day(connection: sa.Connection, organization_id: str, usd: float | None, tokens: int | None) -> None:
     """Set what all agents of an organization together may spend in one day; None: no limit."""
     mine = organizations.c.id == organization_id
     connection.execute(sa.update(organizations).where(mine).values(day_usd=usd, day_tokens=tokens))
-
-
-def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Organization | None:
-    row = connection.execute(sa.select(organizations).where(condition)).first()
-    return None if row is None else _organization(row)
-
-
-def _organization(row: sa.Row[tuple[object, ...]]) -> Organization:
-    values = dict(row._mapping)
-    return Organization(**(values | {"entitlements": tuple(values["entitlements"])}))

@@ -14,7 +14,7 @@ from service.clock import rfc3339
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
-from service.store.schema import columns_of, postings, turns
+from service.store.schema import first, found, postings, turns
 from service.store.schema import runs as runs_table
 from service.store.turn_files import Key
 
@@ -127,9 +127,8 @@ def due_runs(connection: sa.Connection, now: int, limit: int) -> list[str]:
 
 def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
     """Return the first posting of a run that is due; a pull request comes before its review, which needs it."""
-    query = sa.select(*columns_of(postings, Posting)).where(postings.c.run_id == run_id, *_due(now))
-    row = connection.execute(query.order_by(postings.c.wanted_at, postings.c.kind).limit(1)).first()
-    return None if row is None else Posting(*row)
+    order = [postings.c.wanted_at, postings.c.kind]
+    return first(connection, Posting, postings, postings.c.run_id == run_id, *_due(now), order=order)
 
 
 def put_off(connection: sa.Connection, run: Run, until: int) -> None:
@@ -163,15 +162,15 @@ def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, du
 
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
     """Return a run's postings in every state."""
-    query = sa.select(*columns_of(postings, Posting)).where(postings.c.run_id == run_id)
-    return [Posting(*row) for row in connection.execute(query.order_by(postings.c.kind, postings.c.wanted_at))]
+    order = [postings.c.kind, postings.c.wanted_at]
+    return found(connection, Posting, postings, postings.c.run_id == run_id, order=order)
 
 
 def unposted(connection: sa.Connection) -> dict[str, int]:
     """Return how many postings wait, and how many were refused."""
     query = sa.select(postings.c.state, sa.func.count()).where(postings.c.state.in_((WAITING, REFUSED)))
-    found: dict[str, int] = dict(connection.execute(query.group_by(postings.c.state)).all())
-    return {WAITING: 0, REFUSED: 0} | found
+    counted: dict[str, int] = dict(connection.execute(query.group_by(postings.c.state)).all())
+    return {WAITING: 0, REFUSED: 0} | counted
 
 
 def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:

@@ -51,18 +51,15 @@ class RateLimiter:
             allowance = self._allowances.setdefault(organization_id, _Allowance())
         with allowance.lock:
             if allowance.left == 0 and self._monotonic() >= allowance.empty_until:
-                self._fill(allowance, organization_id)
+                with self._database.write() as connection:
+                    taken, wait_s = take(connection, organization_id, self._batch, self._per_minute, self._clock)
+                allowance.left = taken
+                # The bucket fills only with time, so requests are refused until then without asking the database.
+                allowance.empty_until = self._monotonic() + wait_s
             if allowance.left:
                 allowance.left -= 1
                 return None
             return max(1, math.ceil(allowance.empty_until - self._monotonic()))
-
-    def _fill(self, allowance: _Allowance, organization_id: str) -> None:
-        with self._database.write() as connection:
-            taken, wait_s = take(connection, organization_id, self._batch, self._per_minute, self._clock)
-        allowance.left = taken
-        # The bucket fills only with time, so requests are refused until then without asking the database.
-        allowance.empty_until = self._monotonic() + wait_s
 
 
 def take(

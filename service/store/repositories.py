@@ -1,15 +1,14 @@
 """Repositories that an organization configured by name (spec 4.4) or onboarded."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 import sqlalchemy as sa
 
 from service import ids
 from service.store.database import insert_new, one_at_a_time
 from service.store.runs import InactiveOrganizationError
-from service.store.schema import columns_of, default_branches, organizations, repositories
+from service.store.schema import default_branches, first, found, organizations, repositories
 from service.triggers.rules import TriggerRule
 
 
@@ -80,13 +79,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     if namesake is not None:
         raise ValueError(f"the name {repository.name!r} belongs to {namesake}; choose another name")
     removed = connection.execute(sa.delete(repositories).where(same)).rowcount
-    key: dict[str, object] = {
-        "id": f"repo_{ids.ulid(now)}",
-        "organization_id": organization_id,
-        "path_key": repository.path.lower(),
-    }
-    key["protected"] = None if repository.protected is None else list(repository.protected)
-    key["triggers"] = [rule.model_dump(mode="json", exclude_defaults=True) for rule in repository.triggers] or None
+    key = {"id": f"repo_{ids.ulid(now)}", "organization_id": organization_id, "path_key": repository.path.lower()}
     connection.execute(sa.insert(repositories).values(asdict(repository) | key))
     return removed == 0
 
@@ -99,7 +92,8 @@ def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
 
 def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
     """Return an organization's repositories, by name."""
-    return _where(connection, organization_id)
+    mine = repositories.c.organization_id == organization_id
+    return found(connection, Repository, repositories, mine, order=[repositories.c.name])
 
 
 def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:
@@ -123,7 +117,7 @@ def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tupl
     at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
     query = sa.select(repositories.c.organization_id).where(*at_path).order_by(repositories.c.organization_id)
     owners = connection.execute(query).scalars().all()
-    return [(owner, found) for owner in owners if (found := by_path(connection, owner, platform, path))]
+    return [(owner, there) for owner in owners if (there := by_path(connection, owner, platform, path))]
 
 
 def webhook_variables(connection: sa.Connection, platform: str | None = None) -> set[str]:
@@ -134,20 +128,5 @@ def webhook_variables(connection: sa.Connection, platform: str | None = None) ->
 
 
 def _first(connection: sa.Connection, organization_id: str, *conditions: sa.ColumnElement[bool]) -> Repository | None:
-    return next(iter(_where(connection, organization_id, *conditions)), None)
-
-
-def _where(connection: sa.Connection, organization_id: str, *conditions: sa.ColumnElement[bool]) -> list[Repository]:
     mine = repositories.c.organization_id == organization_id
-    query = sa.select(*columns_of(repositories, Repository)).where(mine, *conditions).order_by(repositories.c.name)
-    return [_repository(Repository(*row)) for row in connection.execute(query)]
-
-
-def _repository(row: Repository) -> Repository:
-    """Convert the row's JSON columns."""
-    rules: Any = row.triggers
-    return replace(
-        row,
-        protected=None if row.protected is None else tuple(row.protected),
-        triggers=tuple(TriggerRule.model_validate(rule) for rule in rules or ()),
-    )
+    return first(connection, Repository, repositories, mine, *conditions)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from service import ids
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
-from service.store.schema import columns_of, organizations, runs, turns
+from service.store.schema import first, found, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
@@ -171,15 +171,14 @@ def on_own_branches(connection: sa.Connection, organization_id: str, since: int,
     """
     is_active = sa.case((runs.c.status.in_(FINAL), 0), else_=1)
     latest = sa.func.max(runs.c.updated_at)
-    first = (
+    of_branch = (
         sa.select(sa.func.min(runs.c.id))
         .where(runs.c.organization_id == organization_id, runs.c.branch.startswith(MADE_BRANCHES, autoescape=True))
         .group_by(runs.c.url, runs.c.branch)
         .having(latest >= since, latest < before, sa.func.max(is_active) == 0)
     )
-    query = sa.select(*columns_of(runs, Run)).where(runs.c.id.in_(first)).order_by(runs.c.id)
-    found = (Run(*row) for row in connection.execute(query))
-    return [run for run in found if is_made_for(run.branch, run.id)]
+    begun = found(connection, Run, runs, runs.c.id.in_(of_branch), order=[runs.c.id])
+    return [run for run in begun if is_made_for(run.branch, run.id)]
 
 
 def is_worked_on(connection: sa.Connection, url: str, branch: str) -> bool:
@@ -211,17 +210,15 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
     if "\0" in run_id:
         # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
-    row = connection.execute(sa.select(*columns_of(runs, Run)).where(runs.c.id == run_id)).first()
-    return None if row is None else Run(*row)
+    return first(connection, Run, runs, runs.c.id == run_id)
 
 
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:
     """Return up to `size` runs, newest first; `after` is (created_at, id) of the last run of the page before."""
-    query = sa.select(*columns_of(runs, Run)).where(*conditions(filters))
+    wanted = conditions(filters)
     if after is not None:
-        query = query.where(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
-    rows = connection.execute(query.order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size))
-    return [Run(*row) for row in rows]
+        wanted.append(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
+    return found(connection, Run, runs, *wanted, order=[runs.c.created_at.desc(), runs.c.id.desc()], limit=size)
 
 
 def count(connection: sa.Connection, filters: Filters) -> int:
@@ -293,12 +290,9 @@ class RunCounter:
             return number
         number = count(connection, filters)
         if number >= EXACT_BELOW:
-            self._keep(filters, number)
+            with self._lock:
+                self._kept[filters] = number, self._monotonic() + number * _KEPT_S_PER_RUN
+                self._kept.move_to_end(filters)
+                while len(self._kept) > _MOST_KEPT:
+                    self._kept.popitem(last=False)
         return number
-
-    def _keep(self, filters: Filters, number: int) -> None:
-        with self._lock:
-            self._kept[filters] = number, self._monotonic() + number * _KEPT_S_PER_RUN
-            self._kept.move_to_end(filters)
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)

@@ -3,12 +3,16 @@
 A change needs a step in `migrations/versions` that leads an older database to the same tables.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
 from sqlalchemy.schema import SchemaItem
+
+from service.agents.options import AgentOptions
+from service.triggers.rules import TriggerRule
 
 VERSION: Final = 1
 """The newest step in `migrations/versions`."""
@@ -16,9 +20,53 @@ VERSION: Final = 1
 metadata = sa.MetaData()
 
 
-def columns_of(table: sa.Table, record: Any) -> list[sa.Column[Any]]:
-    """Return the columns named like the fields of a dataclass, in the order of its fields."""
-    return [table.c[field.name] for field in fields(record)]
+Record = TypeVar("Record")
+
+
+def found(
+    connection: sa.Connection,
+    record: type[Record],
+    table: sa.Table,
+    *conditions: sa.ColumnElement[bool],
+    order: Sequence[Any] = (),
+    limit: int | None = None,
+) -> list[Record]:
+    """Return the rows that meet all conditions as values of a dataclass, whose fields are named like the columns."""
+    columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]  # a dataclass
+    query = sa.select(*columns).where(*conditions).order_by(*order).limit(limit)
+    return [record(*row) for row in connection.execute(query)]
+
+
+def first(
+    connection: sa.Connection,
+    record: type[Record],
+    table: sa.Table,
+    *conditions: sa.ColumnElement[bool],
+    order: Sequence[Any] = (),
+) -> Record | None:
+    """Return the first such value; None: there is none."""
+    return next(iter(found(connection, record, table, *conditions, order=order, limit=1)), None)
+
+
+class _Json(sa.TypeDecorator[Any]):
+    """JSON that is read as a value of a type; what is its default there is left out. NULL is read as `null`."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def __init__(self, kind: Any, null: Any = None) -> None:
+        super().__init__(none_as_null=True)
+        self.kind, self.null = kind, null
+        self._adapter = TypeAdapter(kind)
+
+    def process_bind_param(self, value: Any, _dialect: sa.Dialect) -> Any:
+        return None if value is None else self._adapter.dump_python(value, mode="json", exclude_defaults=True)
+
+    def process_result_value(self, value: Any, _dialect: sa.Dialect) -> Any:
+        return self.null if value is None else self._adapter.validate_python(value)
+
+
+_TEXTS: Final = _Json(tuple[str, ...])
 
 
 def _instant(name: str, *, nullable: bool = False) -> sa.Column[int]:
@@ -55,7 +103,7 @@ organizations = _table(
     # No foreign key: the parent is attribution only (spec 2.2), and outlives the parent.
     _text("parent_id", nullable=True),
     sa.Column("active", sa.Boolean, nullable=False),
-    sa.Column("entitlements", sa.JSON, nullable=False),
+    sa.Column("entitlements", _TEXTS, nullable=False),
     _text("offer_code", nullable=True),
     _instant("created_at"),
     # What all its agents together may spend in one day (UTC).
@@ -93,7 +141,7 @@ tokens = _table(
     sa.Column("organization_id", sa.Text, nullable=False, index=True),
     sa.Column("digest", sa.Text, nullable=False, unique=True),
     _text("alias", nullable=True),
-    sa.Column("scopes", sa.JSON, nullable=False),
+    sa.Column("scopes", _TEXTS, nullable=False),
     _instant("created_at"),
     _instant("expires_at"),
     _instant("revoked_at", nullable=True),
@@ -135,9 +183,9 @@ repositories = _table(
     *_texts("name", "platform", "path", "path_key", "url"),
     sa.Column("project_id", sa.BigInteger),
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
-    sa.Column("protected", sa.JSON(none_as_null=True)),
+    sa.Column("protected", _TEXTS),
     # Which deliveries of the code host start a run, and the variable with the secret that they are signed with.
-    sa.Column("triggers", sa.JSON(none_as_null=True)),
+    sa.Column("triggers", _Json(tuple[TriggerRule, ...], ())),
     _text("webhook_secret_env", nullable=True),
     sa.UniqueConstraint("organization_id", "platform", "path_key"),
     sa.UniqueConstraint("organization_id", "name"),
@@ -150,11 +198,11 @@ agents = _table(
     _text("id", key=True),
     _owner(nullable=True),
     _text("name"),
-    sa.Column("argv", sa.JSON, nullable=False),
+    sa.Column("argv", _TEXTS, nullable=False),
     sa.Column("timeout_s", sa.Float, nullable=False),
     sa.Column("network", sa.Boolean, nullable=False),
-    sa.Column("environment", sa.JSON, nullable=False),
-    sa.Column("options", sa.JSON(none_as_null=True)),
+    sa.Column("environment", _TEXTS, nullable=False),
+    sa.Column("options", _Json(AgentOptions, AgentOptions())),
     sa.UniqueConstraint("organization_id", "name"),
     sa.Index("agents_for_all", "name", unique=True, **_where("organization_id IS NULL")),
 )

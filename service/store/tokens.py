@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS
-from service.store.schema import columns_of, tokens
+from service.store.schema import first, found, tokens
 
 SCOPES: Final = ("admin", "organizations:create")
 DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -43,27 +43,18 @@ def create(
     """Add a token and return it with its value, which cannot be read again (spec 5.4)."""
     value = ids.new_token()
     made = TokenRecord(f"tok_{ids.ulid(now)}", organization_id, alias, scopes, now, now + life_micros, None)
-    values = asdict(made) | {"scopes": list(scopes)}
-    connection.execute(sa.insert(tokens).values(values | {"digest": ids.digest(value)}))
+    connection.execute(sa.insert(tokens).values(asdict(made) | {"digest": ids.digest(value)}))
     return made, value
 
 
 def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
     """Return the token with a value, even if it has expired or was revoked."""
-    row = connection.execute(
-        sa.select(*columns_of(tokens, TokenRecord)).where(tokens.c.digest == ids.digest(value))
-    ).first()
-    return None if row is None else _token(row)
+    return first(connection, TokenRecord, tokens, tokens.c.digest == ids.digest(value))
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:
     """Return an organization's tokens, oldest first."""
-    rows = connection.execute(
-        sa.select(*columns_of(tokens, TokenRecord))
-        .where(tokens.c.organization_id == organization_id)
-        .order_by(tokens.c.id)
-    )
-    return [_token(row) for row in rows]
+    return found(connection, TokenRecord, tokens, tokens.c.organization_id == organization_id, order=[tokens.c.id])
 
 
 def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:
@@ -76,8 +67,3 @@ def note_first_use(connection: sa.Connection, token_id: str, now: int) -> bool:
     """Note the first use of a token; False when it was used before."""
     fresh = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.first_used_at.is_(None))
     return connection.execute(fresh.values(first_used_at=now)).rowcount > 0
-
-
-def _token(row: sa.Row[tuple[object, ...]]) -> TokenRecord:
-    values = dict(row._mapping)
-    return TokenRecord(**(values | {"scopes": tuple(values["scopes"])}))

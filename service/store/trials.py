@@ -6,7 +6,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service.store.database import one_at_a_time
-from service.store.schema import columns_of, offers, trials
+from service.store.schema import first, found, offers, trials
 
 KINDS: Final = ("partner", "public")
 
@@ -31,13 +31,12 @@ def put_offer(connection: sa.Connection, offer: Offer) -> None:
 
 def offer_by_code(connection: sa.Connection, code: str) -> Offer | None:
     """Return the offer with a code."""
-    row = connection.execute(sa.select(*columns_of(offers, Offer)).where(offers.c.code == code)).first()
-    return None if row is None else Offer(*row)
+    return first(connection, Offer, offers, offers.c.code == code)
 
 
 def all_offers(connection: sa.Connection) -> list[Offer]:
     """Return every offer."""
-    return [Offer(*row) for row in connection.execute(sa.select(*columns_of(offers, Offer)).order_by(offers.c.code))]
+    return found(connection, Offer, offers, order=[offers.c.code])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +70,7 @@ def sign_up(connection: sa.Connection, organization_id: str, code: str | None) -
 
 def of(connection: sa.Connection, organization_id: str) -> Trial | None:
     """Return an organization's trial; None for an organization that an operator created."""
-    row = connection.execute(
-        sa.select(*columns_of(trials, Trial)).where(trials.c.organization_id == organization_id)
-    ).first()
-    return None if row is None else Trial(*row)
+    return first(connection, Trial, trials, trials.c.organization_id == organization_id)
 
 
 def activate(connection: sa.Connection, organization_id: str, now: int) -> Trial | None:

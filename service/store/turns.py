@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from service.store import postings
 from service.store import runs as run_store
-from service.store.schema import columns_of, runs, turns
+from service.store.schema import first, found, runs, turns
 
 NOTHING_CHANGED: Final = "the agent changed nothing"
 NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed was dropped"
@@ -174,16 +174,12 @@ def open_among(connection: sa.Connection, run_ids: Sequence[str]) -> frozenset[s
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
     """Return one turn of a run."""
-    row = connection.execute(sa.select(*columns_of(turns, Turn)).where(*_is(run_id, number))).first()
-    return None if row is None else Turn(*row)
+    return first(connection, Turn, turns, *_is(run_id, number))
 
 
 def of(connection: sa.Connection, run_id: str) -> list[Turn]:
     """Return a run's turns, oldest first: its conversation."""
-    rows = connection.execute(
-        sa.select(*columns_of(turns, Turn)).where(turns.c.run_id == run_id).order_by(turns.c.number)
-    )
-    return [Turn(*row) for row in rows]
+    return found(connection, Turn, turns, turns.c.run_id == run_id, order=[turns.c.number])
 
 
 def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:

@@ -104,17 +104,14 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> S
         for what, where in ((model_usage.c.micro_usd, of_run), (model_usage.c.micro_usd, of_day), (tokens, of_run))
     ]
     run_usd, day_usd, run_tokens = connection.execute(sa.select(*sums)).one()
-    return Spending(int(run_usd), int(day_usd), int(run_tokens), _organization_day(connection, run_id, now))
-
-
-def _organization_day(connection: sa.Connection, run_id: str, now: int) -> OrganizationDay:
+    day = OrganizationDay()
     columns = (organizations.c.id, organizations.c.day_usd, organizations.c.day_tokens)
     joined = runs.join(organizations, organizations.c.id == runs.c.organization_id)
     owner = connection.execute(sa.select(*columns).select_from(joined).where(runs.c.id == run_id)).first()
-    if owner is None or (owner.day_usd is None and owner.day_tokens is None):
-        return OrganizationDay()
-    used = totals(connection, UsageFilters(owner.id, now // DAY_MICROS, now // DAY_MICROS), None)[0].figures
-    return OrganizationDay(used.micro_usd, used.tokens, owner.day_usd, owner.day_tokens)
+    if owner is not None and (owner.day_usd is not None or owner.day_tokens is not None):
+        used = totals(connection, UsageFilters(owner.id, now // DAY_MICROS, now // DAY_MICROS), None)[0].figures
+        day = OrganizationDay(used.micro_usd, used.tokens, owner.day_usd, owner.day_tokens)
+    return Spending(int(run_usd), int(day_usd), int(run_tokens), day)
 
 
 def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, float]]:
@@ -123,11 +120,7 @@ def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, floa
     has_limit = sa.or_(organizations.c.day_usd.is_not(None), organizations.c.day_tokens.is_not(None))
     limited = connection.execute(sa.select(*limits).where(has_limit)).all()
     today = UsageFilters(None, now // DAY_MICROS, now // DAY_MICROS)
-    used = (
-        {one.subject["organization"]: one.figures for one in totals(connection, today, "organization")}
-        if limited
-        else {}
-    )
+    used = {one.subject["organization"]: one.figures for one in totals(connection, today, "organization")}
     found = []
     for slug, usd, tokens in limited:
         of_day = used.get(slug, UsageFigures(0, 0, 0, 0, 0))

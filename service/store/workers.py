@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from service.clock import Clock
 from service.store.database import now_in
-from service.store.schema import workers
+from service.store.schema import found, workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,18 @@ def sign_off(connection: sa.Connection, executor: str) -> None:
 def silent_for(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
     """Return the workers whose last heartbeat is older than so many microseconds."""
     latest = now_in(connection, clock) - micros
-    return [Worker(*row) for row in connection.execute(sa.select(workers).where(workers.c.seen_at < latest))]
+    return found(connection, Worker, workers, workers.c.seen_at < latest)
 
 
 def heard_within(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
     """Return the workers with a heartbeat within so many microseconds, oldest first."""
     earliest = now_in(connection, clock) - micros
-    query = sa.select(workers).where(workers.c.seen_at >= earliest).order_by(workers.c.started_at)
-    return [Worker(*row) for row in connection.execute(query)]
+    return found(connection, Worker, workers, workers.c.seen_at >= earliest, order=[workers.c.started_at])
 
 
 def all_of(connection: sa.Connection) -> list[Worker]:
     """Return every worker on record."""
-    return [Worker(*row) for row in connection.execute(sa.select(workers).order_by(workers.c.started_at))]
+    return found(connection, Worker, workers, order=[workers.c.started_at])
 
 
 def forget(connection: sa.Connection, executor: str) -> None:

@@ -159,9 +159,13 @@ class Receiver:
 
     def _limit(self, connection: sa.Connection, subject: PullRequestKey, now: int) -> str | None:
         settings = self._settings.triggers
-        if deliveries.started_today(connection, subject, now) >= settings.pull_request_runs_a_day:
+        if deliveries.started_since(connection, subject, now - DAY_MICROS) >= settings.pull_request_runs_a_day:
             return f"pull_request_runs_a_day: {plural(settings.pull_request_runs_a_day, 'run')} for one pull request"
-        if deliveries.started_this_hour(connection, subject, now) >= settings.repository_runs_an_hour:
+        hour_ago = now - DAY_MICROS // 24
+        if (
+            deliveries.started_since(connection, subject, hour_ago, in_repository=True)
+            >= settings.repository_runs_an_hour
+        ):
             return f"repository_runs_an_hour: {plural(settings.repository_runs_an_hour, 'run')} for one repository"
         return None
 

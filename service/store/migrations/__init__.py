@@ -48,32 +48,20 @@ def migrate(connection: sa.Connection) -> None:
     found = version(connection)
     if found is None:
         metadata.create_all(connection)
-        stamp(connection, VERSION)
+        # As Alembic would note it; its import is left to real migrations.
+        columns = "version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
+        connection.execute(sa.text(f"CREATE TABLE alembic_version ({columns})"))
+        connection.execute(sa.insert(_REVISION).values(version_num=f"{VERSION:04}"))
     elif found > VERSION:
         raise DatabaseError(
             f"the database has schema version {found}, this program knows {VERSION}: "
             "install the release that wrote it, or newer"
         )
     elif found < VERSION:
-        _upgrade(connection)
+        from alembic import command
+        from alembic.config import Config
 
-
-def stamp(connection: sa.Connection, number: int) -> None:
-    """Note the version of tables that were just created, as Alembic would; its import is left to real migrations."""
-    connection.execute(
-        sa.text(
-            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
-            "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
-        )
-    )
-    connection.execute(sa.insert(_REVISION).values(version_num=f"{number:04}"))
-
-
-def _upgrade(connection: sa.Connection) -> None:
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", "service.store:migrations")
-    config.set_main_option("path_separator", "os")
-    command.upgrade(config, "head")
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", "service.store:migrations")
+        config.set_main_option("path_separator", "os")
+        command.upgrade(config, "head")
