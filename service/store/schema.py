@@ -5,6 +5,7 @@ A change needs a step in `migrations/versions` that leads an older database to t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
@@ -67,155 +68,144 @@ class _Json(sa.TypeDecorator[Any]):
 
 
 _TEXTS: Final = _Json(tuple[str, ...])
+_FOR_ALL: Final = sa.text("organization_id IS NULL")
 
 
-def _instant(name: str, *, nullable: bool = False) -> sa.Column[int]:
-    return sa.Column(name, sa.BigInteger, nullable=nullable)
+def _columns(kind: Any, *names: str, nullable: bool = False, key: bool = False) -> Iterator[sa.Column[Any]]:
+    return (sa.Column(name, kind, nullable=nullable, primary_key=key, autoincrement=False) for name in names)
 
 
-def _text(name: str, *, nullable: bool = False, key: bool = False) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, nullable=nullable, primary_key=key)
+_texts = partial(_columns, sa.Text)
+_numbers = partial(_columns, sa.Integer)
+_large = partial(_columns, sa.BigInteger)
+"""Instants, among others."""
 
 
-def _texts(*names: str, nullable: bool = False) -> Iterator[sa.Column[str]]:
-    return (_text(name, nullable=nullable) for name in names)
+def _child_of(table: str, column: str) -> sa.Column[str]:
+    return sa.Column(column, sa.ForeignKey(f"{table}.id", ondelete="CASCADE"), primary_key=True)
 
 
 def _owner(*, nullable: bool = False) -> sa.Column[str]:
     return sa.Column("organization_id", sa.ForeignKey("organizations.id", ondelete="CASCADE"), nullable=nullable)
 
 
-def _where(condition: str) -> dict[str, Any]:
-    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
-
-
 def _table(name: str, *parts: SchemaItem) -> sa.Table:
     return sa.Table(name, metadata, *parts)
 
 
-meta = _table("runwarden_meta", _text("key", key=True), _text("value"))
+meta = _table("runwarden_meta", *_texts("key", key=True), *_texts("value"))
 
 organizations = _table(
     "organizations",
-    _text("id", key=True),
-    _text("name"),
+    *_texts("id", key=True),
+    *_texts("name"),
     sa.Column("slug", sa.Text, nullable=False, unique=True),
     # No foreign key: the parent is attribution only (spec 2.2), and outlives the parent.
-    _text("parent_id", nullable=True),
+    *_texts("parent_id", "offer_code", nullable=True),
     sa.Column("active", sa.Boolean, nullable=False),
     sa.Column("entitlements", _TEXTS, nullable=False),
-    _text("offer_code", nullable=True),
-    _instant("created_at"),
+    *_large("created_at"),
     # What all its agents together may spend in one day (UTC).
     sa.Column("day_usd", sa.Float),
-    sa.Column("day_tokens", sa.BigInteger),
+    *_large("day_tokens", nullable=True),
 )
 
 invitations = _table(
     "invitations",
-    _text("id", key=True),
+    *_texts("id", key=True),
     _owner(),
-    _text("email"),
+    *_texts("email"),
     sa.Column("code_digest", sa.Text, nullable=False, unique=True),
-    _instant("sent_at", nullable=True),
-    _instant("expires_at"),
-    _instant("accepted_at", nullable=True),
+    *_large("expires_at"),
+    *_large("sent_at", "accepted_at", nullable=True),
 )
 
 mails = _table(
     "mails",
-    sa.Column("invitation_id", sa.ForeignKey("invitations.id", ondelete="CASCADE"), primary_key=True),
+    _child_of("invitations", "invitation_id"),
     # In clear text, because the mail contains it; removed once the mail is sent.
-    _text("code", nullable=True),
-    _text("state"),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    _instant("due_at"),
-    _text("failure", nullable=True),
+    *_texts("code", "failure", nullable=True),
+    *_texts("state"),
+    *_numbers("attempts"),
+    *_large("due_at"),
     sa.Index("mails_due", "state", "due_at"),
 )
 
 tokens = _table(
     "tokens",
-    _text("id", key=True),
+    *_texts("id", key=True),
     # No foreign key: a token whose organization is gone answers 404, as the spec says (7.1).
     sa.Column("organization_id", sa.Text, nullable=False, index=True),
     sa.Column("digest", sa.Text, nullable=False, unique=True),
-    _text("alias", nullable=True),
+    *_texts("alias", nullable=True),
     sa.Column("scopes", _TEXTS, nullable=False),
-    _instant("created_at"),
-    _instant("expires_at"),
-    _instant("revoked_at", nullable=True),
-    _instant("first_used_at", nullable=True),
+    *_large("created_at", "expires_at"),
+    *_large("revoked_at", "first_used_at", nullable=True),
 )
 
 offers = _table(
     "offers",
-    _text("code", key=True),
-    _text("kind"),
+    *_texts("code", key=True),
+    *_texts("kind"),
     sa.Column("retired", sa.Boolean, nullable=False),
-    _text("price", nullable=True),
+    *_texts("price", nullable=True),
 )
 
 trials = _table(
     "trials",
-    sa.Column("organization_id", sa.ForeignKey("organizations.id", ondelete="CASCADE"), primary_key=True),
-    *_texts("signup_code", "signup_price", nullable=True),
-    _instant("started_at", nullable=True),
-    _text("granted_code", nullable=True),
+    _child_of("organizations", "organization_id"),
+    *_texts("signup_code", "signup_price", "granted_code", nullable=True),
+    *_large("started_at", nullable=True),
 )
 
 hosts = _table(
     "hosts",
-    _text("id", key=True),
+    *_texts("id", key=True),
     _owner(),
-    *_texts("platform", "host"),
-    _text("group", nullable=True),
-    _text("probe"),
-    *_texts("api_url", "clone_url", "token_env", nullable=True),
-    _instant("connected_at"),
+    *_texts("platform", "host", "probe"),
+    *_texts("group", "api_url", "clone_url", "token_env", nullable=True),
+    *_large("connected_at"),
     sa.UniqueConstraint("organization_id", "platform"),
 )
 
 repositories = _table(
     "repositories",
-    _text("id", key=True),
+    *_texts("id", key=True),
     _owner(),
     *_texts("name", "platform", "path", "path_key", "url"),
-    sa.Column("project_id", sa.BigInteger),
+    *_large("project_id", nullable=True),
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
     sa.Column("protected", _TEXTS),
     # Which deliveries of the code host start a run, and the variable with the secret that they are signed with.
     sa.Column("triggers", _Json(tuple[TriggerRule, ...], ())),
-    _text("webhook_secret_env", nullable=True),
+    *_texts("webhook_secret_env", nullable=True),
     sa.UniqueConstraint("organization_id", "platform", "path_key"),
     sa.UniqueConstraint("organization_id", "name"),
 )
 
-default_branches = _table("default_branches", _text("url", key=True), _text("branch"))
+default_branches = _table("default_branches", *_texts("url", key=True), *_texts("branch"))
 
 agents = _table(
     "agents",
-    _text("id", key=True),
+    *_texts("id", key=True),
     _owner(nullable=True),
-    _text("name"),
-    sa.Column("argv", _TEXTS, nullable=False),
+    *_texts("name"),
+    *_columns(_TEXTS, "argv", "environment"),
     sa.Column("timeout_s", sa.Float, nullable=False),
     sa.Column("network", sa.Boolean, nullable=False),
-    sa.Column("environment", _TEXTS, nullable=False),
     sa.Column("options", _Json(AgentOptions, AgentOptions())),
     sa.UniqueConstraint("organization_id", "name"),
-    sa.Index("agents_for_all", "name", unique=True, **_where("organization_id IS NULL")),
+    sa.Index("agents_for_all", "name", unique=True, sqlite_where=_FOR_ALL, postgresql_where=_FOR_ALL),
 )
 
 runs = _table(
     "runs",
-    _text("id", key=True),
+    *_texts("id", key=True),
     _owner(),
     *_texts("agent", "status", "branch", "platform", "path", "path_key", "url"),
     sa.Column("metadata", sa.JSON),
-    sa.Column("turn", sa.Integer, nullable=False),
-    _instant("created_at"),
-    _instant("updated_at"),
+    *_numbers("turn"),
+    *_large("created_at", "updated_at"),
     # The head of a fork's pull request, which is worked on but never pushed to.
     *_texts("head_ref", "head_sha", nullable=True),
     sa.Column("is_restricted", sa.Boolean),
@@ -226,26 +216,21 @@ runs = _table(
 
 turns = _table(
     "turns",
-    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True),
+    _child_of("runs", "run_id"),
+    *_numbers("number", key=True),
     *_texts("status", "instructions"),
     sa.Column("inputs", sa.JSON, nullable=False),
-    sa.Column("attempt", sa.Integer, nullable=False),
-    _text("executor", nullable=True),
-    _instant("accepted_at"),
-    _instant("dispatched_at", nullable=True),
-    _instant("started_at", nullable=True),
-    _instant("finished_at", nullable=True),
-    *_texts("commit_sha", "summary", "failure", nullable=True),
-    # The W3C traceparent of the request that queued it.
-    _text("trace_parent", nullable=True),
-    # The alias of the token that asked for it.
-    _text("caller", nullable=True),
+    *_numbers("attempt"),
+    *_large("accepted_at"),
+    *_large("dispatched_at", "started_at", "finished_at", nullable=True),
+    *_texts("executor", "commit_sha", "summary", "failure", nullable=True),
+    # The W3C traceparent of the request that queued it, and the alias of the token that asked for it.
+    *_texts("trace_parent", "caller", nullable=True),
     # Where the branch was before it, and where the whole run's change begins.
     *_texts("base_sha", "merge_base", nullable=True),
-    *(sa.Column(name, sa.Integer) for name in ("files", "additions", "deletions")),
+    *_numbers("files", "additions", "deletions", nullable=True),
     # Noted before it is pushed: the code host tells of the push before the turn ends.
-    _text("pushing_sha", nullable=True),
+    *_texts("pushing_sha", nullable=True),
     sa.Index("turns_waiting", "dispatched_at", "accepted_at"),
     sa.Index("turns_by_status", "status", "started_at"),
     sa.Index("turns_by_end", "finished_at"),
@@ -254,43 +239,37 @@ turns = _table(
 
 turn_files = _table(
     "turn_files",
-    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True),
-    _text("kind", key=True),
+    _child_of("runs", "run_id"),
+    *_numbers("number", key=True),
+    *_texts("kind", key=True),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
 model_usage = _table(
     "model_usage",
-    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True),
-    _text("model", key=True),
+    _child_of("runs", "run_id"),
+    *_numbers("number", key=True),
+    *_texts("model", key=True),
     # The agent's owner and name: its row is replaced whenever it is configured again.
     *_texts("agent_key", "provider"),
-    *(
-        sa.Column(name, sa.BigInteger, nullable=False)
-        for name in ("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd")
-    ),
+    *_large("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
     # Days since 1970 (UTC): a turn may pass midnight.
-    sa.Column("day", sa.BigInteger, primary_key=True, autoincrement=False),
+    *_large("day", key=True),
     sa.Index("model_usage_by_day", "day", "agent_key"),
 )
 
 deliveries = _table(
     "deliveries",
-    _text("id", key=True),
+    *_texts("id", key=True),
     _owner(),
-    *_texts("platform", "path_key", "delivery", "event", "result"),
+    *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "sender", "detail"),
     # The rule that was decided on, counted from 0; -1: none.
-    sa.Column("rule", sa.Integer, nullable=False),
-    sa.Column("number", sa.Integer, nullable=False),
-    *_texts("head_sha", "sender", "detail"),
+    *_numbers("rule", "number"),
     *_texts("agent", "run_id", nullable=True),
     # The run to start when the operator approves it.
     sa.Column("request", sa.JSON(none_as_null=True)),
     # When the pull request was changed, as the code host says: deliveries may arrive in another order.
-    _instant("changed_at"),
-    _instant("received_at"),
+    *_large("changed_at", "received_at"),
     sa.UniqueConstraint("organization_id", "platform", "delivery", "rule"),
     sa.Index("deliveries_of_number", "organization_id", "platform", "path_key", "number", "received_at"),
     sa.Index("deliveries_newest", "received_at", "id"),
@@ -298,28 +277,24 @@ deliveries = _table(
 
 log_pieces = _table(
     "log_pieces",
-    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("starts_at", sa.BigInteger, primary_key=True),
-    sa.Column("ends_at", sa.BigInteger, nullable=False),
+    _child_of("runs", "run_id"),
+    *_numbers("number", key=True),
+    *_large("starts_at", key=True),
+    *_large("ends_at"),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 """Logs where several machines share the database (PostgreSQL), compressed piece by piece."""
 
 postings = _table(
     "postings",
-    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    _text("kind", key=True),
-    _text("subject", key=True),
-    # The turn that asked for it last.
-    sa.Column("number", sa.Integer, nullable=False),
+    _child_of("runs", "run_id"),
+    *_texts("kind", "subject", key=True),
+    # The turn that asked for it last, among others.
+    *_numbers("number", "version", "attempts"),
     sa.Column("wanted", sa.JSON, nullable=False),
-    sa.Column("version", sa.Integer, nullable=False),
-    _text("state"),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    _instant("wanted_at"),
-    _instant("due_at"),
-    _instant("posted_at", nullable=True),
+    *_texts("state"),
+    *_large("wanted_at", "due_at"),
+    *_large("posted_at", nullable=True),
     *_texts("failure", "url", nullable=True),
     sa.Index("postings_due", "state", "due_at"),
 )
@@ -327,26 +302,24 @@ postings = _table(
 
 workers = _table(
     "workers",
-    _text("executor", key=True),
+    *_texts("executor", key=True),
     *_texts("host", "sandbox"),
-    sa.Column("pid", sa.Integer, nullable=False),
-    sa.Column("concurrency", sa.Integer, nullable=False),
-    _instant("started_at"),
-    _instant("seen_at"),
+    *_numbers("pid", "concurrency"),
+    *_large("started_at", "seen_at"),
 )
 
 rate_limits = _table(
     "rate_limits",
     # No foreign key: it is written every few requests, and a row without an owner does no harm.
-    sa.Column("organization_id", sa.Text, primary_key=True),
+    *_texts("organization_id", key=True),
     sa.Column("remaining", sa.Float, nullable=False),
-    _instant("counted_at"),
+    *_large("counted_at"),
 )
 
 audit = _table(
     "audit",
-    _text("id", key=True),
-    _instant("at"),
+    *_texts("id", key=True),
+    *_large("at"),
     *_texts("actor", "action", "outcome"),
     # No foreign key: the trail outlives what it names.
     *_texts("target", "organization_id", "detail", nullable=True),
@@ -364,10 +337,5 @@ for _dialect, _statement in {
     _ddl = sa.DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]  # SQLAlchemy's own
     sa.event.listen(audit, "after_create", _ddl)
 
-deletions = _table(
-    "deletions",
-    _text("kind", key=True),
-    _text("id", key=True),
-    _instant("requested_at"),
-)
+deletions = _table("deletions", *_texts("kind", "id", key=True), *_large("requested_at"))
 """What was deleted, and may have left files in a data folder or entries in the queue."""
