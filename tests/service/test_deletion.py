@@ -234,7 +234,7 @@ def test_what_a_living_worker_holds_is_left_until_it_lets_go(tmp_path: Path) -> 
         alive = Workspaces(folder, "alive")
         alive.path_of(f"{run_id}-1-1").mkdir()
         with database.write() as connection:
-            deletions.delete_run(connection, run_id, now_micros())
+            deletions.delete_runs(connection, [run_id], now_micros())
         deletion = Deletion(database, folder, now_micros)
         held = deletion.complete()
         kept = folder.turn_log(run_id, 1).exists()

@@ -128,7 +128,7 @@ def test_a_run_that_is_deleted_leaves_no_trace_in_deliveries_and_starts_no_other
     deliver("d1")
     with database.write() as connection:
         first, theirs = (one.run_id or "" for one in deliveries.latest(connection, 9, result="started"))
-        deletions.delete_run(connection, first, now_micros())
+        deletions.delete_runs(connection, [first], now_micros())
         left = [one.run_id for one in deliveries.latest(connection, 9)]
 
     assert left == [None, theirs]
