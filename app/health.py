@@ -72,19 +72,15 @@ def slices(
             seconds[index][found] = seconds[index].get(found, 0.0) + overlap_s
     # The last slice includes now: any sample in it counts.
     needed_s = [_LEAST_KNOWN * each.total_seconds()] * (count - 1) + [0.0]
-    return tuple(_worst(part, well_s) for part, well_s in zip(seconds, needed_s, strict=True))
+    worst: list[HealthLevel | None] = []
+    for part, well_s in zip(seconds, needed_s, strict=True):
+        is_well = part.get("well", -1.0) >= well_s
+        worst.append("bad" if "bad" in part else "impaired" if "impaired" in part else "well" if is_well else None)
+    return tuple(worst)
 
 
 def _overlap_s(span: HealthSpan, start: datetime, end: datetime) -> float:
     return max(0.0, (min(span.end, end) - max(span.start, start)).total_seconds())
-
-
-def _worst(seconds: dict[HealthLevel, float], well_s: float) -> HealthLevel | None:
-    if "bad" in seconds:
-        return "bad"
-    if "impaired" in seconds:
-        return "impaired"
-    return "well" if seconds.get("well", -1.0) >= well_s else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +125,28 @@ def incidents(
     for span in spans:
         how = level(span.status, healthy_words)
         last = found[-1] if found else None
+        bad_s = (span.end - span.start).total_seconds() if how == "bad" else 0.0
         if how != "well":
             if last is None or (last.recovered_at is not None and span.start - last.recovered_at >= hold):
-                found.append(_first(span, how))
+                found.append(Incident(span.platform, span.start, span.end, (span.status,), how, bad_s))
             else:
-                found[-1] = _longer(last, span, how)
+                found[-1] = replace(
+                    last,
+                    until=span.end,
+                    words=(span.status, *(word for word in last.words if word != span.status)),
+                    worst="bad" if "bad" in (how, last.worst) else "impaired",
+                    bad_s=last.bad_s + bad_s,
+                    recovered_at=None,
+                    recoveries=last.recoveries + (last.recovered_at is not None),
+                )
         elif last is not None and last.recovered_at is None:
             found[-1] = replace(last, recovered_at=span.start)
     if not found:
         return ()
-    as_of = spans[-1].end
-    settled = [replace(one, is_over=True) for one in found[:-1]]
-    return (*reversed([*settled, _settled(found[-1], as_of, hold, connected=connected)]),)
+    newest = found[-1]
+    has_held = newest.recovered_at is not None and spans[-1].end - newest.recovered_at >= hold
+    over = [replace(one, is_over=True) for one in reversed(found[:-1])]
+    return (replace(newest, is_over=has_held or not connected), *over)
 
 
 def flips(spans: Sequence[HealthSpan], healthy_words: Collection[str], since: datetime) -> int:
@@ -153,25 +159,3 @@ def flips(spans: Sequence[HealthSpan], healthy_words: Collection[str], since: da
             count += 1
         before = is_well
     return count
-
-
-def _first(span: HealthSpan, how: HealthLevel) -> Incident:
-    bad_s = (span.end - span.start).total_seconds() if how == "bad" else 0.0
-    return Incident(span.platform, span.start, span.end, (span.status,), how, bad_s)
-
-
-def _longer(incident: Incident, span: HealthSpan, how: HealthLevel) -> Incident:
-    return replace(
-        incident,
-        until=span.end,
-        words=(span.status, *(word for word in incident.words if word != span.status)),
-        worst="bad" if "bad" in (how, incident.worst) else "impaired",
-        bad_s=incident.bad_s + ((span.end - span.start).total_seconds() if how == "bad" else 0.0),
-        recovered_at=None,
-        recoveries=incident.recoveries + (incident.recovered_at is not None),
-    )
-
-
-def _settled(incident: Incident, as_of: datetime, hold: timedelta, *, connected: bool) -> Incident:
-    held = incident.recovered_at is not None and as_of - incident.recovered_at >= hold
-    return replace(incident, is_over=held or not connected)

@@ -63,7 +63,8 @@ def fire_times(on: OnSchedule, name: str, after: datetime) -> Iterator[datetime]
         (local.astimezone(UTC) for local in schedule) if is_fixed else _real_times(schedule, zone, after - on.jitter)
     )
     for at in times:
-        due = at + _jitter(on, name, at)
+        digest = hashlib.sha256(f"{name}\0{at.isoformat()}".encode()).digest()
+        due = at + timedelta(seconds=int(int.from_bytes(digest[:8]) / 2**64 * on.jitter.total_seconds()))
         if due > after:
             yield due
 
@@ -104,11 +105,3 @@ def interval_times(on: OnInterval, anchor: datetime, after: datetime) -> Iterato
 def due_times(times: Iterator[datetime], now: datetime) -> list[datetime]:
     """Those of the times that have come."""
     return list(takewhile(lambda at: at <= now, times))
-
-
-def _jitter(on: OnSchedule, name: str, at: datetime) -> timedelta:
-    if not on.jitter:
-        return timedelta(0)
-    digest = hashlib.sha256(f"{name}\0{at.isoformat()}".encode()).digest()
-    share = int.from_bytes(digest[:8]) / 2**64
-    return timedelta(seconds=int(share * on.jitter.total_seconds()))

@@ -41,12 +41,8 @@ def _objections(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: date
     if past.active_run is not None and rule.overlap == "skip":
         yield Verdict("skipped", f"its run {past.active_run} is still active; overlap is skip")
     if past.active_run is not None and rule.overlap == "queue":
-        yield _queued(past.active_run, past)
+        if past.has_queued:
+            yield Verdict("skipped", "one is queued already; overlap is queue")
+        yield Verdict("queued", f"waits for its run {past.active_run}")
     if rule.needs_approval:
         yield Verdict("waiting", f"waits for approval until {now + rule.approval_expires:%Y-%m-%d %H:%M} UTC")
-
-
-def _queued(active_run: str, past: RuleHistory) -> Verdict:
-    if past.has_queued:
-        return Verdict("skipped", "one is queued already; overlap is queue")
-    return Verdict("queued", f"waits for its run {active_run}")

@@ -1,11 +1,11 @@
 """A rule in plain sentences: its trigger, its action, its limits, and warnings about it."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice, takewhile
-from typing import Any, Final
+from typing import Final
 
 from cronsim import CronSim
 
@@ -48,7 +48,39 @@ _SHOWN: Final = 60
 
 def sentence(rule: Rule, now: datetime) -> str:
     """The rule as one sentence."""
-    when, then = _WHEN[type(rule.on)](rule.on, now), _THEN[type(rule.do)](rule.do)
+    match rule.on:
+        case OnSchedule(cron, zone, jitter):
+            late = f", up to {_duration(jitter)} later" if jitter else ""
+            when = f"{CronSim(cron, now).explain()} ({zone}){late}"
+        case OnInterval(every):
+            when = f"Every {_duration(every)}"
+        case OnRun(to, was, scope):
+            known = STATUS_BY_NAME.get(to)
+            becomes = known.becomes if known and known.becomes else f"is {to}"
+            when = f"When a run{_scope(scope)} {becomes}{f' after {was}' if was else ''}"
+        case OnStuck(scope):
+            when = f"When a run{_scope(scope)} is stuck"
+        case OnHealth(_, lasting, platforms) as on:
+            host = f"code host {_listed(platforms)}" if platforms else "a code host"
+            bad = f"not well{f' for {_duration(lasting)}' if lasting else ''}"
+            when = f"When {host} is {'well again' if on.is_over else bad}"
+        case OnUnknownAction(older):
+            when = f"When the outcome of a write has been unknown for {_duration(older)}"
+    match rule.do:
+        case DoStart(instructions, repository):
+            then = f"start a run on {repository}: {_quoted(instructions)}"
+        case DoAgent(agent, repository):
+            then = f"start the agent {agent} on {repository}"
+        case DoContinue(instructions):
+            then = f"continue it: {_quoted(instructions)}"
+        case DoRetry():
+            then = "start it again with its own instructions"
+        case DoCancel():
+            then = "cancel it"
+        case DoNotify(route):
+            then = f"notify {route}"
+        case DoCommand(argv):
+            then = f"run {' '.join(argv)}"
     asked = ", once a person has approved it" if rule.needs_approval else ""
     return f"{when}, {then}{asked}."
 
@@ -100,14 +132,10 @@ def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
     if times and all(is_quiet(rule, at) for at in times):
         yield "It never acts: its quiet hours cover every one of its times."
     for span_of, most, word in ((_DAY, rule.limit.per_day, "day"), (_HOUR, rule.limit.per_hour, "hour")):
-        if (count := _most_within(times, span_of)) > most:
+        # The largest number of times that lie within one span of this length.
+        if (count := max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)) > most:
             yield f"It comes {count} times {'an' if word == 'hour' else 'a'} {word}, and limit.per_{word} is {most}."
             return
-
-
-def _most_within(times: Sequence[datetime], span_of: timedelta) -> int:
-    """The largest number of these times that lie within one span of this length."""
-    return max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)
 
 
 def _of_trigger(rule: Rule) -> Iterator[str]:
@@ -147,43 +175,6 @@ def _scope(scope: Scope) -> str:
 
 def _listed(words: Sequence[str]) -> str:
     return " or ".join(words)
-
-
-def _schedule(on: OnSchedule, now: datetime) -> str:
-    jitter = f", up to {_duration(on.jitter)} later" if on.jitter else ""
-    return f"{CronSim(on.cron, now).explain()} ({on.timezone}){jitter}"
-
-
-def _run(on: OnRun, _: datetime) -> str:
-    was = f" after {on.was}" if on.was else ""
-    known = STATUS_BY_NAME.get(on.to)
-    becomes = known.becomes if known and known.becomes else f"is {on.to}"
-    return f"When a run{_scope(on.scope)} {becomes}{was}"
-
-
-def _health(on: OnHealth, _: datetime) -> str:
-    host = f"code host {_listed(on.platforms)}" if on.platforms else "a code host"
-    lasting = f" for {_duration(on.lasting)}" if on.lasting else ""
-    return f"When {host} is well again" if on.is_over else f"When {host} is not well{lasting}"
-
-
-_WHEN: Final[Mapping[type, Callable[[Any, datetime], str]]] = {
-    OnSchedule: _schedule,
-    OnInterval: lambda on, _: f"Every {_duration(on.every)}",
-    OnRun: _run,
-    OnStuck: lambda on, _: f"When a run{_scope(on.scope)} is stuck",
-    OnHealth: _health,
-    OnUnknownAction: lambda on, _: f"When the outcome of a write has been unknown for {_duration(on.older)}",
-}
-_THEN: Final[Mapping[type, Callable[[Any], str]]] = {
-    DoStart: lambda do: f"start a run on {do.repository}: {_quoted(do.instructions)}",
-    DoAgent: lambda do: f"start the agent {do.agent} on {do.repository}",
-    DoContinue: lambda do: f"continue it: {_quoted(do.instructions)}",
-    DoRetry: lambda _: "start it again with its own instructions",
-    DoCancel: lambda _: "cancel it",
-    DoNotify: lambda do: f"notify {do.route}",
-    DoCommand: lambda do: f"run {' '.join(do.argv)}",
-}
 
 
 def _quoted(text: str) -> str:
