@@ -202,12 +202,33 @@ def _with_environment(settings: Settings, env: Mapping[str, str], choice: Choice
     elif folder := used.get("RUNWARDEN_DATA_DIR"):
         settings = replace(settings, data_dir=Path(folder).expanduser())
     if (address := env.get("RUNWARDEN_BASE_URL")) and beaten.get("RUNWARDEN_BASE_URL") != "--config":
-        settings = _with_address(settings, address, is_used="RUNWARDEN_BASE_URL" in used)
+        try:
+            profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
+        except ValueError as error:
+            if "RUNWARDEN_BASE_URL" in used:
+                raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
+        else:
+            # An address in the environment wins over the file's default profile.
+            profiles = (profile, *settings.profiles)
+            settings = replace(settings, profiles=profiles, default_profile=ENVIRONMENT_PROFILE)
     if name := used.get("RUNWARDEN_PROFILE"):
         settings = replace(settings, default_profile=name)
+    owner = env.get("RUNWARDEN_BASE_URL", "")
+    with suppress(ValueError):
+        owner = base_address(owner)
+    profiles = settings.profiles
+    if owner:
+        # The variable RUNWARDEN_TOKEN belongs to the address that the environment names.
+        foreign = EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {owner}")
+        profiles = tuple(
+            replace(each, token=EnvToken() if each.base_url == owner else foreign)
+            if isinstance(each.token, EnvToken) and each.token.variable == EnvToken().variable
+            else each
+            for each in profiles
+        )
     return replace(
         settings,
-        profiles=tuple(_with_own_token(profile, env.get("RUNWARDEN_BASE_URL")) for profile in settings.profiles),
+        profiles=profiles,
         command_line=choice.command_line,
         unused=tuple(f"{name} is not used: {option} was given." for name, option in beaten.items()),
     )
@@ -231,25 +252,3 @@ def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Itera
     for variable, (option, value) in beaten_by.items():
         if option and env.get(variable, "") not in {"", value}:
             yield variable, option
-
-
-def _with_address(settings: Settings, address: str, *, is_used: bool) -> Settings:
-    try:
-        profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
-    except ValueError as error:
-        if not is_used:
-            return settings
-        raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
-    # An address in the environment wins over the file's default profile.
-    return replace(settings, profiles=(profile, *settings.profiles), default_profile=ENVIRONMENT_PROFILE)
-
-
-def _with_own_token(profile: Profile, address: str | None) -> Profile:
-    """The profile, whose token is refused where RUNWARDEN_BASE_URL says that it belongs to another address."""
-    if not address or not isinstance(profile.token, EnvToken) or profile.token.variable != EnvToken().variable:
-        return profile
-    with suppress(ValueError):
-        address = base_address(address)
-    if address == profile.base_url:
-        return replace(profile, token=EnvToken())
-    return replace(profile, token=EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {address}"))

@@ -428,21 +428,18 @@ class Settings:
         for profile in self.profiles:
             if profile.name == (wanted or ENVIRONMENT_PROFILE):
                 return profile
-        raise self._no_profile(wanted)
-
-    def _no_profile(self, wanted: str | None) -> ConfigError:
         names = ", ".join(profile.name for profile in self.profiles)
         if not names:
-            return ConfigError(
+            raise ConfigError(
                 "No service is configured." if wanted is None else f"There is no profile {wanted!r}.",
                 cure="Set RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN, or write a profile into the file that `runwarden "
                 "config init` makes. To look around without a service: `runwarden demo`, which names its --config.",
                 file=self.file,
             )
         if wanted is None:
-            return ConfigError(
+            raise ConfigError(
                 "There are several profiles and none is the default.",
                 cure=f"Name one with --profile or in default_profile: {names}.",
                 file=self.file,
             )
-        return ConfigError(f"There is no profile {wanted!r}.", cure=f"There are: {names}.", file=self.file)
+        raise ConfigError(f"There is no profile {wanted!r}.", cure=f"There are: {names}.", file=self.file)

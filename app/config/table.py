@@ -92,9 +92,19 @@ class Table:
             (item,) = {each for each in get_args(kind) if each is not Ellipsis}
             if is_dataclass(item):
                 return tuple(table.into(cast("type", item)) for table in self.tables(key))
-            return self._texts(key, item, marks)
+            if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
+                return (self.get(key, item),)
+            texts = self._typed(key, list)
+            if not all(isinstance(each, str) and each for each in texts) or not (texts or MAY_BE_EMPTY in marks):
+                self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
+            return tuple(self._word(key, each, get_args(item)) for each in texts)
+        bounds = next((mark for mark in marks if isinstance(mark, Between)), None)
         if kind in {bool, int, float}:
-            return self._number(key, cast("type", kind), marks)
+            is_whole = kind is float and type(self.values[key]) is int
+            number: Any = self.values[key] if is_whole else self._typed(key, cast("type", kind))
+            if bounds and not bounds.least <= number <= bounds.most:
+                self.fail(key, f"{number} is out of range.", f"Use {bounds.least} to {bounds.most}.")
+            return float(number) if is_whole else number
         text = self._typed(key, str)
         if not text.strip() and default != "" and kind is not QuietHours:
             self.fail(key, "this is empty.", "Give it a value, or remove the key.")
@@ -106,10 +116,9 @@ class Table:
             value = parse(text) if parse else text
         except ValueError as error:
             self.fail(key, f"{str(error).rstrip('.')}.", "Correct it.")
-        for bounds in (mark for mark in marks if isinstance(mark, Between)):
-            if not bounds.least <= value <= bounds.most:
-                least, most = f"{bounds.least.total_seconds():g}s", f"{bounds.most.days}d"
-                self.fail(key, f"{text} is out of range: write {least} to {most}.", "Correct it.")
+        if bounds and not bounds.least <= value <= bounds.most:
+            least, most = f"{bounds.least.total_seconds():g}s", f"{bounds.most.days}d"
+            self.fail(key, f"{text} is out of range: write {least} to {most}.", "Correct it.")
         return value
 
     def table(self, key: str) -> "Table":
@@ -154,26 +163,8 @@ class Table:
             self.fail(key, f"this must be {wanted or _NAMES[kind]}.", f"It is {found}.")
         return value
 
-    def _number(self, key: str, kind: type, marks: Collection[object]) -> object:
-        is_whole = kind is float and type(self.values[key]) is int
-        value = float(cast("int", self.values[key])) if is_whole else self._typed(key, kind)
-        for bounds in (mark for mark in marks if isinstance(mark, Between)):
-            if not bounds.least <= value <= bounds.most:
-                self.fail(key, f"{self.values[key]} is out of range.", f"Use {bounds.least:.0f} to {bounds.most:.0f}.")
-        return value
-
-    def _texts(self, key: str, item: object, marks: Collection[object]) -> tuple[str, ...]:
-        if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
-            return (self.get(key, item),)
-        values = self._typed(key, list)
-        if not all(isinstance(value, str) and value for value in values) or not (values or MAY_BE_EMPTY in marks):
-            self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
-        if get_origin(item) is Literal:
-            values = [self._word(key, value, get_args(item)) for value in values]
-        return tuple(values)
-
     def _word(self, key: str, text: str, words: tuple[str, ...]) -> str:
-        if text not in words:
+        if words and text not in words:
             self.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
         return text
 

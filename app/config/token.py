@@ -132,76 +132,69 @@ def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
                 )
             return Token(value.strip())
         case FileToken(path):
-            return Token(_from_file(path))
+            try:
+                # Non-blocking: a FIFO without a writer would hold the start for ever.
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except OSError as error:
+                raise TokenError(
+                    f"The token file {path} cannot be read: {error.strerror}.", cure="Correct token_file."
+                ) from error
+            # The file is checked and read by its descriptor, so that a changed path makes no difference.
+            try:
+                found = os.fstat(descriptor)
+                if not stat.S_ISREG(found.st_mode):
+                    raise TokenError(f"The token file {path} is not a regular file.", cure="Correct token_file.")
+                if found.st_uid not in {os.geteuid(), 0}:
+                    raise TokenError(f"The token file {path} belongs to another user.", cure="Use a file of your own.")
+                if found.st_mode & 0o077:
+                    raise TokenError(f"Others can read the token file {path}.", cure=f"Run: chmod 600 {path}")
+                return Token(os.read(descriptor, _LONGEST + 2).decode("ascii", errors="replace").strip())
+            finally:
+                os.close(descriptor)
         case CommandToken(argv):
-            return Token(_from_command(argv, env))
+            shown = f"token_command {argv[0]!r}"
+            # Its error output would disturb the drawn screen.
+            try:
+                done = subprocess.run(
+                    argv,
+                    env=dict(env),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    timeout=_COMMAND_TIMEOUT_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise TokenError(
+                    f"The {shown} did not end within {_COMMAND_TIMEOUT_S:.0f} s.",
+                    cure="Run it by hand to see what it waits for.",
+                ) from error
+            except OSError as error:
+                raise TokenError(
+                    f"The {shown} cannot be run: {error.strerror}.", cure="Correct token_command."
+                ) from error
+            if done.returncode:
+                raise TokenError(f"The {shown} ended with {done.returncode}.", cure="Run it by hand to see why.")
+            return Token(done.stdout.decode("ascii", errors="replace").strip())
         case KeyringToken(name):
-            return Token(_from_keyring(name))
+            # In a process of its own: a backend that hangs can be killed, and a crash does not spread.
+            argv = (sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, name)
+            try:
+                asked = subprocess.run(
+                    argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_KEYRING_TIMEOUT_S, check=False
+                )
+            except subprocess.TimeoutExpired as error:
+                raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
+            if b"No module named" in asked.stderr:
+                raise TokenError(
+                    "The keyring package is not installed.", cure="Install it (pipx inject runwarden keyring)."
+                )
+            secret = asked.stdout.decode("ascii", errors="replace").strip()
+            if asked.returncode or not secret:
+                raise TokenError(
+                    f"The keyring holds no {name!r}.",
+                    cure=f"Run: keyring set {_KEYRING_SERVICE} {name}, or use token_file.",
+                )
+            return Token(secret)
         case StreamToken(stream):
             return Token(stream.readline(_LONGEST + 2).strip())
-
-
-def _from_file(path: Path) -> str:
-    try:
-        # Non-blocking: a FIFO without a writer would hold the start for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise TokenError(
-            f"The token file {path} cannot be read: {error.strerror}.", cure="Correct token_file."
-        ) from error
-    # The file is checked and read by its descriptor, so that a changed path makes no difference.
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise TokenError(f"The token file {path} is not a regular file.", cure="Correct token_file.")
-        if found.st_uid not in {os.geteuid(), 0}:
-            raise TokenError(f"The token file {path} belongs to another user.", cure="Use a file of your own.")
-        if found.st_mode & 0o077:
-            raise TokenError(f"Others can read the token file {path}.", cure=f"Run: chmod 600 {path}")
-        return os.read(descriptor, _LONGEST + 2).decode("ascii", errors="replace").strip()
-    finally:
-        os.close(descriptor)
-
-
-def _from_command(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
-    shown = f"token_command {argv[0]!r}"
-    # Its error output would disturb the drawn screen.
-    try:
-        done = subprocess.run(
-            argv,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_COMMAND_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TokenError(
-            f"The {shown} did not end within {_COMMAND_TIMEOUT_S:.0f} s.",
-            cure="Run it by hand to see what it waits for.",
-        ) from error
-    except OSError as error:
-        raise TokenError(f"The {shown} cannot be run: {error.strerror}.", cure="Correct token_command.") from error
-    if done.returncode:
-        raise TokenError(f"The {shown} ended with {done.returncode}.", cure="Run it by hand to see why.")
-    return done.stdout.decode("ascii", errors="replace").strip()
-
-
-def _from_keyring(name: str) -> str:
-    # In a process of its own: a backend that hangs can be killed, and a crash does not spread.
-    argv = [sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, name]
-    try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_KEYRING_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
-    if b"No module named" in done.stderr:
-        raise TokenError("The keyring package is not installed.", cure="Install it (pipx inject runwarden keyring).")
-    value = done.stdout.decode("ascii", errors="replace").strip()
-    if done.returncode or not value:
-        raise TokenError(
-            f"The keyring holds no {name!r}.", cure=f"Run: keyring set {_KEYRING_SERVICE} {name}, or use token_file."
-        )
-    return value

@@ -14,7 +14,6 @@ from app.rules.policy import is_quiet, lasts
 from app.rules.rule import (
     DoAgent,
     DoCancel,
-    DoCommand,
     DoContinue,
     DoNotify,
     DoRetry,
@@ -24,7 +23,6 @@ from app.rules.rule import (
     OnRun,
     OnSchedule,
     OnStuck,
-    OnUnknownAction,
     Overlap,
     Rule,
     Scope,
@@ -64,8 +62,8 @@ def sentence(rule: Rule, now: datetime) -> str:
             host = f"code host {_listed(platforms)}" if platforms else "a code host"
             bad = f"not well{f' for {_duration(lasting)}' if lasting else ''}"
             when = f"When {host} is {'well again' if on.is_over else bad}"
-        case OnUnknownAction(older):
-            when = f"When the outcome of a write has been unknown for {_duration(older)}"
+        case _:
+            when = f"When the outcome of a write has been unknown for {_duration(rule.on.older)}"
     match rule.do:
         case DoStart(instructions, repository):
             then = f"start a run on {repository}: {_quoted(instructions)}"
@@ -79,8 +77,8 @@ def sentence(rule: Rule, now: datetime) -> str:
             then = "cancel it"
         case DoNotify(route):
             then = f"notify {route}"
-        case DoCommand(argv):
-            then = f"run {' '.join(argv)}"
+        case _:
+            then = f"run {' '.join(rule.do.argv)}"
     asked = ", once a person has approved it" if rule.needs_approval else ""
     return f"{when}, {then}{asked}."
 

@@ -22,25 +22,21 @@ def spans(*parts: tuple[str, float, float]) -> Spans:
     return tuple(HealthSpan("github", status, NOW - start * MINUTE, NOW - end * MINUTE) for status, start, end in parts)
 
 
-def test_uptime_is_of_the_time_that_is_known() -> None:
-    """Half a day well, an hour bad, and no observation for the rest."""
-    found = uptime(spans(("ok", 780, 60), ("unreachable", 60, 0)), DAY, NOW, WORDS)
+@pytest.mark.parametrize(
+    ("seen", "share", "known_share"),
+    [
+        ((("ok", 780, 60), ("unreachable", 60, 0)), 12 / 13, 13 / 24),
+        ((), None, 0.0),
+        ((("ok", 3000, 2000),), None, 0.0),
+        ((("unreachable", 5000, 720), ("ok", 720, 0)), 0.5, 1.0),
+    ],
+)
+def test_uptime_is_of_the_time_that_is_known(seen: tuple, share: float | None, known_share: float) -> None:
+    """Unknown time is neither up nor down, and what lies outside of the window does not count."""
+    found = uptime(spans(*seen), DAY, NOW, WORDS)
 
-    assert found.share == pytest.approx(12 / 13)
-    assert found.known_share == pytest.approx(13 / 24)
-
-
-def test_nothing_known_is_no_uptime() -> None:
-    """Neither 0 nor 100 per cent."""
-    assert uptime((), DAY, NOW, WORDS).share is None
-    assert uptime(spans(("ok", 3000, 2000)), DAY, NOW, WORDS).share is None
-
-
-def test_what_lies_outside_the_window_does_not_count() -> None:
-    """A stretch that began before it counts from its edge."""
-    found = uptime(spans(("unreachable", 5000, 720), ("ok", 720, 0)), DAY, NOW, WORDS)
-
-    assert (found.share, found.known_share) == (0.5, 1.0)
+    assert found.share == (None if share is None else pytest.approx(share))
+    assert found.known_share == pytest.approx(known_share)
 
 
 def test_a_slice_shows_the_worst_it_had() -> None:
@@ -79,25 +75,20 @@ def test_an_incident_lasts_until_a_recovery_that_holds() -> None:
     assert older.recovered_at == NOW - 30 * MINUTE
 
 
-def test_what_goes_on_is_known_up_to_the_last_look() -> None:
-    """Not up to now."""
-    (found,) = incidents(spans(("ok", 100, 60), ("unreachable", 60, 20)), WORDS, HOLD)
+@pytest.mark.parametrize(
+    ("seen", "connected", "start", "is_over"),
+    [
+        ((("ok", 100, 60), ("unreachable", 60, 20)), True, 60, False),
+        ((("unreachable", 200, 180), ("unreachable", 60, 20)), True, 200, False),
+        ((("unreachable", 60, 20),), False, 60, True),
+    ],
+)
+def test_what_goes_on_is_known_up_to_the_last_look(seen: tuple, connected: bool, start: float, is_over: bool) -> None:
+    """A silence within a trouble does not end it; a platform that is gone has no trouble any more."""
+    (found,) = incidents(spans(*seen), WORDS, HOLD, connected=connected)
 
-    assert (found.lasted, found.is_over, found.recovered_at) == (40 * MINUTE, False, None)
-
-
-def test_a_silence_within_a_trouble_does_not_end_it() -> None:
-    """Bad before and bad after is one incident; no recovery was seen."""
-    (found,) = incidents(spans(("unreachable", 200, 180), ("unreachable", 20, 0)), WORDS, HOLD)
-
-    assert found.start == NOW - 200 * MINUTE
-
-
-def test_a_platform_that_is_gone_has_no_trouble_any_more() -> None:
-    """Its last incident is over."""
-    (found,) = incidents(spans(("unreachable", 60, 20)), WORDS, HOLD, connected=False)
-
-    assert found.is_over
+    assert (found.start, found.until) == (NOW - start * MINUTE, NOW - 20 * MINUTE)
+    assert (found.is_over, found.recovered_at) == (is_over, None)
 
 
 def test_flips_count_both_ways() -> None:

@@ -50,15 +50,12 @@ def route(folder: Path, *urls: str, **more: Any) -> NotifyRoute:
     return NotifyRoute("oncall", urls_file=file, **more)
 
 
-@pytest.mark.parametrize("markup", ["text", "markdown", "html"])
-async def test_every_kind_of_sink_gets_it_without_foreign_markup(
-    server: FaultServer, tmp_path: Path, markup: Any
-) -> None:
+async def test_every_kind_of_sink_gets_it_without_foreign_markup(server: FaultServer, tmp_path: Path) -> None:
     """JSON, form, XML, ntfy and a chat; neither controls, nor a mention, nor a link with a text of its own."""
     server.otherwise = lambda _: Respond(200, b"{}")
     host = server.origin.removeprefix("http://")
     kinds = [f"{kind}://{host}/{kind}" for kind in ("json", "form", "xml", "ntfy")]
-    one = route(tmp_path, *kinds, f"mmost://{host}/abcdefghijklmnopqrstuvwxyz", markup=markup)
+    one = route(tmp_path, *kinds, f"mmost://{host}/abcdefghijklmnopqrstuvwxyz", markup="markdown")
 
     assert await tell(one) is None
 
@@ -121,6 +118,15 @@ async def test_a_command_of_a_route_gets_the_facts(tmp_path: Path) -> None:
     title, kind, count, number, body = out.read_text().split("|", 4)
     assert (title, kind, count, number) == ("Run failed: acme/api", "failed", "1", "7")
     assert body.endswith("run_1 [7]")
+
+
+@pytest.mark.parametrize("markup", ["text", "markdown", "html"])
+def test_no_markup_lets_foreign_text_mention_or_link(markup: Any) -> None:
+    """Neither controls, nor a mention, nor a link with a text of its own."""
+    text = rendered(DELIVERY, NotifyRoute("oncall", markup=markup), "acme", markup)[1]
+
+    assert not {"\x1b", "\x9b", "\u202e"} & set(text)
+    assert not any(word in text for word in ("<!channel", "@everyone", "](http", "<http", "<b>"))
 
 
 def test_a_route_has_its_own_words() -> None:

@@ -53,17 +53,6 @@ def test_base_url_and_token_in_the_environment_are_enough(tmp_path: Path, monkey
     assert settings.profile() == Profile("environment", "http://127.0.0.1:8400/v1", EnvToken("RUNWARDEN_TOKEN"))
 
 
-def test_views_are_tabs_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """A query of the query language each, and an order where one is wanted."""
-    text = '[[views]]\nname = "Agents"\nquery = "branch:agent/*"\nsort = "-took"\n[[views]]\nname = "Mine"\n'
-    text += 'group = "branch"\n'
-
-    assert loaded(tmp_path, text).views == (
-        ViewSettings("Agents", "branch:agent/*", RunSort("took", descending=True)),
-        ViewSettings("Mine", "", group="branch"),
-    )
-
-
 def test_the_users_own_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under XDG_CONFIG_HOME on Linux."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -236,29 +225,6 @@ def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> Non
     assert data_folder(Settings(), profiles[0]).parent.name == "runwarden"
 
 
-def test_everything_about_notifications_can_be_chosen(tmp_path: Path) -> None:
-    """Of what, how, and when not; empty lists are a choice."""
-    text = """
-        [notify]
-        on = ["completed"]
-        bell = false
-        desktop = true
-        command = ["tell", "{title}"]
-        quiet = "22:00-7:30"
-        hold_s = 5
-    """
-
-    assert loaded(tmp_path, text).notify == NotifySettings(
-        on=("completed",),
-        bell=False,
-        desktop=True,
-        command=("tell", "{title}"),
-        quiet=QuietHours(time(22), time(7, 30)),
-        hold_s=5.0,
-    )
-    assert loaded(tmp_path, "[notify]\non = []\ncommand = []").notify == NotifySettings(on=(), command=())
-
-
 @pytest.mark.parametrize(
     ("hours", "quiet", "loud"),
     [
@@ -274,17 +240,76 @@ def test_hours_may_reach_over_midnight(hours: str, quiet: list[str], loud: list[
     assert not any(parsed.cover(time.fromisoformat(at)) for at in loud)
 
 
-def test_keys_and_commands_are_read(tmp_path: Path) -> None:
-    """To TOML `run.continue` is a table; to people, and to us, a name. A command needs a name and its argv."""
-    text = (
-        '[keys]\nrun.continue = "C,f7"\napp.quit = "ctrl+q"\n"table.down" = "n"\n'
-        '[[commands]]\nname = "Log"\nargv = ["less", "{run_id}.log"]\n'
-        '[[commands]]\nname = "Edit"\nargv = ["vi"]\nkey = "ctrl+l"\nconfirm = true\nterminal = true\n'
-    )
-    settings = loaded(tmp_path, text)
+VIEWS = """
+[[views]]
+name = "Agents"
+query = "branch:agent/*"
+sort = "-took"
+[[views]]
+name = "M"
+group = "branch"
+"""
+COMMANDS = """
+[[commands]]
+name = "Log"
+argv = ["less", "{run_id}.log"]
+[[commands]]
+name = "Edit"
+argv = ["vi"]
+key = "ctrl+l"
+confirm = true
+terminal = true
+"""
+NOTIFY = """
+[notify]
+on = ["completed"]
+bell = false
+desktop = true
+command = ["tell", "{title}"]
+quiet = "22:00-7:30"
+hold_s = 5
+"""
 
-    assert settings.keys == {"run.continue": "C,f7", "app.quit": "ctrl+q", "table.down": "n"}
-    assert settings.commands == (
-        UserCommand("Log", ("less", "{run_id}.log")),
-        UserCommand("Edit", ("vi",), "ctrl+l", confirm=True, terminal=True),
-    )
+
+@pytest.mark.parametrize(
+    ("text", "section", "expected"),
+    [
+        (
+            VIEWS,
+            "views",
+            (
+                ViewSettings("Agents", "branch:agent/*", RunSort("took", descending=True)),
+                ViewSettings("M", "", group="branch"),
+            ),
+        ),
+        (
+            NOTIFY,
+            "notify",
+            NotifySettings(
+                on=("completed",),
+                bell=False,
+                desktop=True,
+                command=("tell", "{title}"),
+                quiet=QuietHours(time(22), time(7, 30)),
+                hold_s=5.0,
+            ),
+        ),
+        ("[notify]\non = []\ncommand = []", "notify", NotifySettings(on=(), command=())),
+        (
+            '[keys]\nrun.continue = "C,f7"\napp.quit = "ctrl+q"\n"table.down" = "n"\n',
+            "keys",
+            {"run.continue": "C,f7", "app.quit": "ctrl+q", "table.down": "n"},
+        ),
+        (
+            COMMANDS,
+            "commands",
+            (
+                UserCommand("Log", ("less", "{run_id}.log")),
+                UserCommand("Edit", ("vi",), "ctrl+l", confirm=True, terminal=True),
+            ),
+        ),
+    ],
+)
+def test_a_section_is_read_as_written(tmp_path: Path, text: str, section: str, expected: object) -> None:
+    """To TOML `run.continue` is a table; to people, and to us, a name. Empty lists are a choice."""
+    assert getattr(loaded(tmp_path, text), section) == expected
