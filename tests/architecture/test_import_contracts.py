@@ -1,11 +1,9 @@
 """The picture of who may import whom is held, and a breach of it is seen."""
 
-import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,30 +55,6 @@ BREACHES = {
         "import httpx",
     ),
 }
-HOMES = {
-    "apscheduler": ("app.schedule",),
-    "httpx": ("app.api",),
-    "opentelemetry": ("service.observability",),
-    "prometheus_client": ("service.observability", "service.api.app", "app.automations.metrics"),
-    "sqlite3": ("storage",),
-    "sqlite_utils": ("storage",),
-    "structlog": ("service.observability",),
-    "textual": ("app.console", "widgets"),
-}
-"""Each library that only some of our modules may import."""
-
-
-def modules() -> Iterator[tuple[str, Path]]:
-    """Every module of ours, with its file below the root."""
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            if "samples" not in path.parts:
-                file = path.relative_to(ROOT)
-                yield ".".join(file.with_suffix("").parts).removesuffix(".__init__"), file
-
-
-def may_import(module: str, library: str) -> bool:
-    return any(f"{module}.".startswith(f"{home}.") for home in HOMES[library])
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -120,19 +94,6 @@ def test_a_breach_of_each_contract_is_caught(tree: Path) -> None:
     assert done.returncode != 0
     missed = [name for name in BREACHES if f"{name} BROKEN" not in done.stdout]
     assert missed == [], done.stdout
-
-
-def test_no_module_imports_a_library_that_belongs_to_another(tree: Path) -> None:
-    """Each module of the tree that imports a library has its home elsewhere is named, a new module included."""
-    for _, file in modules():
-        path = tree / file
-        path.write_text(f"{path.read_text()}\n" + "\n".join(f"import {library}" for library in HOMES))
-    done = lint(tree)
-
-    caught = set(re.findall(r"^-\s+(\S+) -> (\S+) \(", done.stdout, re.MULTILINE))
-    breaches = {(module, each) for module, _ in modules() for each in HOMES if not may_import(module, each)}
-    assert len(breaches) > len(HOMES)
-    assert breaches - caught == set()
 
 
 def test_every_contract_has_a_breach_that_proves_it() -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import chdir, closing
+from contextlib import chdir
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,40 +12,27 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.service.conftest import Laboratory
 from tests.service_process import FORKS, RunningService, start_service
 
-HERE: Final = Path(__file__).parent
-SPEC: Final = HERE / "spec.yaml"
+SPEC: Final = Path(__file__).parent / "spec.yaml"
 # The limit has its own tests; a campaign of thousands of requests must not meet it.
 SETTINGS: Final = "[limits]\nrequests_per_minute = 100000000\n"
 
 
-class Subject:
+class Subject(Laboratory):
     """The service that is judged."""
 
-    def __init__(self, service: RunningService) -> None:
-        self.service = service
+    def __init__(self, service: RunningService, judge: ProcessPoolExecutor) -> None:
+        super().__init__(service)
         self.root = service.base_url.removesuffix("/v1")
-        self.http = httpx.Client(
-            base_url=service.base_url,
-            headers={"Authorization": f"Bearer {service.admin_token}"},
-            timeout=60,
-            trust_env=False,
-        )
-        self._lab = httpx.Client(
-            base_url=f"{self.root}/_lab",
-            headers={"Authorization": f"Bearer {service.lab_token}"},
-            timeout=60,
-            trust_env=False,
-        )
-        # One process for all campaigns: what it imports takes two seconds.
-        self._judge = ProcessPoolExecutor(1, FORKS)
+        self.http = self.api.http
+        self._judge = judge
 
-    def order(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
+    def order(self, path: str, document: dict[str, Any]) -> None:
         """Order something of the lab."""
-        answer = self._lab.post(path, json=document)
+        answer = self.post(path, document)
         assert answer.is_success, answer.text
-        return dict(answer.json())
 
     def runs(self, **params: Any) -> httpx.Response:
         """Ask for one page of the list."""
@@ -65,10 +52,6 @@ class Subject:
         output = self._judge.submit(_schemathesis, folder, given).result()
         assert report.exists(), output
         return dict(json.loads(report.read_text("utf-8"))) | {"output": output}
-
-    def close(self) -> None:
-        self._judge.shutdown()
-        self.service.stop()
 
 
 def _schemathesis(folder: Path, arguments: list[str]) -> str:
@@ -90,5 +73,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
     # Without a worker: what is judged is the contract, and thousands of accepted runs would be executed beside it.
     arguments = ["--lab", "--no-worker"]
     service = start_service(tmp_path_factory.mktemp("conformance"), settings=SETTINGS, arguments=arguments)
-    with closing(Subject(service)) as made:
-        yield made
+    # One process for all campaigns: what it imports takes two seconds.
+    with ProcessPoolExecutor(1, FORKS) as judge:
+        yield Subject(service, judge)
+    service.stop()

@@ -42,21 +42,6 @@ def test_no_text_tells_to_install_another_distribution() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
-    ("line", "is_wrong"),
-    [
-        ("pip install 'runwarden[service]'", True),
-        ("pipx install runwarden", True),
-        ("pipx install runwarden-console", False),
-        ("pipx install 'runwarden-console[service]'", False),
-        ("install -m 600 x /etc/runwarden/environment", False),
-    ],
-)
-def test_the_wrong_name_is_recognised(line: str, is_wrong: bool) -> None:
-    """As an argument of an installer only: a folder or the command may have it."""
-    assert bool(OTHERS_NAME.search(line)) is is_wrong
-
-
 def test_a_packages_page_has_full_addresses() -> None:
     """Pictures from where files are fetched, other links from the project's page; nothing points beside itself."""
     absolute = runpy.run_path(str(ROOT / "hatch_build.py"))["absolute"]

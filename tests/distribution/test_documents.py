@@ -102,23 +102,13 @@ def test_units_and_containers_start_commands_that_exist() -> None:
     assert [fault(call) for call in started if fault(call)] == []
 
 
-@pytest.mark.parametrize(
-    ("call", "is_wrong"),
-    [
-        ("serve --no-worker", False),
-        ("service org create NAME [--slug S]", False),
-        ("service org make NAME", True),
-        ("runs list --nonsense", True),
-        ("--config x runs list", False),
-    ],
-)
-def test_a_wrong_command_is_recognised(call: str, is_wrong: bool) -> None:
-    """The check itself: an unknown option or command is a fault, wherever it stands."""
-    assert (fault(call) is not None) is is_wrong
-
-
 def test_every_link_leads_somewhere() -> None:
     """To a file that is there, and to a heading in it."""
+
+    def anchors(page: Path) -> set[str]:
+        headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+        return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
     broken = []
     for page in DOCUMENTS:
         for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text("utf-8")):
@@ -128,8 +118,3 @@ def test_every_link_leads_somewhere() -> None:
                 broken.append(f"{page.name}: {target}")
 
     assert broken == []
-
-
-def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

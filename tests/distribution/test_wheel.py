@@ -12,8 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 from app.cli.exits import EXTRAS
-from tests.distribution.installation import ROOT, THIS, Installation, built, python_of
-from tests.distribution.pythons import SUPPORTED
+from tests.distribution.installation import ROOT, SUPPORTED, THIS, Installation, built, python_of
 from tests.waiting import eventually
 
 PACKAGES: Final = ("app", "widgets", "storage", "service")

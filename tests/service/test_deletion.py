@@ -5,8 +5,8 @@ import json
 import os
 from collections.abc import Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -22,7 +22,7 @@ from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, TurnRequest
 from service.store.turns import TurnOutcome
-from tests.service.conftest import Api
+from tests.service.conftest import BOTH, Api
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import demo_setup, git
 from tests.waiting import eventually
@@ -71,14 +71,23 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]
 
 
 @pytest.fixture
-def database(made: Deployment) -> Iterator[Database]:
+def its(made: Deployment) -> Iterator[Database]:
+    """The database of that service."""
     url = made.environment.get("RUNWARDEN_SERVICE_DATABASE")
     with contextlib.closing(Database(url or DataFolder(made.machine("first")).database_url)) as there:
         yield there
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    """The folder of a database without a service."""
+    made = DataFolder(tmp_path)
+    made.create()
+    return made
+
+
 def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(
-    made: Deployment, database: Database, tmp_path: Path
+    made: Deployment, its: Database, tmp_path: Path
 ) -> None:
     """Its agent is ended, nothing is pushed; its mails, logs, mirrors and queue entries are gone, another's are not."""
     folder = DataFolder(made.machine("first"))
@@ -104,8 +113,8 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(
     pushed = git("branch", "--list", "--format=%(refname:short)", cwd=made.repositories["acme/api"]).split()
     assert len(branches) == 3
     assert [one.endswith(working[-8:].lower()) for one in branches - {*pushed}].count(True) == 1
-    assert traces(database, folder, done, web, working) == []
-    left = traces(database, folder, made.organization["id"])
+    assert traces(its, folder, done, web, working) == []
+    left = traces(its, folder, made.organization["id"])
     assert [one for one in left if child["organization_id"] not in one] == [], "a child keeps the id of its creator"
     assert client.get("/external/runs").status_code == 401
     assert other.run(theirs)["status"] == "completed"
@@ -114,46 +123,36 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(
     assert other.ended(other.start("write again", "api"))["status"] == "completed"
 
 
-def test_a_run_goes_once_it_is_confirmed(made: Deployment, database: Database) -> None:
+def test_a_run_goes_once_it_is_confirmed_and_a_killed_deletion_completes_at_the_next_start(
+    made: Deployment, its: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Typed wrongly, or not at all, nothing goes; the branch that stays is named."""
     folder = DataFolder(made.machine("first"))
-    client = made.client(made.begin("serve", "--port", "0"))
+    node = made.begin("serve", "--port", "0")
+    client = made.client(node)
     run_id, kept = client.start("write it"), client.start("write more")
     branch, _ = (client.ended(one)["branch_name"] for one in (run_id, kept))
     arguments = ["run", "delete", run_id, "--data-dir", str(folder.root)]
     asked = [
         CliRunner().invoke(main, arguments, input=typed, env=made.environment)
-        for typed in ("", f"{kept}\n", f"{run_id}\n")
+        for typed in ("", f"{kept}\n", f"{run_id}\n", "")
     ]
-    again = CliRunner().invoke(main, arguments, env=made.environment)
-
-    assert [one.exit_code for one in asked] == [2, 2, 0], [one.output for one in asked]
-    assert f"stays on the code host: branch {branch} of github:acme/api" in asked[2].stdout
-    assert traces(database, folder, run_id) == []
-    assert [one["run_id"] for one in client.runs()] == [kept]
-    assert made.admin("run", kept, "--log")["turns"][0]["log"]
-    assert "there is no run" in again.stderr
-
-
-def test_a_deletion_that_was_killed_completes_at_the_next_start(
-    made: Deployment, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the command nothing ran but its first transaction."""
-    folder = DataFolder(made.machine("first"))
-    node = made.begin("serve", "--port", "0")
-    client = made.client(node)
-    run_id = client.start("write it")
-    client.ended(run_id)
+    left = traces(its, folder, run_id)
+    listed = [one["run_id"] for one in client.runs()]
+    log = made.admin("run", kept, "--log")["turns"][0]["log"]
     node.kill()
+    # Of the command nothing runs but its first transaction.
     monkeypatch.setattr("service.cli.deletion._complete", lambda *_: 1)
     deleted = made.admin("org", "delete", "acme", "--yes")
-    before = traces(database, folder, run_id)
+    before = traces(its, folder, kept)
     made.begin("serve", "--port", "0")
 
-    assert deleted["state"] == "deleting"
-    assert before
-    eventually(lambda: not traces(database, folder, run_id), "the run is gone")
-    eventually(lambda: not traces(database, folder, made.organization["id"]), "the organization is gone")
+    assert [one.exit_code for one in asked] == [2, 2, 0, 2], [one.output for one in asked]
+    assert f"stays on the code host: branch {branch} of github:acme/api" in asked[2].stdout
+    assert "there is no run" in asked[3].stderr
+    assert (left, listed, bool(log)) == ([], [kept], True)
+    assert (deleted["state"], bool(before)) == ("deleting", True)
+    eventually(lambda: not traces(its, folder, kept, made.organization["id"]), "the organization is gone")
 
 
 class Killed(BaseException):
@@ -180,16 +179,15 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
     return owner, made
 
 
+@BOTH
 def test_cut_off_after_any_transaction_it_is_completed(
-    made: Deployment, database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in the middle of the rows; and another organization keeps all it has, with the same repository."""
-    folder = DataFolder(made.machine("first"))
     monkeypatch.setattr(deletions, "BATCH", 2)
     kept, kept_runs = an_organization(database, folder, "kept", "/srv/both.git")
     write = Database.write
-    cuts = 0
-    while True:
+    for cuts in count():
         owner, its_runs = an_organization(database, folder, f"gone-{cuts}", "/srv/both.git")
         with database.write() as connection:
             deletions.begin_organization(connection, owner, now_micros())
@@ -202,19 +200,19 @@ def test_cut_off_after_any_transaction_it_is_completed(
             with write(self) as connection:
                 yield connection
 
-        monkeypatch.setattr(Database, "write", cut)
         deletion = Deletion(database, folder, now_micros)
-        is_cut = False
-        try:
-            deletion.complete()
-        except Killed:
-            is_cut = True
-        monkeypatch.setattr(Database, "write", write)
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "write", cut)
+            try:
+                deletion.complete()
+            except Killed:
+                is_cut = True
+            else:
+                is_cut = False
         assert deletion.complete() == 0
         assert traces(database, folder, owner, *its_runs) == [], cuts
         if not is_cut:
             break
-        cuts += 1
 
     assert cuts >= 5
     assert all(len(traces(database, folder, one)) >= 3 for one in kept_runs)
@@ -224,75 +222,66 @@ def test_cut_off_after_any_transaction_it_is_completed(
         assert len(tokens.of(connection, kept)) == 1
 
 
-def test_what_a_living_worker_holds_is_left_until_it_lets_go(tmp_path: Path) -> None:
+def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database, folder: DataFolder) -> None:
     """Its log and its workspace; once the worker is gone, they go."""
-    folder = DataFolder(tmp_path)
-    folder.create()
-    with contextlib.closing(Database(folder.database_url)) as database:
-        database.migrate()
-        _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/api.git")
-        alive = Workspaces(folder, "alive")
-        alive.path_of(f"{run_id}-1-1").mkdir()
-        with database.write() as connection:
-            deletions.delete_runs(connection, [run_id], now_micros())
-        deletion = Deletion(database, folder, now_micros)
-        held = deletion.complete()
-        kept = folder.turn_log(run_id, 1).exists()
-        alive.close()
+    _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/api.git")
+    alive = Workspaces(folder, "alive")
+    alive.path_of(f"{run_id}-1-1").mkdir()
+    with database.write() as connection:
+        deletions.delete_runs(connection, [run_id], now_micros())
+    deletion = Deletion(database, folder, now_micros)
+    held = deletion.complete()
+    kept = folder.turn_log(run_id, 1).exists()
+    alive.close()
 
-        assert (held, kept) == (1, True)
-        assert deletion.complete() == 0
-        assert traces(database, folder, run_id) == []
+    assert (held, kept) == (1, True)
+    assert deletion.complete() == 0
+    assert traces(database, folder, run_id) == []
 
 
-def test_what_was_deleted_is_overwritten_in_the_file(tmp_path: Path) -> None:
+def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder: DataFolder) -> None:
     """SQLite keeps no copy of it in free pages, whatever it was built with."""
-    folder = DataFolder(tmp_path)
-    folder.create()
-    with contextlib.closing(Database(folder.database_url)) as database:
-        database.migrate()
-        owner, its_runs = an_organization(database, folder, "gone", "/srv/api.git")
-        with database.write() as connection:
-            deletions.begin_organization(connection, owner, now_micros())
-            audit.record(connection, "operator:me@here", "organization.delete", now_micros(), target=owner)
-        Deletion(database, folder, now_micros).complete()
-        before = folder.database_file.read_bytes()
-        with database.write() as connection:
-            audit.remove(connection, now_micros() + 1)
-            deletions.forget(connection, now_micros())
-        after = folder.database_file.read_bytes()
+    owner, its_runs = an_organization(database, folder, "gone", "/srv/api.git")
+    with database.write() as connection:
+        deletions.begin_organization(connection, owner, now_micros())
+        audit.record(connection, "operator:me@here", "organization.delete", now_micros(), target=owner)
+    Deletion(database, folder, now_micros).complete()
+    before = folder.database_file.read_bytes()
+    with database.write() as connection:
+        audit.remove(connection, now_micros() + 1)
+        deletions.forget(connection, now_micros())
+    after = folder.database_file.read_bytes()
 
     assert owner.encode() in before
     assert [one for one in (owner, *its_runs) if one.encode() in after] == []
 
 
-def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Database, made: Deployment) -> None:
+@BOTH
+def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Database, folder: DataFolder) -> None:
     """Also of a request that was let in a moment before; PostgreSQL would complain of a foreign key later."""
     with database.write() as connection:
         owner = organizations.create(connection, name="gone", now=now_micros()).id
         deletions.begin_organization(connection, owner, now_micros())
     order = TurnRequest(owner, "scribe", "github", "acme/api", "/srv/x.git", None, "do it")
 
-    with database.write() as connection, pytest.raises(InactiveOrganizationError):
-        runs.accept(connection, order, now_micros())
-    Deletion(database, DataFolder(made.machine("first")), now_micros).complete()
-    with database.write() as connection, pytest.raises(InactiveOrganizationError):
-        runs.accept(connection, order, now_micros())
+    for _ in range(2):
+        with database.write() as connection, pytest.raises(InactiveOrganizationError):
+            runs.accept(connection, order, now_micros())
+        Deletion(database, folder, now_micros).complete()
 
 
-def test_other_machines_remove_their_copies(made: Deployment, database: Database) -> None:
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_other_machines_remove_their_copies(database: Database, folder: DataFolder, tmp_path: Path) -> None:
     """On PostgreSQL a deletion is remembered; each data folder is tidied when its worker starts, and once an hour."""
-    if database.is_sqlite:
-        pytest.skip("SQLite has one data folder")
-    first, second = DataFolder(made.machine("first")), DataFolder(made.machine("second"))
+    second = DataFolder(tmp_path / "second")
     second.create()
-    owner, its_runs = an_organization(database, first, "gone", "/srv/gone.git")
+    owner, its_runs = an_organization(database, folder, "gone", "/srv/gone.git")
     second.turn_log(its_runs[0], 1).parent.mkdir(parents=True)
     with database.write() as connection:
         deletions.begin_organization(connection, owner, now_micros())
-    Deletion(database, first, now_micros).complete()
-    left: list[Any] = [traces(database, second, its_runs[0])]
+    Deletion(database, folder, now_micros).complete()
+    left = traces(database, second, its_runs[0])
     Deletion(database, second, now_micros).clear_folder()
 
-    assert left == [[str(second.runs / its_runs[0])]]
+    assert left == [str(second.runs / its_runs[0])]
     assert traces(database, second, its_runs[0]) == []

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import subprocess
 import sys
 import threading
 import warnings
@@ -149,15 +148,3 @@ def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
     assert (requests[2]["actor"], stranger.status_code) == (None, 401)
     assert (turn["run_id"], turn["turn"]) == (run_id, 1)
     assert api.token not in api.service.log
-
-
-def test_commands_start_without_what_only_the_service_needs() -> None:
-    """Neither the program nor an administrating command imports the libraries of log, metrics and traces."""
-    modules = (
-        "app.__main__, app.cli.programs.service, service.cli.maintenance, service.cli.serve, service.store.migrations"
-    )
-    found = "[name for name in ('structlog', 'prometheus_client', 'opentelemetry') if name in sys.modules]"
-    program = f"import sys, {modules}\nprint({found})"
-
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -3,8 +3,6 @@
 `test_an_older_database_becomes_what_a_new_one_is` is the pattern for the test of each further step.
 """
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,7 @@ from alembic.script import ScriptDirectory
 from service.store import migrations, organizations
 from service.store.database import Database, DatabaseError
 from service.store.schema import VERSION, metadata
-from tests.service_process import ROOT, refused_start
+from tests.service_process import refused_start
 
 STEP = """
 import sqlalchemy as sa
@@ -130,14 +128,3 @@ def test_a_database_of_another_version_is_refused(database: Database, statement:
     with pytest.raises(DatabaseError, match=message):
         database.migrate()
     assert shape(database) == before
-
-
-def test_alembic_is_imported_only_where_a_migration_is_due(tmp_path: Path) -> None:
-    """A command on a new database or a current one does not pay for it."""
-    source = (
-        "import sys\nfrom service.store.database import Database\n"
-        f"for _ in range(2):\n    Database('sqlite:///{tmp_path}/service.sqlite').migrate()\n"
-        "sys.exit('alembic' in sys.modules)"
-    )
-
-    assert subprocess.run([sys.executable, "-c", source], cwd=ROOT, check=False).returncode == 0

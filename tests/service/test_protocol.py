@@ -96,15 +96,6 @@ def test_a_caller_who_hangs_up_in_mid_request_leaves_no_trace(api: Any) -> None:
     assert "Traceback" not in api.service.log[log:]
 
 
-def test_a_chunked_body_works_like_any_other(api: Any) -> None:
-    """No Content-Length is needed."""
-    raw = json.dumps({"instructions": "look", "repository": API}).encode()
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(raw[at : at + 7]), raw[at : at + 7]) for at in range(0, len(raw), 7))
-    answer = send(api, head(api, "Transfer-Encoding: chunked"), chunks, b"0\r\n\r\n")
-
-    assert answer.startswith(b"HTTP/1.1 201 ")
-
-
 def test_a_body_without_an_end_is_cut_off_at_the_limit(api: Any) -> None:
     """413 as soon as it is too large, whatever length it claims to have."""
     with connect(api) as connection:
