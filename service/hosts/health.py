@@ -82,7 +82,9 @@ def probe_git(url: str, token: str | None, settings: ProbingSettings) -> HostSta
 
 
 def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> HostState:
-    if answer.status == _TOO_MANY or (answer.status in _UNAUTHORIZED and _is_rate_limited(answer)):
+    # GitHub answers 403 for too many requests, too, and says so in headers.
+    is_spent = answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
+    if answer.status == _TOO_MANY or (answer.status in _UNAUTHORIZED and is_spent):
         return HostState("degraded", f"{host.host} answered {answer.status}: the rate limit of the token is spent")
     if answer.status in _UNAUTHORIZED:
         cure = f"check the token in {host.token_env}" if host.token_env else "give the host a token with --token-env"
@@ -91,21 +93,12 @@ def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> Host
         return HostState("degraded", f"{host.host} answered {answer.status}; check --api-url if it stays so")
     if not isinstance(answer.body, dict | list):
         return HostState("degraded", f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}")
-    if _core_limit_left(answer.body) == 0:
+    left: object = answer.body
+    for key in ("resources", "core", "remaining"):
+        left = left.get(key) if isinstance(left, dict) else None
+    if left == 0:
         return HostState("degraded", f"the rate limit of the token at {host.host} is spent")
     return _timely(answer.took_s, settings)
-
-
-def _is_rate_limited(answer: HostResponse) -> bool:
-    """Whether a refusal is about the number of requests: GitHub answers 403 for it, and says so in headers."""
-    return answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
-
-
-def _core_limit_left(body: object) -> object:
-    """Return how many requests GitHub's /rate_limit leaves of the core limit; None: the answer does not say."""
-    for key in ("resources", "core", "remaining"):
-        body = body.get(key) if isinstance(body, dict) else None
-    return body
 
 
 def _timely(took_s: float, settings: ProbingSettings) -> HostState:
@@ -151,7 +144,22 @@ class HealthProbes:
         probes = [_probe_of(host, repositories) for host in hosts]
         asked = [(probe, self._put(probe)) for probe in probes]
         until = self._monotonic() + self._settings.timeout_s + _GRACE_S
-        return {probe.host.platform: self._answered(probe.host, one, until) for probe, one in asked}
+        found = {}
+        for probe, one in asked:
+            host = probe.host
+            try:
+                verdict = one.answer.result(max(0.0, until - self._monotonic()))
+            except TimeoutError:
+                verdict = HostState("unreachable", f"{host.host} gave no answer within {self._settings.timeout_s:g} s")
+            # A change is logged with its reason, which callers do not see.
+            with self._lock:
+                before, self._last_status[host] = self._last_status.get(host, "ok"), verdict.status
+            if verdict.status != before:
+                level = logging.INFO if verdict.status == "ok" else logging.WARNING
+                reason = verdict.reason or "it answers as it should"
+                _logger.log(level, "%s at %s is %s: %s", host.platform, host.host, verdict.status, reason)
+            found[host.platform] = verdict
+        return found
 
     def close(self) -> None:
         """Drop the probes under way."""
@@ -170,27 +178,10 @@ class HealthProbes:
                 self._running[probe] = _RunningProbe(now, self._pool.submit(self._probe, probe))
             return self._running[probe]
 
-    def _answered(self, host: Host, asked: _RunningProbe, until: float) -> HostState:
-        try:
-            verdict = asked.answer.result(max(0.0, until - self._monotonic()))
-        except TimeoutError:
-            verdict = HostState("unreachable", f"{host.host} gave no answer within {self._settings.timeout_s:g} s")
-        self._tell(host, verdict)
-        return verdict
-
     def _probe(self, probe: _Probe) -> HostState:
         if probe.host.probe == "api":
             return probe_api(probe.host, probe.token, self._settings)
         return _NOTHING_TO_ASK if probe.url is None else probe_git(probe.url, probe.token, self._settings)
-
-    def _tell(self, host: Host, verdict: HostState) -> None:
-        """Log a change of status with its reason, which callers do not see."""
-        with self._lock:
-            before, self._last_status[host] = self._last_status.get(host, "ok"), verdict.status
-        if verdict.status != before:
-            level = logging.INFO if verdict.status == "ok" else logging.WARNING
-            reason = verdict.reason or "it answers as it should"
-            _logger.log(level, "%s at %s is %s: %s", host.platform, host.host, verdict.status, reason)
 
 
 def _probe_of(host: Host, repositories: list[Repository]) -> _Probe:

@@ -87,7 +87,12 @@ def ask(
                     method, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body=body, headers=given
                 )
                 response = connection.getresponse()
-                raw = _read(response, largest)
+                raw = response.read(largest + 1)
+            if len(raw) > largest:
+                raise ValueError("the answer is too large")
+            if response.length:
+                # read() with a limit does not check that the announced length arrived.
+                raise http.client.IncompleteRead(raw, response.length)
             if time.monotonic() - started >= timeout_s:
                 # If no length was announced, a body that was cut off looks complete.
                 raise TimeoutError
@@ -98,7 +103,11 @@ def ask(
             f"{without_login(url.partition('?')[0])}: {_reason(error, started, timeout_s)}"
         ) from error
     got = {name.lower(): value for name, value in response.getheaders()}
-    return HostResponse(response.status, got, _json(raw), time.monotonic() - started)
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        document = None
+    return HostResponse(response.status, got, document, time.monotonic() - started)
 
 
 def _connection(scheme: str, host: str, port: int | None, timeout_s: float) -> http.client.HTTPConnection:
@@ -111,16 +120,6 @@ def _connection(scheme: str, host: str, port: int | None, timeout_s: float) -> h
     raise ValueError("the address must begin with https:// or http://")
 
 
-def _read(response: http.client.HTTPResponse, largest: int) -> bytes:
-    raw = response.read(largest + 1)
-    if len(raw) > largest:
-        raise ValueError("the answer is too large")
-    if response.length:
-        # read() with a limit does not check that the announced length arrived.
-        raise http.client.IncompleteRead(raw, response.length)
-    return raw
-
-
 def _reason(error: Exception, started: float, timeout_s: float) -> str:
     if isinstance(error, TimeoutError) or time.monotonic() - started >= timeout_s:
         return f"no whole answer within {timeout_s:g} s"
@@ -128,10 +127,3 @@ def _reason(error: Exception, started: float, timeout_s: float) -> str:
         return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
     text = str(error)
     return text if text and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__} {text}".strip()
-
-
-def _json(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return None

@@ -46,20 +46,16 @@ def ensure_webhook(host: Host, project_id: int, settings: GitLabSettings, timeou
     if token_of(host) is None:
         return Webhook(configured=False, failure="the webhook needs a token: connect the GitLab host with --token-env")
     try:
-        _put_webhook(api_of(host, timeout_s), f"/projects/{project_id}/hooks", _fields(settings, secret))
+        # GitLab switches push_events on unless a request says otherwise.
+        fields = {"url": settings.webhook_url, "enable_ssl_verification": True, "push_events": False}
+        fields |= dict.fromkeys(settings.webhook_events, True) | ({"token": secret} if secret else {})
+        _put_webhook(api_of(host, timeout_s), f"/projects/{project_id}/hooks", fields)
     except ForgeError as error:
         if error.status is None:
             return Webhook(configured=None, failure=f"the webhook could not be set: {error}")
         cure = _CURES.get(error.status, "see GitLab's log")
         return Webhook(configured=False, failure=f"the webhook could not be set: {error}; {cure}")
     return Webhook(configured=True)
-
-
-def _fields(settings: GitLabSettings, secret: str) -> dict[str, Any]:
-    # GitLab switches push_events on unless a request says otherwise.
-    events = {"push_events": False} | dict.fromkeys(settings.webhook_events, True)
-    fields = {"url": settings.webhook_url, "enable_ssl_verification": True} | events
-    return fields | ({"token": secret} if secret else {})
 
 
 def _put_webhook(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> None:
@@ -82,9 +78,6 @@ def _put_webhook(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> None:
 def _ours(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> list[int]:
     found = (one.get("id") for one in api.pages(hooks) if one.get("url") == fields["url"])
     return sorted(number for number in found if isinstance(number, int))
-
-
-_NO_WEBHOOK: Final = Webhook(configured=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +135,7 @@ class Onboarding:
         project = self._project(key, known)
         # GitLab is asked before the database is locked, since it may answer slowly.
         same = next((one for one in own if _is(one, project)), None)
-        webhook = self._webhook(project, same) if wants_webhook else _NO_WEBHOOK
+        webhook = self._webhook(project, same) if wants_webhook else Webhook(configured=None)
         with self._database.write() as connection:
             kept, is_new = self._keep(connection, project, webhook)
             if is_new:

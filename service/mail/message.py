@@ -78,7 +78,7 @@ def invitation_message(sender: str, pending: PendingMail) -> MailMessage:
     except ValueError:
         recipient = pending.email
     address = parseaddr(sender)[1]
-    name = _one_line(pending.organization_name)
+    name = one_line(pending.organization_name)
     # Seven bits, because not every server on the way accepts eight.
     message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
     message["From"] = sender
@@ -91,7 +91,7 @@ def invitation_message(sender: str, pending: PendingMail) -> MailMessage:
     message["X-Runwarden-Organization"] = pending.organization_id
     message.set_content(
         _TEXT.format(
-            parent=_one_line(pending.parent_name or _OPERATOR),
+            parent=one_line(pending.parent_name or _OPERATOR),
             name=name,
             slug=pending.organization_slug,
             id=pending.organization_id,
@@ -102,9 +102,9 @@ def invitation_message(sender: str, pending: PendingMail) -> MailMessage:
     return MailMessage(pending.organization_id, pending.invitation_id, address, recipient, message.as_bytes())
 
 
-def _one_line(name: str) -> str:
-    # A line break in a name would end the header.
-    return "".join(mark if mark.isprintable() else " " for mark in name)
+def one_line(text: str) -> str:
+    """Return a text without what would end a header, or draw on a terminal."""
+    return "".join(mark if mark.isprintable() else " " for mark in text)
 
 
 def checked_address(email: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
 from service.deadline import cut_off
-from service.mail.message import Mailer, MailError, MailMessage, invitation_message
+from service.mail.message import Mailer, MailError, MailMessage, invitation_message, one_line
 from service.settings import DataFolder, MailSettings, SettingsError, SmtpSettings
 from service.store import invitations
 from service.store.database import Database
@@ -162,9 +162,7 @@ class SmtpRelay:
 
 def _reply(code: int, reply: bytes | str) -> str:
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
-    # A server's message ends up in a log and on a terminal.
-    plain = "".join(mark if mark.isprintable() else " " for mark in text)
-    return f"{code} {plain}"[:_LONGEST_REPLY]
+    return f"{code} {one_line(text)}"[:_LONGEST_REPLY]
 
 
 class MailSender:

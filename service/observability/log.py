@@ -75,6 +75,14 @@ def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
 
 def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
     """Return a formatter that writes a record as text or JSON, with its secrets masked."""
+
+    def clean(_logger: object, _method: str, event: Event) -> Event:
+        """Mask secrets, and show control characters."""
+        for key, value in event.items():
+            if value is not None and not isinstance(value, bool | int | float):
+                event[key] = masks.mask(printable(str(value)) if key == "exception" else one_line(str(value)))
+        return event
+
     return ProcessorFormatter(
         foreign_pre_chain=[
             structlog.contextvars.merge_contextvars,
@@ -87,7 +95,7 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _without_traceback,
             structlog.processors.format_exc_info,
-            _Cleaner(masks),
+            clean,
             _as_json if form == "json" else _as_text,
         ],
     )
@@ -105,22 +113,6 @@ def _without_traceback(_logger: object, _method: str, event: Event) -> Event:
         del event["exc_info"]
         event["event"] = f"{event['event']}: {error}"
     return event
-
-
-class _Cleaner:
-    """Masks secrets, and shows control characters."""
-
-    def __init__(self, masks: Masks) -> None:
-        self._masks = masks
-
-    def __call__(self, _logger: object, _method: str, event: Event) -> Event:
-        return {key: self._clean(key, value) for key, value in event.items()}
-
-    def _clean(self, key: str, value: object) -> object:
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        shown = printable(str(value)) if key == "exception" else one_line(str(value))
-        return self._masks.mask(shown)
 
 
 def _masked(found: re.Match[str]) -> str:

@@ -155,8 +155,8 @@ class _DatabaseCollector(Collector):
             _logger.warning("a scrape found the database unavailable: %s", getattr(error, "orig", None) or error)
             found = [_gauge("runwarden_database_up", "Whether the database answers.", 0)]
         yield from found
-        yield from self._ended.collect()
-        yield from self._used.collect()
+        for counted in (*self._ended.metrics, *self._used.metrics):
+            yield from counted.collect()
 
     def _ask(self) -> list[Metric]:
         with self._database.read() as connection:
@@ -192,7 +192,7 @@ class _DatabaseCollector(Collector):
         ]
 
 
-class _EndedTurns(Collector):
+class _EndedTurns:
     """Counts, once each, the turns that end on any worker while this process runs."""
 
     def __init__(self, clock: Clock) -> None:
@@ -213,6 +213,7 @@ class _EndedTurns(Collector):
             buckets=_TURN_S,
             registry=None,
         )
+        self.metrics = (self._lasted, self._waited)
         for outcome in _OUTCOMES:
             # The series exists from the start, so that Prometheus sees its first increase.
             self._lasted.labels(outcome)
@@ -232,13 +233,8 @@ class _EndedTurns(Collector):
         self._read_until = now
         self._seen = {key: ended for key, ended in self._seen.items() if ended >= now - _OVERLAP_MICROS}
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the counts so far."""
-        yield from self._lasted.collect()
-        yield from self._waited.collect()
 
-
-class _ModelUsage(Collector):
+class _ModelUsage:
     """Counts the models' tokens and cost that agents on any worker use while this process runs."""
 
     def __init__(self, clock: Clock) -> None:
@@ -252,6 +248,7 @@ class _ModelUsage(Collector):
             "runwarden_model_tokens", "Tokens that models counted.", (*labels, "kind"), registry=None
         )
         self._cost = Counter("runwarden_model_cost_usd", "US dollars, at the configured prices.", labels, registry=None)
+        self.metrics = (self._tokens, self._cost)
 
     def catch_up(self, connection: sa.Connection) -> None:
         """Count the usage since the last scrape; the deletion of a run lowers no counter."""
@@ -260,25 +257,16 @@ class _ModelUsage(Collector):
         found = usage.by_agent(connection, self._first_day)
         for key, now in found.items():
             before = now if self._seen is None else self._seen.get(key, _NOTHING)
-            organization, agent, _ = key
-            labels = self._labels(organization, agent)
+            labels = label(key[0]), label(key[1])
+            if labels not in self._named and len(self._named) >= _AGENTS:
+                labels = OTHERS, OTHERS
+            else:
+                self._named.add(labels)
             for kind in ("input", "cached", "output"):
                 name = f"{kind}_tokens"
                 self._tokens.labels(*labels, kind).inc(max(0, getattr(now, name) - getattr(before, name)))
             self._cost.labels(*labels).inc(max(0, now.micro_usd - before.micro_usd) / MICROS_PER_USD)
         self._seen = found
-
-    def _labels(self, organization: str, agent: str) -> tuple[str, str]:
-        labels = label(organization), label(agent)
-        if labels not in self._named and len(self._named) >= _AGENTS:
-            return OTHERS, OTHERS
-        self._named.add(labels)
-        return labels
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the counts so far."""
-        yield from self._tokens.collect()
-        yield from self._cost.collect()
 
 
 def label(text: str) -> str:
