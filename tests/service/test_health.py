@@ -35,7 +35,7 @@ def probes() -> Iterator[HealthProbes]:
 
 
 @pytest.fixture
-def hasty_probes() -> Iterator[HealthProbes]:
+def hasty() -> Iterator[HealthProbes]:
     """Probes for hosts that never answer."""
     with closing(HealthProbes(ProbingSettings(timeout_s=1, cache_s=0))) as made:
         yield made
@@ -88,7 +88,7 @@ GITLAB_ANSWERS: Final = [
 def test_what_a_host_answers_decides(
     server: Server,
     probes: HealthProbes,
-    hasty_probes: HealthProbes,
+    hasty: HealthProbes,
     platform: str,
     step: Step,
     status: str,
@@ -98,7 +98,7 @@ def test_what_a_host_answers_decides(
     server.script(step)
     is_late = isinstance(step, Hang | Drip)
     host = github(server.origin) if platform == "github" else gitlab(f"{server.origin}/api/v4/")
-    verdict = asked(hasty_probes if is_late else probes, host)
+    verdict = asked(hasty if is_late else probes, host)
     target = "/rate_limit" if platform == "github" else "/api/v4/version"
 
     assert verdict.status == status
@@ -258,10 +258,10 @@ def test_a_git_daemon_is_asked_with_git(folder: Path, probes: HealthProbes) -> N
     assert [asked_by_git(probes, url).status for url in away] == ["unreachable"] * 3
 
 
-def test_a_git_host_that_hangs_leaves_no_process(server: Server, hasty_probes: HealthProbes) -> None:
+def test_a_git_host_that_hangs_leaves_no_process(server: Server, hasty: HealthProbes) -> None:
     """The helper process in which git waits is ended with it at the time-out."""
     server.script(Hang())
-    verdict = asked_by_git(hasty_probes, f"{server.origin}/acme/api.git")
+    verdict = asked_by_git(hasty, f"{server.origin}/acme/api.git")
 
     # On a machine that stands still, the waiting caller may give up before the probe does.
     assert verdict.status == "unreachable"
