@@ -15,7 +15,7 @@ from storage.records.activity import ANSWERED, FAILED, PollSpan
 from widgets.badges import Badge, Tone
 from widgets.cells import fit
 from widgets.frame.freshness import trouble_word
-from widgets.lead_list import Block, Ink, Piece, Pieces, apart
+from widgets.line_table import Block, Ink, Piece, Pieces, apart
 
 Slice = Literal["well", "impaired", "bad"] | None
 """None: unknown."""

@@ -19,7 +19,7 @@ from storage.records import Coverage
 from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.badges import STYLES, Badge, Tone
 from widgets.cells import fit
-from widgets.lead_list import Block, Piece, Pieces
+from widgets.line_table import Block, Piece, Pieces
 
 ChartStep = Literal["hour", "day"]
 COMPLETED: Final = Badge("█", "completed", "good")

@@ -45,7 +45,7 @@ from widgets.health import (
     poll_blocks,
     titled,
 )
-from widgets.lead_list import Block, LeadList
+from widgets.line_table import Block, LeadList
 
 if TYPE_CHECKING:
     from app.engine import Engine

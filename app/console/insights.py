@@ -49,7 +49,7 @@ from widgets.insights import (
     repository_blocks,
     table_blocks,
 )
-from widgets.lead_list import LeadList
+from widgets.line_table import LeadList
 
 if TYPE_CHECKING:
     from app.engine import Engine

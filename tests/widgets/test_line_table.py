@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.widgets.stage import staged
-from widgets.lead_list import MARK, Block, LeadList
+from widgets.line_table import MARK, Block, LeadList
 
 SHORT = (40, 8)
 
