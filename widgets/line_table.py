@@ -218,7 +218,8 @@ class LineTable(Lines, Generic[T]):
         if not self._items:
             return self._notice_line(y, width)
         if y < HEADER:
-            return self.strip(tuple((fit(each.title, each.width) + " " * each.gap, "quiet") for each in columns), width)
+            titles = "".join(fit(each.title, each.width) + " " * each.gap for each in columns).rstrip()
+            return Strip([Segment(fit(" " * MARK + titles, width), self.style_of("quiet"))], width)
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
         line = self._painted[index] = self._items[index].cells(self._now)

@@ -94,20 +94,6 @@ async def test_no_key_ends_the_console_while_our_files_fail(staged: Staged, disk
             await press_all(scene, disk, way)
 
 
-async def test_the_key_that_found_it_says_it(staged: Staged, disk: Disk) -> None:
-    """These read or write before they do anything else; the first poll that is kept takes the notice back."""
-    async with staged() as scene:
-        for key in "cNaYf":
-            disk.fails = True
-            await scene.press(key)
-            assert MESSAGE in scene.text, key
-
-            disk.fails = False
-            await there(scene, "")
-            await scene.sync()
-            assert MESSAGE not in scene.text
-
-
 def resolve_form(scene: Scene) -> ResolveForm:
     action = Action("act_1", "agent.start", "", "key", "/agents", "{}", "console:ada", "unknown", scene.clock())
     return ResolveForm(scene.engine, action)

@@ -11,7 +11,7 @@ from app.console.leads import of_platform, runs_lead
 from app.health import Uptime
 from app.query import parse
 from storage.cache import Cache
-from storage.records import HealthReport, HealthSample, Repository, Run, RunFilter
+from storage.records import HealthReport, HealthSample, Repository, Run
 from storage.records.insights import FailedRuns
 from tests.console.conftest import Staged
 from widgets.frame.header_bar import HeaderBar
@@ -62,15 +62,6 @@ def test_a_platform_is_a_query_that_finds_its_runs_alone(platform: str) -> None:
     assert replace(found.filter, since=None, until=None) == of_platform(platform)
     assert found.filter.since == NOON.replace(microsecond=0)
     assert found.filter.until == datetime(2026, 5, 1, 12, 5, 30, 999_999, tzinfo=UTC)
-
-
-def test_a_day_reads_as_a_day() -> None:
-    """Midnight in UTC is written as its date."""
-    midnight = NOON.replace(hour=0, minute=0, second=0, microsecond=0)
-
-    assert runs_lead(RunFilter(repositories=("acme/api",)), midnight, midnight + DAY).target == (
-        "repo:acme/api since:2026-05-01 -since:2026-05-02"
-    )
 
 
 @pytest.mark.parametrize(

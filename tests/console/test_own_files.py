@@ -6,7 +6,6 @@ from app.console.session.troubles import UNREADABLE
 from app.events import StorageFailed
 from storage.ledger.opening import DAMAGE_CURE
 from tests.console.conftest import SMALL, Staged
-from widgets.runs.pane import RunPane
 
 BROKEN = "cache.sqlite3 is not a database. Delete it: it fills again."
 
@@ -51,20 +50,3 @@ async def test_what_was_read_before_stays(staged: Staged) -> None:
 
             assert UNREADABLE.title not in scene.text
             assert "Delete it" in scene.text
-
-
-async def test_the_detail_waits_until_there_is_a_run(staged: Staged) -> None:
-    """Before the first one the table has the room to itself; a search that finds nothing moves no column."""
-    async with staged(synced=False) as scene:
-        pane = scene.app.screen.query_one(RunPane)
-        assert not pane.display
-
-        await scene.sync()
-        assert pane.display
-
-        await scene.press("slash", *"nowhere", "enter")
-        assert "No run matches" in scene.text
-        assert pane.display
-
-        await scene.press("escape", "d")
-        assert not pane.display

@@ -95,17 +95,6 @@ async def test_a_poll_that_changes_nothing_paints_no_whole_screen(
         assert painted == []
 
 
-async def test_the_detail_takes_the_place_that_fits(staged: Staged) -> None:
-    """Beside the table, below it, or as two lines."""
-    async with staged() as scene:
-        pane = scene.app.screen.query_one(RunPane)
-        for size, is_beside, is_tall in (((140, 40), True, True), ((100, 40), False, True), ((80, 24), False, False)):
-            await scene.pilot.resize_terminal(*size)
-            await scene.settle()
-
-            assert (pane.region.x > 40, pane.region.height > 4) == (is_beside, is_tall)
-
-
 async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Board) -> None:
     """Its runs are announced as they are stored, before it is known that none is missing."""
     async with staged(WIDE, synced=False) as scene:

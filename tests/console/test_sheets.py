@@ -1,14 +1,11 @@
 """What lies over a room can be left, and what it asks answered, without a keyboard."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from app.config import UserCommand
-from app.console.keys.own_commands import ConfirmCommandScreen
 from app.console.sheets import ExportScreen
 from tests.console.conftest import SMALL, Scene, Staged
 
@@ -47,34 +44,6 @@ async def test_a_click_beside_a_sheet_closes_it(staged: Staged) -> None:
         assert "All 60]" in scene.text
 
 
-async def test_a_click_beside_a_command_runs_nothing(staged: Staged, tmp_path: Path) -> None:
-    """Its two answers can be clicked as well."""
-    ran = tmp_path / "ran"
-    command = UserCommand("Touch", ("touch", str(ran)), confirm=True)
-    async with staged(SMALL) as scene:
-        scene.app.settings = replace(scene.app.settings, commands=(command,))
-
-        async def asked() -> None:
-            scene.app.action_own_command(0)
-            while not isinstance(scene.app.screen, ConfirmCommandScreen):
-                await scene.pilot.pause()
-            await scene.pilot.pause()
-
-        await asked()
-        await scene.pilot.click(offset=CORNER)
-        await scene.settle()
-        assert len(scene.app.screen_stack) == 1
-
-        await asked()
-        await click(scene, "or enter leaves it")
-        assert len(scene.app.screen_stack) == 1
-        assert not ran.exists()
-
-        await asked()
-        await click(scene, "runs it")
-        assert ran.exists()
-
-
 async def test_a_click_beside_a_form_takes_nothing_away(staged: Staged) -> None:
     """It has buttons, one of which closes it; what was typed is a draft then."""
     async with staged(SMALL) as scene:
@@ -87,21 +56,6 @@ async def test_a_click_beside_a_form_takes_nothing_away(staged: Staged) -> None:
         assert len(scene.app.screen_stack) == 1
         await scene.press("c")
         assert scene.app.screen.query_one(TextArea).text == "Go on."
-
-
-async def test_columns_chosen_by_clicks_can_be_kept(staged: Staged) -> None:
-    """A click beside the sheet gives back what was; one on the hint keeps what is seen."""
-    async with staged(SMALL) as scene:
-        for kept in (False, True):
-            await scene.press("C")
-            await click(scene, "□ updated")
-            if kept:
-                await click(scene, "enter keeps")
-            else:
-                await scene.pilot.click(offset=CORNER)
-                await scene.settle()
-
-            assert ("updated" in scene.table.choice.shown) is kept
 
 
 async def test_two_exports_never_write_the_same_file(staged: Staged, tmp_path: Path) -> None:

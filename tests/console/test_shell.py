@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
 
 from app.console.app import RunwardenApp
 from app.console.base.key_actions import key_actions
@@ -35,20 +34,6 @@ async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
         assert "Start a run on a repository" in scene.text
         await scene.press("escape")
         assert "On this screen" not in scene.text
-
-
-async def test_the_palette_does_what_it_names(staged: Staged) -> None:
-    """`:` and a few letters go to a room, or change the theme."""
-    async with staged() as scene:
-        for name in ("Theme runwarden-light", "Next view"):
-            await scene.pilot.press("colon")
-            await scene.pilot.pause()
-            scene.app.screen.query_one(Input).value = name
-            await scene.settle()
-            await scene.press("enter")
-
-        assert scene.app.theme == "runwarden-light"
-        assert "[Active " in scene.text
 
 
 async def test_a_terminal_too_small_says_what_it_needs_until_it_grows(staged: Staged) -> None:
@@ -85,16 +70,6 @@ async def test_what_reads_for_a_screen_ends_before_the_screen_goes(staged: Stage
 
         assert reading.is_cancelled
         assert isinstance(scene.app.screen, RunsScreen)
-
-
-async def test_a_toast_over_a_form_leaves_the_header_free(staged: Staged) -> None:
-    """Where the form leaves room above it."""
-    async with staged((120, 40), toasts=True) as scene:
-        header = scene.lines[0]
-        await scene.press("n")
-        scene.app.notify("It was not done.\n" * 3, timeout=1000)
-        await scene.shows("It was not done.")
-        assert scene.lines[0] == header
 
 
 async def test_sixteen_colours_have_a_theme_of_their_own(

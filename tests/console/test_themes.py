@@ -55,13 +55,6 @@ def test_every_tone_is_readable(theme: Theme) -> None:
         assert contrast(quiet.hex6, ground) >= READABLE, ground
 
 
-def test_there_is_one_for_everyone() -> None:
-    """Dark, light, high contrast, colour-blind-safe, sixteen colours, none."""
-    needed = ("", "-light", "-contrast", "-colour-blind", "-16", "-no-colour")
-
-    assert {f"runwarden{each}" for each in needed} <= {theme.name for theme in THEMES}
-
-
 def test_what_is_written_on_blue_is_bright() -> None:
     """The sixteen colours' header and cursor are blue, on which the darker red and green cannot be read."""
     (theme,) = (theme for theme in THEMES if theme.name == FEW_COLOURS)

@@ -1,7 +1,5 @@
 """The tour: six steps that go on by themselves, and can be left."""
 
-from rich.cells import cell_len
-
 from app.console.session.tour import STEPS
 from app.console.session.user_preferences import read
 from tests.console.conftest import Scene, Staged
@@ -11,11 +9,6 @@ def step(scene: Scene) -> str:
     """Its number, as it is shown; empty: there is no tour."""
     found = [line.split()[0] for line in scene.lines if f"/{len(STEPS)} " in line[:8]]
     return found[0] if found else ""
-
-
-def test_each_step_is_one_line_on_a_wide_terminal() -> None:
-    """With its number and its keys, at 120 columns."""
-    assert [step.text for step in STEPS if cell_len(f"  1/6  {step.text}  f9 next, f10 leave ") > 120] == []
 
 
 async def test_going_where_a_step_leads_is_the_next_step(staged: Staged) -> None:

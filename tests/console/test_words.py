@@ -62,12 +62,6 @@ def test_times_as_words(words: str, text: str) -> None:
     assert words == text
 
 
-@given(st.integers(min_value=0, max_value=100 * 365 * 24 * 3600))
-def test_starts_fit_their_column(seconds: int) -> None:
-    """No age in a hundred years is wider than the column."""
-    assert cell_len(started(before(seconds=seconds), NOON)) <= 12
-
-
 @given(st.text(max_size=60), st.integers(min_value=0, max_value=40), st.sampled_from(["end", "middle"]))
 def test_fitted_text_has_the_width_asked_for(text: str, width: int, cut: str) -> None:
     """Wide and zero-width characters included."""

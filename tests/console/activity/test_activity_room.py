@@ -218,26 +218,3 @@ async def test_picture(staged: Staged, picture: SnapshotAssertion, same_ids: Non
     """An unknown outcome on top, under the cursor."""
     async with room(staged, SMALL) as scene:
         await seen(scene, picture)
-
-
-async def test_an_organization_and_its_action_lead_to_each_other(staged: Staged) -> None:
-    """And back, each with its filters and its cursor."""
-    async with staged(WIDE) as scene:
-        await enter(scene, CreateOrganization("old@acme.example"), "confirmed", ago_m=9)
-        await enter(scene, CreateOrganization("ann@acme.example"), "confirmed", ago_m=5)
-        await enter(scene, StartRun("Fix it.", API), "confirmed", ago_m=1)
-        await scene.press("6", "t", "t", "3", "down", "enter", "enter")
-        assert scene.app.current_mode == "activity"
-        assert "old@acme.example" in under_cursor(scene)
-        assert "since any" in scene.text
-
-        await scene.press("backspace")
-        assert scene.app.current_mode == "organizations"
-        await scene.press("backspace", "backspace")
-        assert scene.app.current_mode == "activity"
-        assert "since 24h" in scene.text
-
-
-def under_cursor(scene: Scene) -> str:
-    """The line that it is on."""
-    return next(line for line in scene.lines if line.startswith("▌"))

@@ -44,20 +44,6 @@ async def test_the_form_checks_while_one_types_and_saves_one_table(
         assert "also while its last run is active" in scene.text
 
 
-async def test_a_draft_survives_the_form(staged: Staged, configured: Configured) -> None:
-    """It comes back with the form; `ctrl+n` begins as the file is, and undoing that brings it back."""
-    async with staged(changed=configured(ONE)) as scene:
-        await scene.press("5", "E")
-        await type_at_the_end(scene, "# mine")
-        await scene.press("escape", "E")
-        await scene.shows("Your draft", "# mine")
-        await scene.press("tab", "ctrl+n")
-        assert scene.app.focused is scene.app.screen.query_one(TextArea)
-        assert scene.app.screen.query_one(TextArea).text == ONE
-        await scene.press("ctrl+z")
-        assert scene.app.screen.query_one(TextArea).text == f"{ONE}# mine"
-
-
 async def test_a_file_that_changed_under_the_form_is_not_overwritten(staged: Staged, configured: Configured) -> None:
     """That is said above the text, which stays."""
     async with staged(changed=configured(ONE)) as scene:

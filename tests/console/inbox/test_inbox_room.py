@@ -11,11 +11,10 @@ from app.console.inbox import snoozes
 from app.console.run.screen import RunScreen
 from app.events import StateChangedElsewhere
 from storage.errors import DatabaseDamagedError
-from storage.records import PollOutcome
 from storage.records.inbox import Mark
 from storage.state import State
 from storage.state.opening import DAMAGE_CURE
-from tests.console.conftest import MESSAGE, SMALL, Disk, Staged, seen
+from tests.console.conftest import SMALL, Staged, seen
 from tests.console.inbox.conftest import fail, here, inbox, keys, state_of
 from tests.console.scenes import engine_on
 from tests.run_board import Board
@@ -206,18 +205,6 @@ def test_snoozes_are_by_the_local_clock(monkeypatch: pytest.MonkeyPatch) -> None
         untils = [until.isoformat() for _, until in snoozes(datetime.fromisoformat(now))]
 
         assert untils[1:] == [tomorrow, monday]
-
-
-async def test_a_disk_that_fails_is_said(staged: Staged, disk: Disk) -> None:
-    """By the banner of every room, as for cache and ledger."""
-    async with inbox(staged) as scene:
-        await scene.press("e")  # For u to take back.
-        for key in "emu":
-            disk.fails = True
-            await scene.press(key)
-            assert MESSAGE in scene.text
-            disk.fails = False
-            await scene.ended(PollOutcome("runs", scene.clock()))
 
 
 async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,14 +157,6 @@ async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_b
         assert "▌ Thu 30 Apr" in scene.text
 
 
-async def test_before_the_first_run_it_says_what_will_stand_here(staged: Staged, empty_board: Board) -> None:
-    """And when: a new installation is not a room without purpose."""
-    async with staged(SMALL) as scene:
-        await scene.press("4")
-
-        await scene.shows("The service has no run yet", "the number of runs at once", "It begins with the first run")
-
-
 async def exported(scene: Scene, folder: Path) -> None:
     """The numbers on show are written to the file that is shown, as its name says."""
     table, document = folder / "figures.csv", folder / "figures.json"

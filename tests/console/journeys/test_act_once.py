@@ -2,7 +2,6 @@
 
 from app.api.requests import CreateOrganization, StartRun
 from app.console.activity import ActivityScreen
-from app.console.run.screen import RunScreen
 from storage.records import Action, Repository
 from tests.console.journeys.conftest import BY_KEYS, Walked
 from tests.console.journeys.steps import Hand, Keyboard, Service
@@ -120,17 +119,3 @@ async def test_activity_opens_the_organization_of_its_row(walked: Walked, servic
         await hand.do("6", "6 Activity")
         await hand.open("bob@globex.example")
         await hand.see("organization org_bob")
-
-
-@BY_KEYS
-async def test_what_is_marked_is_followed_together(walked: Walked, service: Service) -> None:
-    """With three marks f follows three, and f again lets go of the three."""
-    async with walked() as hand:
-        table = hand.scene.table
-        table.mark(("run_01JX00007F3KQ9ZT2M0000", "run_01JX00027F3KQ9ZT2M5838", "run_01JX00017F3KQ9ZT2M7919"))
-        await hand.do("f", "f follow")
-        assert len(hand.scene.app.session.pins) == 3
-        await hand.do("f", "f follow")
-        assert hand.scene.app.session.pins == ()
-        assert not isinstance(hand.scene.app.screen, RunScreen)
-        assert service.written == []

@@ -1,11 +1,7 @@
 """A batch goes on after its form has closed: its line on every screen, its live list, and its outcome in Activity."""
 
-import pytest
-from syrupy.assertion import SnapshotAssertion
-
 from app.console.base.batch_screen import BatchScreen
 from app.console.run.screen import RunScreen
-from tests.console.conftest import SMALL, Staged
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
 from tests.console.journeys.test_act_once import named
@@ -97,16 +93,3 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walk
         await hand.see("✗ 0 of 1 sent")
         await hand.scene.press("F", "X", "escape")
         assert "of 1 sent" not in hand.scene.text
-
-
-@pytest.mark.parametrize("size", [SMALL, (120, 32)], ids=["80x24", "120x32"])
-async def test_picture_of_a_batch(
-    staged: Staged, picture: SnapshotAssertion, service: Service, size: tuple[int, int]
-) -> None:
-    """Its line, and its list with a branch that would break the frame."""
-    service.board.put("run_hostile", "completed", created=MINUTES_INTO_THE_DAY - 0.5, branch_name=HOSTILE)
-    async with staged(size, base_url=service.server.base_url) as scene:
-        hand = Keyboard(scene)
-        await send_three(hand, service)
-        await to_the_list(hand)
-        assert scene.app.export_screenshot() == picture

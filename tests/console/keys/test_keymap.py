@@ -10,8 +10,6 @@ from app.console.keys.keymap import catalog, problems
 from app.console.keys.palette import MOVES, NOT_LISTED, ConsoleCommands
 from tests.console.conftest import Staged
 
-TABS = {"Runs", "Health", "Organizations", "Insights", "Automations", "Activity", "Inbox", "Profiles"}
-
 
 async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) -> None:
     """The new key does it, the old one nothing, and the help shows the new one; what is wrong is told at the start."""
@@ -72,47 +70,6 @@ def test_a_commands_key_must_be_free() -> None:
 def test_the_console_itself_has_no_two_things_on_one_key() -> None:
     """In each place a key does one thing."""
     assert problems({fact.id: ",".join(fact.keys) for fact in catalog()}) == ()
-
-
-SAME = {
-    "!": {"next error", "next incident"},
-    "B": {"branch", "check out"},
-    "E": {"edit", "edit and resend"},
-    "P": {"pause/resume", "pause fetching", "resume fetching"},
-    "X": {"cancel run", "stop"},
-    "[": {"previous view", "newer"},
-    "]": {"next view", "older"},
-    "enter": {"open", "details", "read the file", "its runs", "its action"},
-    "n": {"new", "new run", "new organization", "file"},
-    "s": {"status", "outcome"},
-    "t": {"when", "since"},
-    "v": {"resolve", "approvals"},
-    "y": {"copy id", "copy run id", "copy name"},
-}
-"""One meaning in the words of several tabs: `v` answers what waits for a person, `t` chooses the time."""
-CLOSES = {"escape", "backspace", "ctrl+s"}
-
-
-def test_one_key_has_one_meaning_in_every_tab() -> None:
-    """Sheets and forms over them have keys of their own, which their borders show."""
-    meanings: dict[str, set[str]] = {}
-    for fact in catalog():
-        if {each.removesuffix("Screen") for each in fact.where} & {*TABS, "Run", "Rule", "OrganizationImport"}:
-            for key in fact.keys:
-                meanings.setdefault(key, set()).add(fact.does)
-
-    assert {"t", "v", "x", "u"} <= meanings.keys()
-    assert {
-        key: words
-        for key, words in meanings.items()
-        if len(words) > 1 and key not in CLOSES and not words <= SAME.get(key, set())
-    } == {}
-
-
-def test_ids_are_unique_in_what_they_mean() -> None:
-    """One id, one action's name: what a user maps is what they read."""
-    assert len({fact.id for fact in catalog()}) == len(catalog())
-    assert all(fact.does and fact.keys for fact in catalog())
 
 
 async def test_every_action_of_a_room_is_in_the_palette(staged: Staged) -> None:

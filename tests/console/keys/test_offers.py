@@ -16,14 +16,3 @@ async def test_without_any_run_no_tab_offers_a_key_about_one(staged: Staged, boa
             assert [hint.key for hint in key_hints(scene.app.screen)] == [*keys.split(), ":", "?"], tab
             if tab == "7":
                 await scene.sync()
-
-
-async def test_behind_a_sheet_no_key_of_the_screen_is_offered(staged: Staged) -> None:
-    """It would do nothing there; the line comes back with the screen."""
-    async with staged() as scene:
-        before = scene.lines[-1]
-        for opens in ("s", "V", "C", "x"):
-            await scene.press(opens)
-            assert not scene.lines[-1].strip()
-            await scene.press("escape")
-            assert scene.lines[-1] == before

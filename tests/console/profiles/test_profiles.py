@@ -165,20 +165,6 @@ async def test_looking_is_gentle(several: Settings, board: Board, staging: Board
     assert counts == [2, 2, 3]
 
 
-async def test_no_service_is_asked_while_its_profile_is_out_of_sight(fleet_staged: FleetStaged, staging: Board) -> None:
-    """Back in another room the look around rests."""
-    async with fleet_staged() as scene:
-        await scene.press("0")
-        await scene.shows("all is well", "service unreachable")
-        await scene.press("1")
-        asked = len(staging.requests)
-        clock = scene.clock
-        clock.move(seconds=10 * GENTLE_S)
-        await scene.ring()
-
-        assert len(staging.requests) == asked
-
-
 async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: FleetStaged, several: Settings) -> None:
     """Said in its line and, opened, in its banner; from there one goes on to another."""
     ledger = data_folder(several, several.profile("acme-staging")) / LEDGER_FILE
