@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby, pairwise
 from math import floor
-from typing import TYPE_CHECKING, ClassVar, Final
+from textwrap import wrap
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
+from rich.cells import cell_len
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
@@ -27,28 +29,212 @@ from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span
 from storage.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunFilter, RunSort
-from storage.records.activity import ActivityFilter, PollSpan
+from storage.records.activity import ANSWERED, FAILED, ActivityFilter, PollSpan
 from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
-from widgets.badges import Badge, health_badge, run_badge
+from widgets.badges import Badge, Tone, health_badge, run_badge
+from widgets.cells import fit
 from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.frame.notice import NoticePage
-from widgets.health import (
-    BLANK,
-    MOST,
-    MOST_POLLS,
-    HealthShare,
-    HostFacts,
-    IncidentFacts,
-    host_block,
-    incident_blocks,
-    poll_blocks,
-    titled,
-)
-from widgets.line_table import Block, LeadList
+from widgets.line_table import Block, Ink, LeadList, Piece, Pieces, apart
 
 if TYPE_CHECKING:
     from app.engine import Engine
+
+FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
+"""The failed runs of each incident, by its platform and start."""
+Slice = Literal["well", "impaired", "bad"] | None
+"""None: unknown."""
+
+_GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "█", None: "·"}
+_TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}
+WIDE: Final = 100
+TITLE: Final = 12
+STATE: Final = 22
+NARROW_STATE: Final = 16
+"""Cells of a row's name and state."""
+LABEL: Final = 9
+GAP: Final = 2
+
+
+def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
+    """The slices drawn on exactly `cells` cells: neighbours that share one are as bad as the worst of them.
+
+    The last one includes the present, so it is known if the present is.
+    """
+    count = len(slices)
+    if not count:
+        return ()
+    groups = [
+        slices[at * count // cells : max(at * count // cells + 1, (at + 1) * count // cells)] for at in range(cells)
+    ]
+    *before, last = groups or [slices]
+    return (*map(_worst, before), _worst(last) or last[-1])
+
+
+def _worst(group: Sequence[Slice]) -> Slice:
+    if "bad" in group:
+        return "bad"
+    if "impaired" in group:
+        return "impaired"
+    return "well" if 2 * group.count("well") >= len(group) else None
+
+
+@dataclass(frozen=True, slots=True)
+class HealthShare:
+    """The share of a window in which something was well."""
+
+    window: str
+    """The window's name; empty: too little of it was observed."""
+    share: str
+    seen: str
+    """How much of the window was observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """A row about something that can be well or not: a code host, our link, the token."""
+
+    key: str
+    """Empty: the cursor skips it."""
+    title: str
+    badge: Badge
+    since: str = ""
+    """The text after the state: `for 12m`."""
+    location: str = ""
+    under_way: tuple[tuple[Badge, int], ...] = ()
+    """Its active runs by status."""
+    history: tuple[Slice, ...] = ()
+    """The last day in equal slices, oldest first."""
+    figures: tuple[HealthShare, ...] = ()
+    warning: str = ""
+    """A problem besides the state; empty: none."""
+    note: str = ""
+    """The cure, or what the state does not mean."""
+    is_stale: bool = False
+    """Whether the facts are old."""
+    leads: bool = False
+
+
+def host_block(facts: HostFacts, width: int) -> Block:
+    """The row in this width; sentences wrap, facts are shortened."""
+    tone: Ink = "quiet" if facts.is_stale else facts.badge.tone
+    state = fit(facts.badge.text, max(cell_len(facts.badge.text) + GAP, _state_cells(width)))
+    under_way = _under_way(facts.under_way)
+    room = width - TITLE - cell_len(state) - sum(cell_len(text) for text, _ in under_way)
+    both = "  ".join(filter(None, (facts.since, facts.location)))
+    said = next((one for one in (both, facts.since) if cell_len(one) <= room), facts.since.partition(" · ")[0])
+    head: list[Piece] = [(_name(facts.title), "strong"), (state, tone), (said, "quiet")]
+    is_roomy = cell_len(said) <= room
+    lines = [apart(head, under_way if is_roomy else (), width)]
+    lines += [((line, "quiet"),) for line in wrap(facts.location, width) if said != both]
+    if not is_roomy:
+        lines.append(tuple(under_way))
+    if any(facts.history):
+        lines.append(_history(facts, width))
+    if facts.figures or facts.warning:
+        lines.append(_figures(facts))
+    note_tone: Ink = "plain" if facts.badge.tone == "bad" and not facts.is_stale else "quiet"
+    lines += [((line, note_tone),) for note in facts.note.splitlines() for line in wrap(note, max(20, width))]
+    return Block(tuple(lines), facts.key, leads=facts.leads)
+
+
+def _name(text: str) -> str:
+    return f"{fit(text, TITLE - 1)} "
+
+
+def _state_cells(width: int) -> int:
+    return STATE if width >= WIDE else NARROW_STATE
+
+
+def _under_way(counts: Sequence[tuple[Badge, int]]) -> list[Piece]:
+    if not counts:
+        return []
+    some: list[Piece] = [(f"  {badge.glyph} {count:,} {badge.word}", badge.tone) for badge, count in counts if count]
+    return some or [("  nothing under way", "quiet")]
+
+
+def _history(facts: HostFacts, width: int) -> Pieces:
+    cells = strip(facts.history, max(1, width - LABEL - len("  now")))
+    drawn = [
+        (_GLYPHS[one] * len(list(same)), "quiet" if facts.is_stale else _TONES[one]) for one, same in groupby(cells)
+    ]
+    return ((f"{'24h ago':<{LABEL}}", "quiet"), *drawn, ("  now", "quiet"))
+
+
+def _figures(facts: HostFacts) -> Pieces:
+    pieces: list[Piece] = [(f"{'uptime':<{LABEL}}", "quiet")] if facts.figures else []
+    for figure in facts.figures:
+        window = f"{figure.window} " if figure.window else ""
+        pieces += [(window, "quiet"), (f"{figure.share} ", "plain"), (f"of {figure.seen} seen   ", "quiet")]
+    if facts.warning:
+        pieces.append((facts.warning, "quiet" if facts.is_stale else "warn"))
+    return tuple(pieces)
+
+
+MOST: Final = 20
+"""The most lines; further incidents are counted."""
+
+
+BLANK: Final = Block(((),))
+
+
+def titled(title: str, blocks: Sequence[Block], otherwise: str) -> Iterator[Block]:
+    """A title, its rows and a blank line; without rows, the remark instead."""
+    yield Block((((title, "title"),),))
+    yield from blocks or (Block((((otherwise, "quiet"),),)),)
+    yield BLANK
+
+
+def incident_blocks(
+    incidents: Sequence[Incident], failed: FailedByIncident, healthy_words: frozenset[str], now: datetime, width: int
+) -> Iterator[Block]:
+    """The incidents, a line each, with the number of runs that failed in them."""
+    for one in incidents[:MOST]:
+        badge, lasted = health_badge(one.word, healthy_words), span(one.lasted.total_seconds())
+        number = failed.get((one.platform, one.start), FailedRuns()).number
+        line: Pieces = (
+            (_name(safe_text(one.platform, limit=30)), "strong" if goes_on(one) else "plain"),
+            (fit(badge.text, _state_cells(width)), badge.tone),
+            (f"{clock_time(one.start, now):<14}", "quiet"),
+            (f"{f'{lasted} so far':<14}", "strong") if goes_on(one) else (f"{lasted:<14}", "plain"),
+            (fit(f"{number:,} failed" if number else "none failed", LABEL + 4), "bad" if number else "quiet"),
+            (f" {', '.join(_remarks(one))}", "quiet"),
+        )
+        yield Block((line,), incident_key(one), leads=True)
+    if len(incidents) > MOST:
+        yield Block((((f"and {len(incidents) - MOST} older ones", "quiet"),),))
+
+
+MOST_POLLS: Final = 100
+SHORTEST_S: Final = 60
+"""The shortest span of polls whose length is shown."""
+_ANSWERED: Final = Badge("✓", ANSWERED, "good")
+_FAILED: Final = Badge("✗", FAILED, "bad")
+
+
+def poll_blocks(polls: Sequence[PollSpan], now: datetime, width: int) -> Iterator[Block]:
+    """Consecutive polls with the same outcome are one line."""
+    for poll in polls[:MOST_POLLS]:
+        badge = _ANSWERED if poll.error_kind is None else _FAILED
+        said = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
+        line: Pieces = (
+            (_name(safe_text(poll.subject, limit=10)), "plain"),
+            (fit(badge.text, _state_cells(width)), badge.tone),
+            (f"{clock_time(poll.first_at, now):<14}", "quiet"),
+            (safe_text(said, limit=300), "plain" if poll.error_kind else "quiet"),
+        )
+        yield Block((line,), f"poll:{poll.span_id}")
+
+
+def _polls(poll: PollSpan, now: datetime) -> SafeText:
+    if poll.polls == 1:
+        return safe_text("once" if poll.error_kind is None else trouble_word(poll.error_kind))
+    lasted_s = (poll.last_at - poll.first_at).total_seconds()
+    over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
+    said = trouble_word(poll.error_kind) if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
+    return safe_text(f"{poll.polls:,} times{over}, {said}")
+
 
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors of the token, not of the link."""
@@ -60,7 +246,7 @@ SLICE: Final = timedelta(days=1) / SLICES
 FLAPPING: Final = timedelta(minutes=15)
 LONGEST_GAP: Final = timedelta(minutes=10)
 """Samples further apart do not cover the time between them, unless they are meant to be that far apart."""
-_ANSWERED: Final = "ok"
+_WELL: Final = "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +283,7 @@ class SampleReader:
 
     def link_past(self, polls: Sequence[PollSpan], now: datetime) -> PlatformHistory:
         """Our link's past, from the polls of runs, newest first."""
-        return self._uptime(_link_spans(polls, self.longest_gap), now, frozenset({_ANSWERED}))
+        return self._uptime(_link_spans(polls, self.longest_gap), now, frozenset({_WELL}))
 
     def _uptime(self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str]) -> PlatformHistory:
         uptimes = tuple(uptime(spans, window, now, words) for _, window in WINDOWS)
@@ -125,18 +311,17 @@ def goes_on(incident: Incident) -> bool:
 
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
     """Spans, oldest first; each lasts until the next one, unless that is too far away."""
-    found = [HealthSpan("", _link_word(poll.error_kind), poll.first_at, poll.last_at) for poll in reversed(polls)]
+    # A refused token is an answer too.
+    words: dict[str | None, str] = {None: _WELL, "rate_limited": "slow", **dict.fromkeys(REFUSALS, _WELL)}
+    found = [
+        HealthSpan("", words.get(poll.error_kind, "unreachable"), poll.first_at, poll.last_at)
+        for poll in reversed(polls)
+    ]
     joined = [
         replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
         for one, after in pairwise(found)
     ]
     return (*joined, *found[-1:])
-
-
-def _link_word(error_kind: str | None) -> str:
-    if error_kind is None or error_kind in REFUSALS:
-        return _ANSWERED
-    return "slow" if error_kind == "rate_limited" else "unreachable"
 
 
 OUR_LINK: Final = "our link"
@@ -164,9 +349,6 @@ CLEARLY_MORE: Final = 1.25
 """A longer window is shown only if this many times more of it was seen than of the shorter one."""
 NAMED_FROM: Final = 0.5
 """The share of a window that must have been seen before its uptime is called that of the window."""
-
-FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
-"""The failed runs of each incident, by its platform and start."""
 
 
 def link_row(
@@ -267,20 +449,6 @@ def host_row(
         note=_note(host, badge, is_stale=is_stale),
         is_stale=is_stale or not host.connected,
         leads=True,
-    )
-
-
-def incident_facts(incident: Incident, failed: FailedByIncident, healthy_words: frozenset[str]) -> IncidentFacts:
-    """Describe an incident in a line, with the number of runs that failed in it."""
-    return IncidentFacts(
-        incident_key(incident),
-        health_badge(incident.word, healthy_words),
-        safe_text(incident.platform, limit=30),
-        incident.start,
-        incident.lasted.total_seconds(),
-        goes_on(incident),
-        failed.get((incident.platform, incident.start), FailedRuns()).number,
-        ", ".join(_remarks(incident)),
     )
 
 
@@ -511,12 +679,12 @@ class HealthScreen(BaseScreen):
         self.refresh_bindings()
 
     def _show(self, now: datetime) -> None:
-        if self._view is not None:
-            self._list.show(partial(self._blocks, self._view, now))
-
-    def _blocks(self, view: HealthView, now: datetime, width: int) -> list[Block]:
-        # Without runs there is nothing to link to.
-        return [block if view.statuses else replace(block, leads=False) for block in self._drawn(view, now, width)]
+        if (view := self._view) is not None:
+            # Without runs there is nothing to link to.
+            is_leading = bool(view.statuses)
+            self._list.show(
+                lambda width: [replace(one, leads=one.leads and is_leading) for one in self._drawn(view, now, width)]
+            )
 
     def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[Block]:
         session = self.session
@@ -528,8 +696,8 @@ class HealthScreen(BaseScreen):
         yield Block((((summary(view.hosts, view.links, session.healthy_words, now), "quiet"),),))
         for row in rows:
             yield from (host_block(row, width), BLANK)
-        incidents = [incident_facts(one, view.failed, session.healthy_words) for one in view.incidents]
-        yield from titled("Incidents, 30 days", [*incident_blocks(incidents, now, width)], no_incidents(view.pasts))
+        lines = incident_blocks(view.incidents, view.failed, session.healthy_words, now, width)
+        yield from titled("Incidents, 30 days", [*lines], no_incidents(view.pasts))
         yield from titled("Polls", [*poll_blocks(view.polls, now, width)], "The service was not asked yet.")
 
     def _host_facts(self, view: HealthView, now: datetime) -> list[HostFacts]:
@@ -586,14 +754,16 @@ async def read_health(
         await cache.links(),
         pasts,
         reader.link_past(polls.newest, now),
-        {host.platform: await _under_way(cache, host.platform) for host in hosts if host.connected},
+        {
+            host.platform: {
+                status: await cache.count(replace(of_platform(host.platform), statuses=(status,)))
+                for status in reversed(ACTIVE_STATUSES)
+            }
+            for host in hosts
+            if host.connected
+        },
         incidents,
         failed,
         (await cache.polls(ActivityFilter(), limit=MOST_POLLS)).newest,
         await cache.known_statuses(),
     )
-
-
-async def _under_way(cache: Cache, platform: str) -> dict[str, int]:
-    wanted = of_platform(platform)
-    return {status: await cache.count(replace(wanted, statuses=(status,))) for status in reversed(ACTIVE_STATUSES)}

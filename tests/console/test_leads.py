@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.console.health import HealthView, SampleReader, figures, read_health
+from app.console.health import HealthShare, HealthView, SampleReader, figures, read_health
 from app.console.leads import of_platform, runs_lead
 from app.health import Uptime
 from app.query import parse
@@ -15,7 +15,6 @@ from storage.records import HealthReport, HealthSample, Repository, Run
 from storage.records.insights import FailedRuns
 from tests.console.conftest import Staged
 from widgets.frame.header_bar import HeaderBar
-from widgets.health import HealthShare
 
 NOON = datetime(2026, 5, 1, 12, 0, 30, 5, tzinfo=UTC)
 DAY = timedelta(days=1)

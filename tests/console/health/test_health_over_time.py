@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from app.console.health import strip
 from storage.records import HealthReport, HealthSample
 from tests.console.conftest import WIDE, Scene, Staged, seen
-from widgets.health import strip
 
 Lived = Callable[..., Awaitable[None]]
 
