@@ -215,31 +215,9 @@ class ActivityTable(LineTable[ActivityRow]):
 class ActivityPane(FactPane[ActivityRow], can_focus=True):
     """The facts of one entry, and its request."""
 
-    DEFAULT_CSS = "ActivityPane .activity-pane--sent { height: auto; margin-top: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
-        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._sent: tuple[SafeText, ...] | None = None
-
-    def compose(self) -> ComposeResult:
-        """The facts, then the request's body."""
-        yield from super().compose()
-        yield Static(classes="activity-pane--sent", markup=False)
-
-    def tick(self, now: datetime) -> None:
-        """Repaint what changed."""
-        super().tick(now)
-        body = sent(self._item) if isinstance(self._item, ActivityEntry) else ()
-        if body != self._sent:
-            self._sent = body
-            self.query_one(".activity-pane--sent", Static).update(_body(body))
-
-
-def _body(lines: tuple[SafeText, ...]) -> Content:
-    if not lines:
-        return Content()
-    return Content("\n").join((Content.styled("What was sent", "$accent bold"), *map(Content, lines)))
+    def rest(self, item: ActivityRow, now: datetime) -> Content:
+        """The request's body."""
+        del now
+        lines = sent(item) if isinstance(item, ActivityEntry) else ()
+        title = Content.styled("What was sent", "$accent bold")
+        return Content("\n").join((title, *map(Content, lines))) if lines else Content()

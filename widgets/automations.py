@@ -282,60 +282,35 @@ class RuleTable(LineTable[RuleView]):
 class RulePane(FactPane[RuleView], can_focus=True):
     """One rule: its facts, its journal and its TOML."""
 
-    DEFAULT_CSS = "RulePane > Static { height: auto; margin-top: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
-        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
-    ]
-
     def __init__(self) -> None:
         super().__init__()
         self._journal: tuple[Decision, ...] = ()
         self._did: Callable[[Decision], str] = lambda _: "made"
         self._written: tuple[SafeText, ...] = ()
-        self._painted: tuple[Content, Content] | None = None
         self._now: datetime | None = None
-
-    def compose(self) -> ComposeResult:
-        """The facts, the journal, the table."""
-        yield from super().compose()
-        yield Static(id="rule-journal", markup=False)
-        yield Static(id="rule-written", markup=False)
 
     def show_more(
         self, view: RuleView, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime
     ) -> None:
         """Show the rule's whole journal, and its TOML; empty: unknown."""
         self._did, self._journal, self._written = view.did, journal, written
-        self._paint(now)
+        self.tick(now)
 
     def on_resize(self) -> None:
         """Wrap the journal's lines for the new width."""
         if self._now is not None:
-            self._paint(self._now)
+            self.tick(self._now)
 
-    def tick(self, now: datetime) -> None:
-        """Repaint what changed."""
-        super().tick(now)
-        self._paint(now)
-
-    def _paint(self, now: datetime) -> None:
+    def rest(self, item: RuleView, now: datetime) -> Content:
+        """The journal, then the table as it is written."""
+        del item
         self._now = now
         journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, self._did)
         nothing = Content.styled("Nothing has set it off yet.", STYLES["quiet"])
-        parts = _titled("Journal", journal if self._journal else nothing), _written(self._written)
-        if parts != self._painted:
-            self._painted = parts
-            for name, part in zip(("#rule-journal", "#rule-written"), parts, strict=True):
-                self.query_one(name, Static).update(part)
-
-
-def _titled(title: str, content: Content) -> Content:
-    return Content("\n").join((Content.styled(title, "$accent bold"), content))
-
-
-def _written(lines: tuple[SafeText, ...]) -> Content:
-    return _titled("As it is written", Content("\n").join(map(coloured, lines))) if lines else Content()
+        parts = [Content.styled("Journal", "$accent bold"), journal if self._journal else nothing]
+        if self._written:
+            parts += [Content.styled("\nAs it is written", "$accent bold"), *map(coloured, self._written)]
+        return Content("\n").join(parts)
 
 
 @dataclass(frozen=True, slots=True)

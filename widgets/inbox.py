@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import Static
 
 from app.text import SafeText, safe_text
 from app.times import ago, stamp
@@ -114,29 +112,10 @@ def _columns_for(width: int) -> tuple[LineColumn, ...]:
 class InboxPane(FactPane[InboxRow], can_focus=True):
     """The facts of one item, and its runs."""
 
-    DEFAULT_CSS = "InboxPane .inbox-pane--runs { height: auto; margin-top: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
-        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._runs: tuple[tuple[SafeText, Tone], ...] | None = None
-
-    def compose(self) -> ComposeResult:
-        """The facts, then the runs."""
-        yield from super().compose()
-        yield Static(classes="inbox-pane--runs", markup=False)
-
-    def tick(self, now: datetime) -> None:
-        """Repaint what changed."""
-        super().tick(now)
-        runs = run_lines(self._item.item, now) if self._item is not None else ()
-        if runs != self._runs:
-            self._runs = runs
-            lines = [Content.styled(text, STYLES[tone]) for text, tone in runs]
-            self.query_one(".inbox-pane--runs", Static).update(Content("\n").join(lines))
+    def rest(self, item: InboxRow, now: datetime) -> Content:
+        """The item's runs."""
+        lines = run_lines(item.item, now)
+        return Content("\n").join(Content.styled(text, STYLES[tone]) for text, tone in lines)
 
 
 def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:

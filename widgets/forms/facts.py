@@ -110,15 +110,27 @@ class FactPane(VerticalScroll, Generic[T]):
         scrollbar-color: $panel;
     }
     FactPane:focus { border-top: solid $accent; }
+    FactPane > Static { height: auto; margin-top: 1; }
     """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
+        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+    ]
 
     def __init__(self) -> None:
         super().__init__()
         self._item: T | None = None
+        self._rest: Content | None = None
 
     def compose(self) -> ComposeResult:
-        """The facts."""
+        """The facts, then what follows them."""
         yield FactList()
+        yield Static(markup=False)
+
+    def rest(self, item: T, now: datetime) -> Content:
+        """Hook: what follows the facts."""
+        del item, now
+        return Content()
 
     def show(self, item: T | None, now: datetime) -> None:
         """Show an item's facts; None: there is none."""
@@ -131,6 +143,12 @@ class FactPane(VerticalScroll, Generic[T]):
         """Repaint what changed."""
         facts = self._item.facts(now) if self._item is not None else ()
         self.query_one(FactList).show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
+        rest = self.rest(self._item, now) if self._item is not None else Content()
+        if self._rest is None or not rest.is_same(self._rest):
+            self._rest = rest
+            below = self.query_children(Static).first()
+            below.update(rest)
+            below.display = bool(rest.plain)
 
 
 class FormNotice(Static):
