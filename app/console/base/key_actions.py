@@ -1,13 +1,10 @@
 """Keys and their actions, read from the bindings: for the bottom line, the help and the palette."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from textual.binding import ActiveBinding
 from textual.dom import DOMNode
 from textual.screen import Screen
-from textual.widget import Widget
 
 from widgets.frame.bars import KeyHint
 
@@ -34,12 +31,26 @@ class KeyAction:
 
 def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
     """All of our keys on a screen, those of the focused widget first."""
-    found: dict[tuple[KeyScope, str], list[ActiveBinding]] = {}
+    found: dict[tuple[KeyScope, str], list[Any]] = {}
     for active in screen.active_bindings.values():
+        scope: KeyScope = "here" if active.node is screen else "in the list"
         # Textual's own bindings, such as moving the focus, have no id and are not shown.
         if active.binding.id is not None or active.binding.show:
-            found.setdefault((_scope(screen, active), active.binding.action), []).append(active)
-    return tuple(_key_action(screen, scope, group) for (scope, _), group in found.items())
+            place: KeyScope = "everywhere" if active.node is screen.app else scope
+            found.setdefault((place, active.binding.action), []).append(active)
+    return tuple(
+        KeyAction(
+            tuple(screen.app.get_key_display(active.binding) for active in group),
+            group[0].binding.description,
+            action,
+            group[0].node,
+            scope,
+            group[0].enabled,
+            group[0].binding.show,
+            group[0].binding.tooltip,
+        )
+        for (scope, action), group in found.items()
+    )
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
@@ -48,34 +59,6 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
     return tuple(
         KeyHint(each.keys[0], each.does, each.action, each.enabled, at_end=each.does == "help")
         for each in key_actions(screen)
-        if each.shown and not (focused and _types(focused, each.keys[0]))
+        if each.shown
+        and not (focused and len(each.keys[0]) == 1 and focused.check_consume_key(each.keys[0], each.keys[0]))
     )
-
-
-def _types(widget: Widget, key: str) -> bool:
-    return len(key) == 1 and widget.check_consume_key(key, key)
-
-
-def _key_action(screen: Screen[Any], scope: KeyScope, group: list[ActiveBinding]) -> KeyAction:
-    first = group[0].binding
-    return KeyAction(
-        tuple(_keys(screen, group)),
-        first.description,
-        first.action,
-        group[0].node,
-        scope,
-        group[0].enabled,
-        first.show,
-        first.tooltip,
-    )
-
-
-def _keys(screen: Screen[Any], group: list[ActiveBinding]) -> Iterator[str]:
-    for active in group:
-        yield screen.app.get_key_display(active.binding)
-
-
-def _scope(screen: Screen[Any], active: ActiveBinding) -> KeyScope:
-    if active.node is screen.app:
-        return "everywhere"
-    return "here" if active.node is screen else "in the list"

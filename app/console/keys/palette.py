@@ -2,10 +2,10 @@
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TYPE_CHECKING
 
 from textual.app import App
 from textual.await_complete import AwaitComplete
@@ -19,15 +19,14 @@ from app.console.fuzzy import fuzzy
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
 from app.console.runs.preferences import PreferencesFile
 from app.console.runs.views import listed, views_of
-from app.console.session import Session
 from app.console.session.user_preferences import UserPreferences, keep, read
 from app.console.sheets import OVER_CSS
 from app.text import safe_text
-from storage.records import RunFilter, RunRow, RunSort
+from storage.records import RunFilter, RunSort
 from widgets.badges import STYLES
 
 if TYPE_CHECKING:
-    from app.engine import Engine
+    from app.query.terms import KeyName
 
 OWN_COMMAND: Final = "own_command"
 """The action behind the user's own commands, which are listed by name."""
@@ -184,10 +183,32 @@ def _line(name: Content, command: PaletteCommand) -> Content:
 async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:
     """Everything that can be jumped to from a screen."""
     session = screen.session
-    found = [*_views(screen), *_profiles(session, screen)]
+    saved = PreferencesFile.of(session.settings, session.profile).read().views
+    leads: list[tuple[str, str, Message]] = [
+        (f"View {view.name}", view.query or "all runs", GoToTab("runs", view.query))
+        for view in views_of(session.settings.views, saved)
+    ]
+    leads += [
+        (f"Profile {profile.name}", profile.base_url, SwitchProfile(profile.name))
+        for profile in session.settings.profiles
+        if profile.name != session.profile.name
+    ]
     if session.engine is not None:
-        found += await _names(session.engine, screen)
-    return (*found, *await asyncio.to_thread(lambda: tuple(_other_tabs(screen))))
+        cache = session.engine.cache
+        named: tuple[tuple[KeyName, str, Sequence[str]], ...] = (
+            ("status", "Status", await cache.known_statuses()),
+            ("repo", "Repository", (await cache.repositories())[:MOST_NAMES]),
+            ("branch", "Branch", (await cache.branches(RunFilter()))[:MOST_NAMES]),
+        )
+        for key, word, names in named:
+            leads += [(f"{word} {name}", "its runs", GoToTab("runs", " ".join(listed(key, (name,))))) for name in names]
+        for action in (await session.engine.ledger.organizations())[:MOST_NAMES]:
+            lead = GoToTab("organizations", action.action_id)
+            leads.append((f"Organization {action.subject}", action.state, lead))
+    return (
+        *(_posting(screen, *lead) for lead in leads),
+        *await asyncio.to_thread(lambda: tuple(_other_tabs(screen))),
+    )
 
 
 async def matching_runs(screen: BaseScreen, text: str) -> tuple[PaletteCommand, ...]:
@@ -196,44 +217,10 @@ async def matching_runs(screen: BaseScreen, text: str) -> tuple[PaletteCommand, 
     if engine is None:
         return ()
     rows = await engine.cache.rows(RunFilter(search=text), RunSort(), offset=0, limit=NEAREST)
-    return tuple(_run(row, screen) for row in rows)
-
-
-def _run(row: RunRow, screen: BaseScreen) -> PaletteCommand:
-    about = f"{row.status} {row.repository} {row.branch_name}"
-    return _posting(screen, f"Run {row.run_id}", about, OpenRun(row.run_id))
-
-
-def _runs(query: str) -> GoToTab:
-    return GoToTab("runs", query)
-
-
-def _views(screen: BaseScreen) -> Iterator[PaletteCommand]:
-    session = screen.session
-    saved = PreferencesFile.of(session.settings, session.profile).read().views
-    for view in views_of(session.settings.views, saved):
-        yield _posting(screen, f"View {view.name}", view.query or "all runs", _runs(view.query))
-
-
-def _profiles(session: Session, screen: BaseScreen) -> Iterator[PaletteCommand]:
-    for profile in session.settings.profiles:
-        if profile.name != session.profile.name:
-            yield _posting(screen, f"Profile {profile.name}", profile.base_url, SwitchProfile(profile.name))
-
-
-async def _names(engine: "Engine", screen: BaseScreen) -> list[PaletteCommand]:
-    cache, found = engine.cache, list[PaletteCommand]()
-    for status in await cache.known_statuses():
-        found.append(_posting(screen, f"Status {status}", "its runs", _runs(" ".join(listed("status", (status,))))))
-    for label in (await cache.repositories())[:MOST_NAMES]:
-        found.append(_posting(screen, f"Repository {label}", "its runs", _runs(" ".join(listed("repo", (label,))))))
-    for branch in (await cache.branches(RunFilter()))[:MOST_NAMES]:
-        found.append(_posting(screen, f"Branch {branch}", "its runs", _runs(" ".join(listed("branch", (branch,))))))
-    for action in (await engine.ledger.organizations())[:MOST_NAMES]:
-        found.append(
-            _posting(screen, f"Organization {action.subject}", action.state, GoToTab("organizations", action.action_id))
-        )
-    return found
+    return tuple(
+        _posting(screen, f"Run {row.run_id}", f"{row.status} {row.repository} {row.branch_name}", OpenRun(row.run_id))
+        for row in rows
+    )
 
 
 def _posting(screen: BaseScreen, name: str, about: str, message: Message) -> PaletteCommand:
