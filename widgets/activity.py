@@ -76,9 +76,37 @@ class ActivityEntry:
         when: TonedText = (safe_text(ago(source.created_at, now)), "quiet")
         return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
 
-    def facts(self, _now: datetime) -> tuple[tuple[str, TonedText], ...]:
+    def facts(self, _now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Everything known about the entry; our names, possibly foreign values."""
-        return tuple(_facts(self, self.source))
+        action = self.source
+        badge = badge_of(self)
+        found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
+        yield "outcome", (safe_text(f"{badge.text}{found_out}"), badge.tone)
+        yield "what", (what(action.kind), "plain")
+        if self.about:
+            yield "about", (self.about, "plain")
+        if action.result_id:
+            yield "made", (safe_text(action.result_id), "plain")
+        if action.error is not None:
+            yield "reason", (safe_text(reason(action.error)), "warn" if action.state == "unknown" else "bad")
+        for index, candidate in enumerate(self.candidates):
+            yield "may be" if index == 0 else "", (candidate, "plain")
+        if self.unknown is not None:
+            yield (
+                "to do",
+                (safe_text("Find out whether it took effect, then press v. It is never sent again by itself."), "warn"),
+            )
+        if action.superseded_by:
+            yield "sent again", (safe_text(action.superseded_by), "plain")
+        yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "plain")
+        yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "never"), "plain")
+        if action.settled_at is not None:
+            since = action.sending_at or action.created_at
+            took = span((action.settled_at - since).total_seconds())
+            yield "settled", (safe_text(f"{stamp(action.settled_at)}, after {took}"), "plain")
+        yield "action", (safe_text(action.action_id), "quiet")
+        if action.key != action.action_id:
+            yield "key", (safe_text(action.key, limit=200), "quiet")
 
 
 def what(kind: str) -> SafeText:
@@ -110,37 +138,6 @@ def _result(source: Action) -> TonedText:
     if source.error is not None:
         return safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
     return safe_text(source.result_id or "", limit=120), "plain"
-
-
-def _facts(entry: ActivityEntry, action: Action) -> Iterator[tuple[str, TonedText]]:
-    badge = badge_of(entry)
-    found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
-    yield "outcome", (safe_text(f"{badge.text}{found_out}"), badge.tone)
-    yield "what", (what(action.kind), "plain")
-    if entry.about:
-        yield "about", (entry.about, "plain")
-    if action.result_id:
-        yield "made", (safe_text(action.result_id), "plain")
-    if action.error is not None:
-        yield "reason", (safe_text(reason(action.error)), "warn" if action.state == "unknown" else "bad")
-    for index, candidate in enumerate(entry.candidates):
-        yield "may be" if index == 0 else "", (candidate, "plain")
-    if entry.unknown is not None:
-        yield (
-            "to do",
-            (safe_text("Find out whether it took effect, then press v. It is never sent again by itself."), "warn"),
-        )
-    if action.superseded_by:
-        yield "sent again", (safe_text(action.superseded_by), "plain")
-    yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "plain")
-    yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "never"), "plain")
-    if action.settled_at is not None:
-        since = action.sending_at or action.created_at
-        took = span((action.settled_at - since).total_seconds())
-        yield "settled", (safe_text(f"{stamp(action.settled_at)}, after {took}"), "plain")
-    yield "action", (safe_text(action.action_id), "quiet")
-    if action.key != action.action_id:
-        yield "key", (safe_text(action.key, limit=200), "quiet")
 
 
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")

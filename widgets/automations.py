@@ -99,11 +99,8 @@ class RuleView:
         state: TonedText = (safe_text(badge.text), badge.tone)
         return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
 
-    def facts(self, now: datetime) -> tuple[tuple[str, TonedText], ...]:
+    def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Its effect, its limits and its next times."""
-        return tuple(self._facts(now))
-
-    def _facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         badge = MODES[self.mode]
         why = {"on": "", "paused": f" {self.paused}; P resumes it", "off": "; D switches it on"}[self.mode]
         yield "automation", (self.name, "plain")

@@ -63,9 +63,18 @@ class InboxRow:
             (safe_text(when(item.at, now)), "quiet"),
         )
 
-    def facts(self, now: datetime) -> tuple[tuple[str, TonedText], ...]:
+    def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """All facts of the item; our names, possibly foreign values."""
-        return tuple(_facts(self.item, now))
+        item = self.item
+        badge = BADGES[item.kind]
+        yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
+        yield "", (safe_text(item.title, limit=300), "plain")
+        if item.back:
+            yield "back", (safe_text(f"{AGAIN}{item.back}"), "warn")
+        if item.at != NO_TIME:
+            yield "last", (safe_text(f"{ago(item.at, now)}, {stamp(item.at)}"), "plain")
+        if item.cure:
+            yield "by command", (safe_text(item.cure, limit=1000), "quiet")
 
 
 def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
@@ -79,18 +88,6 @@ def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxR
 def when(at: datetime, now: datetime) -> str:
     """How long ago; a dash if it is not known."""
     return "—" if at == NO_TIME else ago(at, now)
-
-
-def _facts(item: InboxItem, now: datetime) -> Iterator[tuple[str, TonedText]]:
-    badge = BADGES[item.kind]
-    yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
-    yield "", (safe_text(item.title, limit=300), "plain")
-    if item.back:
-        yield "back", (safe_text(f"{AGAIN}{item.back}"), "warn")
-    if item.at != NO_TIME:
-        yield "last", (safe_text(f"{ago(item.at, now)}, {stamp(item.at)}"), "plain")
-    if item.cure:
-        yield "by command", (safe_text(item.cure, limit=1000), "quiet")
 
 
 class InboxTable(LineTable[InboxRow]):

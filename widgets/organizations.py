@@ -86,9 +86,33 @@ class CreationAttempt:
             (safe_text(ago(self.action.created_at, now)), "quiet"),
         )
 
-    def facts(self, now: datetime) -> tuple[tuple[str, TonedText], ...]:
+    def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Everything known about the attempt; our names, possibly foreign values."""
-        return tuple(_facts(self, now))
+        action, found = self.action, self.organization
+        badge = attempt_badge(self)
+        found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
+        yield "state", (safe_text(f"{badge.text}{found_out}"), badge.tone)
+        yield "email", (safe_text(self.email), "plain")
+        yield "offer", (safe_text(self.offer_code or "standard trial"), "plain")
+        if action.result_id:
+            yield "organization", (safe_text(action.result_id), "plain")
+        if found is not None:
+            yield "name", (safe_text(f"{found.organization_name}  {found.organization_slug}"), "plain")
+            yield "parent", (safe_text(found.parent_organization_id), "plain")
+        if self.invited_until is not None:
+            left, tone = _invitation(self, now)
+            yield "invitation", (safe_text(f"{left}, until {stamp(self.invited_until)}"), tone)
+        if action.error is not None:
+            yield "reason", (safe_text(reason(action.error)), "warn" if self.is_unknown else "bad")
+        if self.is_unknown:
+            yield (
+                "to do",
+                (safe_text("Find out whether it exists, then press v. Its address is blocked until then."), "warn"),
+            )
+        if action.superseded_by:
+            yield "sent again", (safe_text(action.superseded_by), "plain")
+        yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "quiet")
+        yield "action", (safe_text(action.action_id), "quiet")
 
 
 SORTS: Final[Mapping[str, Callable[[CreationAttempt], tuple[bool, str]] | None]] = {
@@ -126,34 +150,6 @@ def _invitation(attempt: CreationAttempt, now: datetime) -> TonedText:
         return safe_text("expired"), "quiet"
     text = span(left.total_seconds()) if left >= timedelta(hours=1) else f"{int(left.total_seconds()) // 60}m"
     return safe_text(f"{text} left"), "warn" if left < SOON else "plain"
-
-
-def _facts(attempt: CreationAttempt, now: datetime) -> Iterator[tuple[str, TonedText]]:
-    action, found = attempt.action, attempt.organization
-    badge = attempt_badge(attempt)
-    found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
-    yield "state", (safe_text(f"{badge.text}{found_out}"), badge.tone)
-    yield "email", (safe_text(attempt.email), "plain")
-    yield "offer", (safe_text(attempt.offer_code or "standard trial"), "plain")
-    if action.result_id:
-        yield "organization", (safe_text(action.result_id), "plain")
-    if found is not None:
-        yield "name", (safe_text(f"{found.organization_name}  {found.organization_slug}"), "plain")
-        yield "parent", (safe_text(found.parent_organization_id), "plain")
-    if attempt.invited_until is not None:
-        left, tone = _invitation(attempt, now)
-        yield "invitation", (safe_text(f"{left}, until {stamp(attempt.invited_until)}"), tone)
-    if action.error is not None:
-        yield "reason", (safe_text(reason(action.error)), "warn" if attempt.is_unknown else "bad")
-    if attempt.is_unknown:
-        yield (
-            "to do",
-            (safe_text("Find out whether it exists, then press v. Its address is blocked until then."), "warn"),
-        )
-    if action.superseded_by:
-        yield "sent again", (safe_text(action.superseded_by), "plain")
-    yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "quiet")
-    yield "action", (safe_text(action.action_id), "quiet")
 
 
 def _attempt_columns(width: int) -> tuple[LineColumn, ...]:

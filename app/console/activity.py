@@ -25,7 +25,6 @@ from app.api.requests import (
     WriteRequest,
     request_of,
 )
-from app.console.base.batch_screen import BatchScreen
 from app.console.base.screen import BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
@@ -227,15 +226,14 @@ def with_batches(
     """Insert each batch above the newest of its writes, but below unknown outcomes."""
     rows: list[ActivityEntry | BatchView] = list(entries)
     for batch in batches:
-        older = (at for at, row in enumerate(rows) if _is_older(row, batch))
+        older = (
+            at
+            for at, row in enumerate(rows)
+            if (row.moved_at if isinstance(row, BatchView) else row.source.created_at) <= batch.moved_at
+            and (isinstance(row, BatchView) or row.unknown is None)
+        )
         rows.insert(next(older, len(rows)), batch)
     return tuple(rows)
-
-
-def _is_older(row: ActivityEntry | BatchView, batch: BatchView) -> bool:
-    if isinstance(row, BatchView):
-        return row.moved_at <= batch.moved_at
-    return row.unknown is None and row.source.created_at <= batch.moved_at
 
 
 def about(action: Action) -> SafeText:
@@ -571,12 +569,13 @@ class ActivityScreen(BaseScreen):
         except UnfaithfulError as error:
             self.session.notify(str(error), severity="warning")
         else:
-            self.app.push_screen(form, self._form_closed)
 
-    def _form_closed(self, action: Action | None) -> None:
-        self._reader.ask()
-        if action is not None and action.state == "confirmed":
-            self.session.poll_soon()
+            def closed(action: Action | None) -> None:
+                self._reader.ask()
+                if action is not None and action.state == "confirmed":
+                    self.session.poll_soon()
+
+            self.app.push_screen(form, closed)
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
@@ -592,13 +591,9 @@ class ActivityScreen(BaseScreen):
     @on(LineTable.Chosen)
     def _chosen(self) -> None:
         if isinstance(self._table.item, BatchView):
-            self.app.push_screen(BatchScreen(self.session, self._table.item.key), self._run_picked)
+            self.open_batch(self._table.item.key)
         elif self._entry is not None:
             self.run_worker(partial(self._open, self._entry))
-
-    def _run_picked(self, run_id: str | None) -> None:
-        if run_id is not None:
-            self.post_message(OpenRun(run_id))
 
     async def _open(self, entry: ActivityEntry) -> None:
         """Open the run or the organization of a write."""

@@ -356,17 +356,29 @@ def link_row(
 ) -> HostFacts:
     """The row of our link and its next poll; a service that refuses the token counts as answering."""
     runs = link_of(links, "runs")
-    polls = " · ".join(f"{link.subject} {_poll(link, now)}" for link in links)
+    said: list[str] = []
+    for link in links:
+        polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
+        if link.failing_since is not None:
+            word = f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
+        else:
+            word = f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
+        said.append(f"{link.subject} {word}")
     row = HostFacts(
-        "link", OUR_LINK, _CONNECTING, location=safe_text(polls), history=past.history, figures=figures(past.uptimes)
+        "link",
+        OUR_LINK,
+        _CONNECTING,
+        location=safe_text(" · ".join(said)),
+        history=past.history,
+        figures=figures(past.uptimes),
     )
     if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
         if wait is not None and wait.until > now:
             since = f"{since} · waiting until {clock_time(wait.until, now)}".removeprefix(" · ")
-        said, advice = safe_text(runs.error_message or "", limit=200), _LINK_ADVICE.get(runs.error_kind or "", WAIT)
+        why, advice = safe_text(runs.error_message or "", limit=200), _LINK_ADVICE.get(runs.error_kind or "", WAIT)
         badge = Badge("✗", trouble_word(runs.error_kind), "bad")
-        return replace(row, badge=badge, since=since, note=f"{said}\n{advice}".strip())
+        return replace(row, badge=badge, since=since, note=f"{why}\n{advice}".strip())
     if runs is None or (runs.last_ok_at is None and not runs.is_failing):
         return row
     if runs.is_failing:
@@ -436,17 +448,25 @@ def host_row(
     badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
     where = " · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)
     is_flapping = past.flips >= FLAPS and host.connected
+    checked, lasts = ago(host.checked_at, now), age(host.since, now)
+    since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
+    note = "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
+    if not host.connected:
+        note = "Connect it in the organization's settings; it comes back by itself."
+    if is_stale:
+        since = f"when last asked, {checked}"
+        note = "No newer answer; the reason stands below. This is what was true then."
     return HostFacts(
         f"host:{host.platform}",
         safe_text(host.platform, limit=30),
         badge,
-        since=_since(host, now, is_stale=is_stale),
+        since=since,
         location=safe_text(where),
         under_way=tuple((run_badge(status), count) for status, count in under_way.items()),
         history=past.history,
         figures=figures(past.uptimes),
         warning=f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}" if is_flapping else "",
-        note=_note(host, badge, is_stale=is_stale),
+        note=note,
         is_stale=is_stale or not host.connected,
         leads=True,
     )
@@ -476,29 +496,6 @@ def figures(uptimes: Sequence[Uptime]) -> tuple[HealthShare, ...]:
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
             found.append(HealthShare(name if up.known_share >= NAMED_FROM else "", share, span(up.known_s)))
     return tuple(found)
-
-
-def _poll(link: LinkState, now: datetime) -> str:
-    if link.failing_since is not None:
-        polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
-        return f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
-    return f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
-
-
-def _note(host: PlatformHealth, badge: Badge, *, is_stale: bool) -> str:
-    if is_stale:
-        return "No newer answer; the reason stands below. This is what was true then."
-    if not host.connected:
-        return "Connect it in the organization's settings; it comes back by itself."
-    return "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
-
-
-def _since(host: PlatformHealth, now: datetime, *, is_stale: bool) -> str:
-    checked = ago(host.checked_at, now)
-    if is_stale:
-        return f"when last asked, {checked}"
-    lasts = age(host.since, now)
-    return f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
 
 
 def _remarks(incident: Incident) -> Iterator[str]:
@@ -688,21 +685,8 @@ class HealthScreen(BaseScreen):
 
     def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[Block]:
         session = self.session
-        rows = [
-            *(self._host_facts(view, now) or [no_hosts(view.links)]),
-            link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait),
-            token_row(view.links, now),
-        ]
-        yield Block((((summary(view.hosts, view.links, session.healthy_words, now), "quiet"),),))
-        for row in rows:
-            yield from (host_block(row, width), BLANK)
-        lines = incident_blocks(view.incidents, view.failed, session.healthy_words, now, width)
-        yield from titled("Incidents, 30 days", [*lines], no_incidents(view.pasts))
-        yield from titled("Polls", [*poll_blocks(view.polls, now, width)], "The service was not asked yet.")
-
-    def _host_facts(self, view: HealthView, now: datetime) -> list[HostFacts]:
-        is_stale, words = self.session.vitals.now.health_is_stale, self.session.healthy_words
-        return [
+        is_stale, words = session.vitals.now.health_is_stale, session.healthy_words
+        hosts = [
             host_row(
                 host,
                 view.pasts.get(host.platform, NOTHING_SEEN),
@@ -713,6 +697,17 @@ class HealthScreen(BaseScreen):
             )
             for host in view.hosts
         ]
+        rows = [
+            *(hosts or [no_hosts(view.links)]),
+            link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait),
+            token_row(view.links, now),
+        ]
+        yield Block((((summary(view.hosts, view.links, session.healthy_words, now), "quiet"),),))
+        for row in rows:
+            yield from (host_block(row, width), BLANK)
+        lines = incident_blocks(view.incidents, view.failed, session.healthy_words, now, width)
+        yield from titled("Incidents, 30 days", [*lines], no_incidents(view.pasts))
+        yield from titled("Polls", [*poll_blocks(view.polls, now, width)], "The service was not asked yet.")
 
     @property
     def _ahead(self) -> timedelta:

@@ -1,5 +1,6 @@
 """The Inbox tab: what needs the user's attention. Looking at it changes nothing."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import ClassVar, Final
@@ -229,7 +230,11 @@ class InboxScreen(BaseScreen):
         runs = [entry for entry in item.entries if entry.run_id]
         if len(runs) > 1:
             now = self.session.clock()
-            choices: list[tuple[Content, Message]] = [(_run_line(run, now), OpenRun(run.run_id)) for run in runs]
+            lines = [f"{when(run.at, now):<9} {run.branch_name}  {run.run_id}" for run in runs]
+            choices: list[tuple[Content, Message]] = [
+                (Content(safe_text(line, limit=120)), OpenRun(run.run_id))
+                for line, run in zip(lines, runs, strict=True)
+            ]
             choices += await self._listed(item, runs)
             self.app.push_screen(ChoiceSheet("Open", choices), self._go)
         elif runs:
@@ -305,20 +310,12 @@ class InboxScreen(BaseScreen):
         self._table.show(rows_of(items, self._marked))
         self._here = "" if self._item is None else self._item.key
         self._table.say(self._nothing)
-        self.query_one("#inbox-summary", Static).update(_summary(items, len(self._marked)))
+        counts = Counter(item.severity for item in items)
+        parts = [(f"  {counts[each]:,} {each}", STYLES[tone]) for each, tone in SEVERITY_TONES.items() if counts[each]]
+        marked = f"   ■ {len(self._marked):,} marked" if self._marked else ""
+        said = Content.assemble(f"{len(items):,} waiting", *parts, (marked, "$accent")) if items else Content()
+        self.query_one("#inbox-summary", Static).update(said)
         self.refresh_bindings()
-
-
-def _summary(items: tuple[InboxItem, ...], marked: int) -> Content:
-    if not items:
-        return Content()
-    counts = {severity: sum(item.severity == severity for item in items) for severity in SEVERITY_TONES}
-    parts = [(f"  {n:,} {severity}", STYLES[SEVERITY_TONES[severity]]) for severity, n in counts.items() if n]
-    return Content.assemble(f"{len(items):,} waiting", *parts, (f"   ■ {marked:,} marked" if marked else "", "$accent"))
-
-
-def _run_line(entry: InboxEntry, now: datetime) -> Content:
-    return Content(safe_text(f"{when(entry.at, now):<9} {entry.branch_name}  {entry.run_id}", limit=120))
 
 
 def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:

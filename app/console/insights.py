@@ -3,7 +3,7 @@
 import asyncio
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
@@ -191,8 +191,18 @@ def as_csv(view: InsightsView) -> str:
     buffer = StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for row in _csv_rows(view):
-        writer.writerow([csv_cell(value) for value in row])
+    since, until = _time(view.since) or "", _time(view.at) or ""
+    rows: list[CsvRow] = []
+    for outcome in view.outcomes:
+        start, end = _time(outcome.start) or "", _time(outcome.end) or ""
+        rows += [("outcomes", start, end, "", measure, getattr(outcome, measure)) for measure in OUTCOMES]
+    for each in view.repositories:
+        measures = OUTCOMES | DURATIONS
+        rows += [("repositories", since, until, each.repository, name, getattr(each, name)) for name in measures]
+    for moment in view.concurrency:
+        start, end = _time(moment.start) or "", _time(moment.end) or ""
+        rows.append(("concurrency", start, end, "", "average", _average(moment, view)))
+    writer.writerows([csv_cell(value) for value in row] for row in rows)
     return buffer.getvalue()
 
 
@@ -219,20 +229,6 @@ def as_json(view: InsightsView) -> str:
         ],
     }
     return json_escaped(json.dumps(document, indent=2)) + "\n"
-
-
-def _csv_rows(view: InsightsView) -> Iterator[CsvRow]:
-    since, until = _time(view.since) or "", _time(view.at) or ""
-    for outcome in view.outcomes:
-        start, end = _time(outcome.start) or "", _time(outcome.end) or ""
-        for measure in OUTCOMES:
-            yield "outcomes", start, end, "", measure, getattr(outcome, measure)
-    for each in view.repositories:
-        for measure in OUTCOMES | DURATIONS:
-            yield "repositories", since, until, each.repository, measure, getattr(each, measure)
-    for moment in view.concurrency:
-        start, end = _time(moment.start) or "", _time(moment.end) or ""
-        yield "concurrency", start, end, "", "average", _average(moment, view)
 
 
 def _average(each: Concurrency, view: InsightsView) -> float | None:
@@ -411,11 +407,8 @@ class InsightsScreen(BaseScreen):
 
         name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{day:%Y-%m-%d}.csv"
         suggested = Path.cwd() / "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
-        self.app.push_screen(ExportScreen("Export these figures", suggested, FORMATS, written), self._exported)
-
-    def _exported(self, said: str | None) -> None:
-        if said is not None:
-            self.session.notify(said)
+        sheet = ExportScreen("Export these figures", suggested, FORMATS, written)
+        self.app.push_screen(sheet, lambda said: self.session.notify(said) if said else None)
 
     def action_refresh(self) -> None:
         """Poll the service now."""

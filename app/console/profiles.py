@@ -1,7 +1,7 @@
 """The tab that compares all profiles, and the sheet that switches to another one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 
-from app.api.errors import ApiError, RateLimitedError
+from app.api.errors import RateLimitedError
 from app.config import CACHE_FILE, Profile, Settings, data_folder
 from app.console.base.screen import OVERVIEW, BaseScreen
 from app.console.engines import ProfileEngines
@@ -108,7 +108,13 @@ class ProfileOverview:
         if self.facts[name].is_current or vitals is None or not self._is_due(name, vitals.runs_link):
             return False
         problem = await engine.refresh()
-        self._not_before[name] = self._clock() + timedelta(seconds=_wait_s(problem, vitals.runs_link))
+        wait_s = GENTLE_S
+        if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
+            wait_s = max(GENTLE_S, problem.retry_after_s)
+        elif problem is not None:
+            failures = vitals.runs_link.failures if vitals.runs_link is not None else 0
+            wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
+        self._not_before[name] = self._clock() + timedelta(seconds=wait_s)
         return True
 
     def _is_due(self, name: str, link: LinkState | None) -> bool:
@@ -124,15 +130,6 @@ class ProfileOverview:
 def initial_facts(profile: Profile, current: str) -> ProfileFacts:
     """The facts of a profile that the configuration has, before anything is read."""
     return ProfileFacts(profile.name, profile.base_url, profile.name == current, profile.read_only)
-
-
-def _wait_s(problem: ApiError | None, link: LinkState | None) -> float:
-    if problem is None:
-        return GENTLE_S
-    if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
-        return max(GENTLE_S, problem.retry_after_s)
-    failures = link.failures if link is not None else 0
-    return min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
 
 
 LOOK_S: Final = 5.0
@@ -217,23 +214,16 @@ class ProfilesScreen(BaseScreen):
     def _show(self) -> None:
         if self._overview is None:
             return
-        facts, criteria = tuple(self._overview.facts.values()), self._criteria()
+        facts, now = tuple(self._overview.facts.values()), self.session.clock()
+        criteria = Criteria(PollTiming(self._opened_at or now, GENTLE_S), self.session.healthy_words, now)
         self.query_one(ProfileList).show(facts, criteria)
-        self.query_one("#profiles-title", Static).update(_title(facts, criteria))
-
-    def _criteria(self) -> Criteria:
-        now = self.session.clock()
-        patience = PollTiming(self._opened_at or now, GENTLE_S)
-        return Criteria(patience, self.session.healthy_words, now)
-
-
-def _title(facts: tuple[ProfileFacts, ...], criteria: Criteria) -> Content:
-    count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
-    well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
-    words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else well
-    if any(each.vitals is None and not each.problem for each in facts):
-        words = "looking…"
-    return Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))
+        count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
+        well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
+        words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else well
+        if any(each.vitals is None and not each.problem for each in facts):
+            words = "looking…"
+        title = Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))
+        self.query_one("#profiles-title", Static).update(title)
 
 
 class ProfileSwitcher(PickerScreen[str]):
@@ -297,14 +287,9 @@ class ProfileSwitcher(PickerScreen[str]):
         criteria = Criteria(
             PollTiming(session.clock(), session.profile.poll.runs_s), session.healthy_words, session.clock()
         )
-        self.query_one(ProfileList).show(tuple(self._found(text)), criteria)
-
-    def _found(self, text: str) -> Iterator[ProfileFacts]:
-        if not text:
-            yield from self._facts
-            return
         matches = [(match[0], each) for each in self._facts if (match := fuzzy(text, each.name)) is not None]
-        yield from (each for _, each in sorted(matches, key=lambda pair: -pair[0]))
+        found = [each for _, each in sorted(matches, key=lambda pair: -pair[0])] if text else self._facts
+        self.query_one(ProfileList).show(found, criteria)
 
 
 def _as_seen(settings: Settings, profile: Profile, now: datetime) -> Badge:

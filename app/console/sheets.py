@@ -87,7 +87,11 @@ class PickerScreen(Sheet[ChoiceT | None]):
             box.border_title = self.TITLE_TEXT
             box.border_subtitle = "esc leaves"
             yield from self.compose_choice()
-            yield Static(self._hint(), markup=False, id="picker-hint")
+            parts = [
+                clicked(Content(part), f"screen.{self.CLICKABLE[part]}") if part in self.CLICKABLE else Content(part)
+                for part in self.HINT.split(" · ")
+            ]
+            yield Static(Content(" · ").join(parts), markup=False, id="picker-hint")
 
     def compose_choice(self) -> ComposeResult:
         """Compose the choice."""
@@ -114,13 +118,6 @@ class PickerScreen(Sheet[ChoiceT | None]):
             self.query_one(SheetNote).say(why, "bad")
         else:
             self.app.notify(safe_text(why), severity="error", markup=False)
-
-    def _hint(self) -> Content:
-        return Content(" · ").join(self._hint_of(part) for part in self.HINT.split(" · "))
-
-    def _hint_of(self, part: str) -> Content:
-        action = self.CLICKABLE.get(part)
-        return Content(part) if action is None else clicked(Content(part), f"screen.{action}")
 
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """The parts of a form beside its fields: facts, notices and choices."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -90,7 +90,7 @@ class FactItem(Protocol):
     def key(self) -> str:
         """Identifies the item across updates."""
 
-    def facts(self, now: datetime) -> tuple[tuple[str, tuple[SafeText, Tone]], ...]:
+    def facts(self, now: datetime) -> Iterable[tuple[str, tuple[SafeText, Tone]]]:
         """Everything known about it; our names, possibly foreign values."""
 
 

@@ -1,6 +1,5 @@
 """The help: every key that works now, read from the bindings."""
 
-from collections.abc import Sequence
 from itertools import groupby
 from textwrap import wrap
 from typing import Any, ClassVar, Final
@@ -95,7 +94,12 @@ class KeyHelpScreen(Sheet[None]):
         cells = (room - GAP_CELLS) // 2 if is_wide else room
         more_cells = max(LEAST_MORE_CELLS, cells - KEY_CELLS - 1 - DOES_CELLS - 1)
         words = self.query_one(Input).value.casefold().split()
-        lines = [(each.scope, _lines(each, more_cells)) for each in self._actions if _matches(each, words)]
+        texts = [" ".join([*each.keys, each.does, each.more]).casefold() for each in self._actions]
+        lines = [
+            (each.scope, _lines(each, more_cells))
+            for each, text in zip(self._actions, texts, strict=True)
+            if all(word in text for word in words)
+        ]
         first, second = self.query_one("#help-first", Static), self.query_one("#help-second", Static)
         columns = _halves(lines) if is_wide else (lines, [])
         first.update(_content(columns[0]) if lines else Content("No key does that here."))
@@ -105,11 +109,6 @@ class KeyHelpScreen(Sheet[None]):
 
 ActionLines = tuple[KeyScope, list[Content]]
 """The wrapped lines of one action's keys, and where it belongs."""
-
-
-def _matches(key_action: KeyAction, words: Sequence[str]) -> bool:
-    text = " ".join([*key_action.keys, key_action.does, key_action.more]).casefold()
-    return all(word in text for word in words)
 
 
 def _halves(lines: list[ActionLines]) -> tuple[list[ActionLines], list[ActionLines]]:

@@ -6,6 +6,7 @@ import pkgutil
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from textual.app import App
@@ -44,7 +45,15 @@ def catalog() -> tuple[KeyFact, ...]:
     for owner, binding in _bindings():
         if binding.id is not None:
             found.setdefault(binding.id, []).append((owner, binding))
-    return tuple(_fact(name, pairs) for name, pairs in sorted(found.items()))
+    return tuple(
+        KeyFact(
+            name,
+            tuple(dict.fromkeys(written(binding.key) for _, binding in pairs)),
+            pairs[0][1].description,
+            tuple(dict.fromkeys(owner for owner, _ in pairs)),
+        )
+        for name, pairs in sorted(found.items())
+    )
 
 
 def use_own_keys(app: App[Any], session: Session) -> None:
@@ -69,8 +78,14 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> t
     facts = catalog()
     by_id = {fact.id: fact for fact in facts}
     wanted = [*keys.items(), *((command.name, command.key) for command in commands if command.key)]
+    unknown: list[str] = []
+    for name in keys:
+        if name not in by_id:
+            near = get_close_matches(name, by_id, n=1)
+            cure = f"Did you mean {near[0]}?" if near else "`runwarden config keys` lists them."
+            unknown.append(f"keys.{name}: there is no such action. {cure}")
     return (
-        *(_no_such_id(name, by_id) for name in keys if name not in by_id),
+        *unknown,
         *(
             f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'
             for name, written_keys in wanted
@@ -120,19 +135,6 @@ def _descendants(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
         if child.__module__.startswith(_ROOTS):
             yield child
         yield from _descendants(child)
-
-
-def _fact(name: str, pairs: Sequence[tuple[str, Binding]]) -> KeyFact:
-    keys = dict.fromkeys(written(binding.key) for _, binding in pairs)
-    return KeyFact(name, tuple(keys), pairs[0][1].description, tuple(dict.fromkeys(owner for owner, _ in pairs)))
-
-
-def _no_such_id(name: str, by_id: Mapping[str, KeyFact]) -> str:
-    from difflib import get_close_matches
-
-    suggestions = get_close_matches(name, by_id, n=1)
-    cure = f"Did you mean {suggestions[0]}?" if suggestions else "`runwarden config keys` lists them."
-    return f"keys.{name}: there is no such action. {cure}"
 
 
 def _is_key(key: str) -> bool:

@@ -104,8 +104,12 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
         raise _did_not_start(argv, error) from error
     try:
         async with asyncio.timeout(deadline_s):
-            tail = await _tail(process)
-            return CommandResult(await process.wait(), _last_line(tail))
+            tail = b""
+            while process.stdout is not None and (chunk := await process.stdout.read(LONGEST_OUTPUT)):
+                tail = (tail + chunk)[-LONGEST_OUTPUT:]
+            lines = [line.strip() for line in tail.decode("utf-8", errors="replace").split("\n")]
+            last = next(filter(None, reversed(lines)), "")
+            return CommandResult(await process.wait(), safe_text(last, limit=LONGEST_LINE))
     except TimeoutError:
         return CommandResult(None, safe_text(""))
     finally:
@@ -149,19 +153,6 @@ def _argument(template: str, known: Mapping[str, str]) -> str:
 def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableError:
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return CommandUnusableError(f"{argv[0]} did not start: {why}. Correct argv in [[commands]].")
-
-
-async def _tail(process: asyncio.subprocess.Process) -> bytes:
-    tail = b""
-    if process.stdout is not None:
-        while chunk := await process.stdout.read(LONGEST_OUTPUT):
-            tail = (tail + chunk)[-LONGEST_OUTPUT:]
-    return tail
-
-
-def _last_line(output: bytes) -> SafeText:
-    lines = output.decode("utf-8", errors="replace").split("\n")
-    return safe_text(next((line.strip() for line in reversed(lines) if line.strip()), ""), limit=LONGEST_LINE)
 
 
 async def run_own_command(app: App[Any], session: Session, terminal: Terminal, command: UserCommand) -> None:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from textual.app import App
 from textual.await_complete import AwaitComplete
@@ -122,7 +122,9 @@ class ConsoleCommands(Provider):
             yield Hit(score + bonus, _line(name, command), self._remembered(command), command.name)
 
     def _all(self) -> Iterator[PaletteCommand]:
-        yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations, *self._themes())
+        yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations)
+        for name in sorted(self.app.available_themes):
+            yield PaletteCommand(f"Theme {name}", "kept for the next start", partial(self._take_theme, name))
 
     def _remembered(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
         """Return a function that runs the command, and lists it first the next time."""
@@ -159,10 +161,6 @@ class ConsoleCommands(Provider):
     def _tabs(self) -> Iterator[PaletteCommand]:
         for tab in TABS:
             yield PaletteCommand(f"Go to {tab.title}", tab.key, partial(self.app.run_action, f"app.tab('{tab.name}')"))
-
-    def _themes(self) -> Iterator[PaletteCommand]:
-        for name in sorted(self.app.available_themes):
-            yield PaletteCommand(f"Theme {name}", "kept for the next start", partial(self._take_theme, name))
 
     def _take_theme(self, name: str) -> None:
         self.app.theme = name

@@ -295,7 +295,11 @@ class OrganizationsScreen(BaseScreen):
             self._sought = None
         self.query_one("#organizations").set_class(not shown, "-empty")
         extent = Content(f"{len(shown):,} of {len(attempts):,}   " if words else "")
-        self.query_one("#organizations-summary", Static).update(extent + _summary(shown))
+        badges: Counter[Badge] = Counter(attempt_badge(attempt) for attempt in shown)
+        counts = [
+            Content.assemble((badge.glyph, badge.style), f" {n} {badge.word}") for badge, n in badges.most_common()
+        ]
+        self.query_one("#organizations-summary", Static).update(extent + Content("  ").join(counts))
         chips = (Chip("sort", safe_text(f"sort {self._sort} ▾"), self._sort != "newest"),)
         self.query_one("#organizations-sort", ChipBar).show(chips if attempts else ())
         self.show_trouble()
@@ -319,10 +323,3 @@ class OrganizationsScreen(BaseScreen):
         if action.response_json is not None and action.state == "confirmed":
             organization = answer(request, 201, action.response_json.encode()).organization
         return CreationAttempt(action, request.email, request.offer_code, organization)
-
-
-def _summary(attempts: Iterable[CreationAttempt]) -> Content:
-    counts: Counter[Badge] = Counter(attempt_badge(attempt) for attempt in attempts)
-    return Content("  ").join(
-        Content.assemble((badge.glyph, badge.style), f" {count} {badge.word}") for badge, count in counts.most_common()
-    )
