@@ -306,7 +306,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
         nothing = Content.styled("Nothing has set it off yet.", STYLES["quiet"])
         parts = [Content.styled("Journal", "$accent bold"), journal if self._journal else nothing]
         if self._written:
-            parts += [Content.styled("\nAs it is written", "$accent bold"), *map(coloured, self._written)]
+            parts += [Content(), Content.styled("As it is written", "$accent bold"), *map(coloured, self._written)]
         return Content("\n").join(parts)
 
 
