@@ -24,10 +24,10 @@ kind, count = sys.argv[1], int(sys.argv[2])
 class Shown(App):
     def compose(self):
         if kind == "diff":
-            from widgets.diff.view import DiffView
+            from widgets.diff import DiffView
             self.view = DiffView()
         else:
-            from app.console.run.log_spool import LogSpool
+            from app.console.run.log import LogSpool
             from widgets.log import LogView
             self.spool = LogSpool()
             self.view = LogView(self.spool)
@@ -39,7 +39,7 @@ class Shown(App):
 
     def show_diff(self):
         from app.results.diff import Patch
-        from widgets.diff.rows import DiffRows
+        from widgets.diff import DiffRows
         self.rows = DiffRows(Patch(open(sys.argv[3], "rb").read()))
         self.rows.extend(500)
         self.view.show(self.rows, (), "bench")

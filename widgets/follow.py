@@ -57,7 +57,9 @@ def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int)
     badge = run_badge(row.status, is_final=row.is_final)
     tone: Tone = "warn" if pinned.is_stuck else badge.tone
     word = f"{badge.word} !" if pinned.is_stuck else badge.word
-    layout = _layout(width)
+    layout = LineLayout(word=0, bar=12, figures=18) if width >= FIGURES else LineLayout(word=0, bar=LEAST, figures=0)
+    if width >= WORDY:
+        layout = LineLayout(word=12, bar=28, figures=36)
     head = f"{badge.glyph} {fit(word, layout.word)} " if layout.word else f"{badge.glyph} "
     names = _names(row, width - cell_len(head) - _TOOK - layout.bar - layout.figures)
     return Content.assemble((head, f"{STYLES[tone]} bold"), *names, *_times(pinned, now, as_of, layout))
@@ -94,12 +96,6 @@ def _names(row: RunRow, room: int) -> list[StyledText]:
     return [(fit(repository, for_repository, "middle"), ""), ("  ", ""), (fit(branch, for_branch), _QUIET), ("  ", "")]
 
 
-def _layout(width: int) -> LineLayout:
-    if width >= WORDY:
-        return LineLayout(word=12, bar=28, figures=36)
-    return LineLayout(word=0, bar=12, figures=18) if width >= FIGURES else LineLayout(word=0, bar=LEAST, figures=0)
-
-
 def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayout) -> list[StyledText]:
     row, durations = pinned.row, pinned.durations
     if row is None:
@@ -107,7 +103,11 @@ def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayo
     if row.presence == "lost":
         return [(fit("no longer shown by the service", _TOOK + layout.bar + layout.figures), STYLES["warn"])]
     seconds = took_s(pinned, as_of)
-    usual = (_usual(durations, layout), _QUIET)
+    figures = "  none ended yet"
+    if durations is not None:
+        median, p95 = span(durations.median_s), span(durations.p95_s)
+        figures = f"  usually {median}, 95% within {p95}" if layout.word else f"  ~{median} ≤{p95}"
+    usual = (fit(figures, layout.figures) if layout.figures else "", _QUIET)
     if row.is_final:
         ended = ago(row.updated_at, now) if row.updated_at is not None else "ended"
         ended = f"ended {ended}" if layout.bar > LEAST and row.updated_at is not None else ended
@@ -117,15 +117,6 @@ def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayo
     drawn = bar(seconds, durations, layout.bar) if durations is not None else " " * layout.bar
     tone: Tone = "warn" if late else "busy"
     return [(f"{so_far:>{_TOOK - 1}} ", f"{STYLES['warn']} bold" if late else "bold"), (drawn, STYLES[tone]), usual]
-
-
-def _usual(durations: "RunDurations | None", layout: LineLayout) -> str:
-    if not layout.figures:
-        return ""
-    if durations is None:
-        return fit("  none ended yet", layout.figures)
-    median, p95 = span(durations.median_s), span(durations.p95_s)
-    return fit(f"  usually {median}, 95% within {p95}" if layout.word else f"  ~{median} ≤{p95}", layout.figures)
 
 
 class FollowStrip(Widget):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from re import Pattern
 from typing import ClassVar, Final, Literal, Protocol
 
+from rich.ansi import AnsiDecoder
+from rich.color import ColorSystem
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
@@ -20,9 +22,6 @@ NEAR: Final = 100
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 _TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "plain")
 """The theme's colours for a terminal's eight, from black to white: legible on any background."""
-_EXTENDED: Final = 38
-_BACKGROUND: Final = 48
-
 Direction = Literal["first", "earlier", "later", "last"]
 
 
@@ -131,48 +130,15 @@ def log_pieces(raw: bytes) -> list[TextPiece]:
     """A line of a log: its colours, its last state if it was overwritten, everything else visible."""
     text = raw.decode("utf-8", "replace").rstrip("\r")
     *before, last = [part for part in text.split("\r") if part] or [""]
-    pieces = []
-    tone = "plain"
+    pieces, tone, decoder = [], "plain", AnsiDecoder()
     for number, part in enumerate(_SGR.split(last[: LONGEST + 1])):
         if number % 2:
-            tone = _toned(part, tone)
+            # Hidden and blinking text, and backgrounds, are left out.
+            list(decoder.decode(f"\x1b[{part.replace(':', ';')}m"))
+            style = decoder.style
+            colour = None if style.color is None else style.color.downgrade(ColorSystem.STANDARD).number
+            tone = "strong" if style.bold else "quiet" if style.dim else "plain"
+            tone = tone if colour is None else _TONES[colour % len(_TONES)]
         elif part:
             pieces.append(TextPiece(safe_line(part), tone))
     return [*pieces, TextPiece(f"  ↻ {len(before):,} earlier", "quiet")] if before else pieces
-
-
-def _toned(codes: str, tone: str) -> str:
-    """The tone after these codes; hidden and blinking text, and backgrounds, are left out."""
-    numbers = [int(code or 0) for code in re.split("[;:]", codes) if len(code) <= 3]
-    at = 0
-    while at < len(numbers):
-        code = numbers[at]
-        if code in {_EXTENDED, _BACKGROUND}:
-            is_rgb = numbers[at + 1 : at + 2] == [2]
-            values = numbers[at + 2 : at + (5 if is_rgb else 3)]
-            tone = tone if code == _BACKGROUND else _nearest(values)
-            at += 2 + len(values)
-            continue
-        if code in {0, 39}:
-            tone = "plain"
-        elif code == 1 and tone == "plain":
-            tone = "strong"
-        elif code == 2:
-            tone = "quiet"
-        elif 30 <= code <= 37 or 90 <= code <= 97:
-            tone = _TONES[code % 10]
-        at += 1
-    return tone
-
-
-def _nearest(values: Sequence[int]) -> str:
-    """One of the 256 colours, or a red, green and blue, as the nearest of the eight."""
-    if len(values) == 1 and values[0] < 2 * len(_TONES):
-        return _TONES[values[0] % len(_TONES)]
-    if len(values) == 1 and values[0] < 232:
-        cube = values[0] - 16
-        values = [cube // 36, cube // 6 % 6, cube % 6]
-    if len(values) != 3 or max(values) - min(values) < max(values) // 4:
-        return "plain"
-    middle = (max(values) + min(values)) / 2
-    return _TONES[sum(1 << bit for bit, value in enumerate(values) if value > middle)]

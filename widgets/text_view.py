@@ -1,21 +1,30 @@
 """A view of any number of lines of any length, of which only the visible part is made."""
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from re import Pattern
 from typing import ClassVar, Final, NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.geometry import Size
+from textual.message import Message
 from textual.strip import Strip
+from textual.widgets import Input
 
 from app.text import safe_text
 from widgets.badges import STYLES
 from widgets.cells import fit
 from widgets.cursor_view import HEADER, CursorView
+from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice, above, wrapped
 
 LONGEST: Final = 4_000
@@ -195,7 +204,12 @@ class TextView(CursorView):
             return self.strip(self.head(), width)
         index = y - HEADER + self.scroll_offset.y
         if not self.total:
-            return self._notice_line(y, width)
+            if (notice := self._notice) is None:
+                return Strip.blank(width, self.rich_style)
+            lines = (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
+            at = y - above(self.size.height, len(lines))
+            text = fit(lines[at].center(width), width) if 0 <= at < len(lines) else ""
+            return self.strip([TextPiece(text, notice.tone if at == 0 else "quiet")], width)
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
         is_cursor = index == self._cursor
@@ -218,23 +232,98 @@ class TextView(CursorView):
         """The style of a colour on a background."""
         found = self._styles.get((tone, ground))
         if found is None:
-            found = self.rich_style + self._component(tone)
+            own = self.get_component_rich_style(f"text-view--{tone}")
+            found = self.rich_style + Style(color=own.color, bold=own.bold or None, italic=own.italic or None)
             if ground:
                 behind = self.get_component_rich_style(f"text-view--{ground}")
                 found += behind if ground == "match" else Style(bgcolor=behind.bgcolor, bold=behind.bold or None)
             self._styles[tone, ground] = found
         return found
 
-    def _component(self, tone: str) -> Style:
-        style = self.get_component_rich_style(f"text-view--{tone}")
-        return Style(color=style.color, bold=style.bold or None, italic=style.italic or None)
 
-    def _notice_line(self, y: int, width: int) -> Strip:
-        notice = self._notice
-        if notice is None:
-            return Strip.blank(width, self.rich_style)
-        lines = (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
-        at = y - above(self.size.height, len(lines))
-        if not 0 <= at < len(lines):
-            return Strip.blank(width, self.rich_style)
-        return self.strip([TextPiece(fit(lines[at].center(width), width), notice.tone if at == 0 else "quiet")], width)
+More = Callable[[int], Awaitable[int | None]]
+"""Loads lines after (1) or before (-1) the held ones and returns their number; None: there are none."""
+
+
+class TextSearch(Vertical):
+    """A view of lines below a search line, which is shown during a search."""
+
+    DEFAULT_CSS = """
+    TextSearch { height: 1fr; width: 1fr; }
+    TextSearch > ListSearch { display: none; }
+    TextSearch > ListSearch.-open { display: block; }
+    TextSearch > ListSearch.-missed { color: $error; }
+    """
+
+    @dataclass
+    class Missed(Message):
+        """No match, or no further match."""
+
+        text: str
+
+    def __init__(self, view: TextView, start: Callable[..., object], more: More | None = None) -> None:
+        """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
+        super().__init__()
+        self.view = view
+        self._line = ListSearch(("Search; enter goes to it, esc clears",))
+        self._start = start
+        self._more = more
+
+    def compose(self) -> ComposeResult:
+        """The search line, above the view."""
+        yield self._line
+        yield self.view
+
+    def open(self) -> None:
+        """Show the search line and focus it."""
+        self._line.add_class("-open")
+        self._line.focus()
+
+    def step(self, step: int) -> None:
+        """Go to the next or previous match."""
+        if not self._line.value:
+            self.open()
+            return
+        self.seek(_pattern(self._line.value), step)
+
+    def seek(self, pattern: Pattern[bytes], step: int, *, here: bool = False) -> None:
+        """Go to the next matching line; with `here`, the one under the cursor counts."""
+        begin = self.view.cursor + (1 if step > 0 and not here else 0)
+        self._start(partial(self._seek, pattern, begin, step, is_typed=here), exclusive=True, group="find")
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        text = event.value
+        flags = re.IGNORECASE if text.islower() else re.NOFLAG
+        self.view.light(re.compile(re.escape(text), flags) if text else None)
+        if text:
+            self.seek(_pattern(text), 1, here=True)
+
+    @on(ListSearch.Left)
+    def _left(self, event: ListSearch.Left) -> None:
+        event.stop()
+        self._line.set_class(bool(self._line.value), "-open")
+        self.view.focus()
+
+    async def _seek(self, pattern: Pattern[bytes], begin: int, step: int, *, is_typed: bool) -> None:
+        view = self.view
+        found = await asyncio.to_thread(view.find, pattern, begin, step)
+        while found is None and self._more is not None:
+            held = view.total
+            added = await self._more(step)
+            if added is None:
+                break
+            found = await asyncio.to_thread(view.find, pattern, held if step > 0 else added + 1, step)
+        if found is None:
+            edge = 0 if step > 0 else view.total
+            found = await asyncio.to_thread(view.find, pattern, edge, step)
+            if not is_typed:
+                self.post_message(self.Missed("Not found." if found is None else "From the other end on."))
+        self._line.set_class(found is None, "-missed")
+        if found is not None:
+            view.show_match(found, pattern, step)
+
+
+def _pattern(text: str) -> Pattern[bytes]:
+    return re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE if text.islower() else re.NOFLAG)

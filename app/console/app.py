@@ -260,7 +260,7 @@ class RunwardenApp(BaseApp[None]):
     @on(FollowStrip.ListRequested)
     def action_followed(self) -> None:
         """List the followed runs."""
-        from app.console.follow.list_screen import FollowList
+        from app.console.follow.following import FollowList
 
         if self.following is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList(self.session, self.following), partial(self.navigation.open_run, self.session))

@@ -1,15 +1,14 @@
 """The result of parsing a line, and the combination of two filters."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from storage.records import RunFilter
 
 SpanKind = Literal["sign", "key", "value", "word", "problem"]
 
 
-@dataclass(frozen=True, slots=True)
-class TextSpan:
+class TextSpan(NamedTuple):
     """A part of the line and its kind, for highlighting; blanks and commas have none."""
 
     start: int

@@ -14,9 +14,8 @@ from textual.screen import Screen
 from app.actions import ActionRefusedError
 from app.api.errors import UnreachableError
 from app.console.forms import ResolveForm
-from app.console.runs.preferences import PreferencesError
 from app.console.runs.screen import RunsScreen
-from app.console.runs.views import TableQuery
+from app.console.runs.views import PreferencesError, TableQuery
 from app.results.git import GitError
 from storage.base_error import RunwardenError
 from storage.records import Action

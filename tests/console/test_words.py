@@ -17,7 +17,7 @@ from widgets.cells import fit, shorten
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.runs.columns import GAP, ColumnChoice, lay_out
 from widgets.runs.facts import Period, periods
-from widgets.runs.lines import SearchHighlight
+from widgets.runs.table import SearchHighlight
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 PATIENCE = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=10.0)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from app.console.run.log_spool import BLOCK, LogSpool
+from app.console.run.log import BLOCK, LogSpool
 from storage.records.results import LogChunk
 from tests.widgets.stage import staged
 from widgets.log import LogView, log_pieces
@@ -36,15 +36,6 @@ def test_the_lines_are_those_of_the_bytes_wherever_it_was_cut(seed: int) -> None
 
     assert lines_of(spool) == data.removesuffix(b"\n").split(b"\n")
     assert spool.count == held + before
-
-
-def test_a_piece_that_continues_nothing_takes_the_place_of_all() -> None:
-    """As after the log was replaced by a shorter one, or a jump to its other end."""
-    spool = LogSpool()
-    spool.put(chunk(b"one\ntwo\n"))
-    spool.put(chunk(b"three\n"))
-
-    assert lines_of(spool) == [b"three"]
 
 
 def test_a_search_finds_lines_across_blocks_in_both_directions() -> None:
@@ -104,17 +95,3 @@ async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
         assert view.follows
         assert app.lines[-1].strip() == "line 999"
         assert {message.where for message in app.heard if isinstance(message, LogView.MoreRequested)} >= {"last"}
-
-
-async def test_nothing_of_a_hostile_log_reaches_the_terminal() -> None:
-    """A line of a megabyte is cut; one that tells of an error is marked."""
-    spool = LogSpool()
-    spool.put(chunk(b"\x1b]52;c;eA==\x07 [/nope]\n" + b"B" * 1_000_000 + b"\n\x1b[31mFatal: no\n\x00\xff\n"))
-    view = LogView(spool)
-    async with staged(view, (60, 12)) as (app, pilot):
-        view.changed()
-        await pilot.press("l", "h")
-
-        assert "".join(app.lines).isprintable()
-        assert app.lines[3] == "✗ Fatal: no"
-        assert len(spool.line(1)) < 20_000

@@ -6,10 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from mdurl._encode import encode_cache
 
-from storage.records.results import Finding
 from tests.widgets.stage import staged
-from widgets.review import FindingItem, ReviewView
-from widgets.review_layout import MOST_BLOCK_LINES, review_lines
+from widgets.review import MOST_BLOCK_LINES, ReviewView, review_lines
 
 REVIEW = """\
 # Review
@@ -102,10 +100,3 @@ def test_each_line_knows_where_it_comes_from() -> None:
 
     assert by_text["2. Second"] == REVIEW.split("\n").index("2. Second")
     assert by_text["x = 1"] == REVIEW.split("\n").index("x = 1") - 1
-
-
-def test_a_finding_is_a_line() -> None:
-    """How heavy, where, and what; nothing of it is raw."""
-    item = FindingItem(Finding("a\nb.py", 3, "Wrong \x1b[2J", "major", at=4), 0)
-
-    assert [cell[0] for cell in item.cells(None)] == ["major", "a␊b.py:3", "Wrong ␛[2J"]

@@ -81,21 +81,16 @@ def _lines(figures: RunFigures) -> str:
     return f"+{figures.additions or 0:,} -{figures.deletions or 0:,}"
 
 
-def _badge(row: RunRow, *, stuck: bool) -> Badge:
-    badge = run_badge(row.status, is_final=row.is_final)
-    if row.presence == "lost":
-        return Badge("◌", "gone", "quiet")
-    if row.presence == "unconfirmed":
-        return Badge("◌", f"{badge.word}?", "quiet")
-    return Badge(badge.glyph, f"{badge.word} !", "warn") if stuck else badge
-
-
 def _quiet(text: Callable[[RowFacts], str]) -> Callable[[RowFacts], tuple[str, Tone]]:
     return lambda facts: (text(facts), "quiet")
 
 
 def _status(facts: RowFacts) -> tuple[str, Tone]:
-    badge = _badge(facts.row, stuck=facts.is_stuck)
+    badge, row = run_badge(facts.row.status, is_final=facts.row.is_final), facts.row
+    if row.presence in {"lost", "unconfirmed"}:
+        badge = Badge("◌", "gone" if row.presence == "lost" else f"{badge.word}?", "quiet")
+    elif facts.is_stuck:
+        badge = Badge(badge.glyph, f"{badge.word} !", "warn")
     return badge.text, badge.tone if facts.times.is_live else "quiet"
 
 
@@ -185,7 +180,11 @@ class ColumnChoice:
     @property
     def columns(self) -> tuple[RunColumn, ...]:
         """The columns, the frozen ones first."""
-        found = [self._column(key) for key in self.shown]
+        found = []
+        for key in self.shown:
+            column, width = _BY_KEY[key], self.widths.get(key)
+            own = column if width is None else replace(column, width=width, grows=0, most=width, least=0)
+            found.append(own)
         return tuple(sorted(found, key=lambda column: not column.frozen))
 
     @property
@@ -221,11 +220,6 @@ class ColumnChoice:
     def width(self, key: str) -> int | None:
         """The column's own width; None: what fits."""
         return self.widths.get(key)
-
-    def _column(self, key: str) -> RunColumn:
-        column = _BY_KEY[key]
-        width = self.widths.get(key)
-        return column if width is None else replace(column, width=width, grows=0, most=width, least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +259,16 @@ class Layout:
 
 def lay_out(view_width: int, columns: Sequence[RunColumn]) -> Layout:
     """Lay out the columns: those that fit fill the view to its last cell, the others follow to its right."""
-    fitting = _fitting(view_width, columns)
-    widths = _grown(fitting, view_width - needed(fitting)) + [c.width for c in columns[len(fitting) :]]
+    count = len(columns)
+    while count > 1 and needed(columns[:count]) > view_width:
+        count -= 1
+    widths = [column.width for column in columns]
+    for _ in range(view_width - needed(columns[:count])):
+        hungry = [i for i, c in enumerate(columns[:count]) if c.grows and widths[i] < c.most]
+        if not hungry:
+            break
+        # The column furthest behind its share grows first; cell by cell nothing needs rounding.
+        widths[min(hungry, key=lambda i: (widths[i] - columns[i].width) / columns[i].grows)] += 1
     placed: list[PlacedColumn] = []
     x = GUTTER
     for column, width in zip(columns, widths, strict=True):
@@ -274,11 +276,7 @@ def lay_out(view_width: int, columns: Sequence[RunColumn]) -> Layout:
         x += width + GAP
     frozen = [p for p in placed if p.column.frozen]
     layout = Layout(tuple(placed), max(view_width, x - GAP + AIR), frozen[-1].end + GAP if frozen else GUTTER)
-    return _to_the_last_stop(layout, view_width)
-
-
-def _to_the_last_stop(layout: Layout, view_width: int) -> Layout:
-    """Widen the last column so that scrolling ends at a stop: no column is ever cut at its left."""
+    # The last column is widened so that scrolling ends at a stop: no column is ever cut at its left.
     hidden = layout.width - view_width
     stop = next((stop for stop in layout.stops if stop >= hidden), hidden)
     if hidden <= 0 or stop == hidden:
@@ -296,26 +294,6 @@ def squeezed(columns: Sequence[RunColumn]) -> tuple[RunColumn, ...]:
 def needed(columns: Sequence[RunColumn]) -> int:
     """Cells of these columns at their minimum."""
     return GUTTER + sum(c.width for c in columns) + GAP * max(0, len(columns) - 1) + AIR
-
-
-def _fitting(view_width: int, columns: Sequence[RunColumn]) -> Sequence[RunColumn]:
-    count = len(columns)
-    while count > 1 and needed(columns[:count]) > view_width:
-        count -= 1
-    return columns[:count]
-
-
-def _grown(columns: Sequence[RunColumn], spare: int) -> list[int]:
-    widths = [c.width for c in columns]
-    while spare > 0:
-        hungry = [i for i, c in enumerate(columns) if c.grows and widths[i] < c.most]
-        if not hungry:
-            break
-        # The column furthest behind its share grows first; cell by cell nothing needs rounding.
-        smallest = min(hungry, key=lambda i: (widths[i] - columns[i].width) / columns[i].grows)
-        widths[smallest] += 1
-        spare -= 1
-    return widths
 
 
 class ColumnArrangement:

@@ -12,7 +12,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from app.text import safe_block, safe_text
+from app.text import plural, safe_block, safe_text
 from app.times import clock_time, span
 from storage.records.insights import RepositoryFigures
 from storage.records.results import Turn
@@ -57,7 +57,9 @@ def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int
         if turn is None:
             continue
         if before is not None:
-            lines += _idle(before, turn)
+            begun, ended = turn.started_at, before.ended_at
+            idle_s = 0.0 if begun is None or ended is None else (begun - ended).total_seconds()
+            lines.append(line((f"┈ idle {span(idle_s)}", QUIET)) if idle_s >= IDLE_FROM_S else line())
         lines += _turn(turn, now, as_of, longest, width)
     return lines
 
@@ -87,32 +89,18 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
             lines += wrapped(text, width, "", INDENT)
     else:
         lines += wrapped("Its instructions are not known here.", width, QUIET, INDENT)
-    return lines + _outcome(turn, width)
-
-
-def _outcome(turn: Turn, width: int) -> list[Line]:
-    lines: list[Line] = []
     if turn.reason:
         lines += wrapped(safe_text(turn.reason), width, STYLES["bad" if turn.state != "completed" else "quiet"], INDENT)
     result = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
-    if turn.files is not None:
-        result.append(f"{turn.files:,} file{'' if turn.files == 1 else 's'}")
+    result += [] if turn.files is None else [plural(turn.files, "file")]
     counts = [] if turn.additions is None else [(f"  +{turn.additions:,}", STYLES["good"])]
     counts += [] if turn.deletions is None else [(f" -{turn.deletions:,}", STYLES["bad"])]
     counts += [] if turn.usage is None else [(f"  {turn.usage}", QUIET)]
     if result or counts:
-        lines.append(Content.assemble(" " * INDENT, ("→ ", QUIET), (" · ".join(result), QUIET), *counts))
-    if turn.summary:
-        for text in safe_block(turn.summary, lines=MOST_LINES):
-            lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
+        lines.append(line((" " * INDENT, ""), ("→ ", QUIET), (" · ".join(result), QUIET), *counts))
+    for text in safe_block(turn.summary, lines=MOST_LINES) if turn.summary else ():
+        lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
     return lines
-
-
-def _idle(before: Turn, turn: Turn) -> list[Line]:
-    if before.ended_at is None or turn.started_at is None:
-        return [line()]
-    idle_s = (turn.started_at - before.ended_at).total_seconds()
-    return [line((f"┈ idle {span(idle_s)}", QUIET)) if idle_s >= IDLE_FROM_S else line()]
 
 
 def _took_s(turn: Turn, as_of: datetime) -> float | None:

@@ -7,6 +7,7 @@ from typing import Final
 from rich.cells import cell_len
 from textual.content import Content
 from textual.message import Message
+from textual.reactive import reactive
 
 from app.text import safe_text
 from widgets.badges import STYLES, run_badge
@@ -23,25 +24,20 @@ class RunTitle(ClickableLine):
 
     DEFAULT_CSS = "RunTitle { height: 1; padding: 0 1; }"
 
+    run_id: reactive[str] = reactive("")
+    view: reactive[RunView | None] = reactive(None)
+
     def __init__(self) -> None:
         super().__init__(self.parts)
-        self._view: RunView | None = None
-        self._run_id = ""
-
-    def show(self, run_id: str, view: RunView | None) -> None:
-        """Show the run."""
-        if (run_id, view) != (self._run_id, self._view):
-            self._run_id, self._view = run_id, view
-            self.refresh()
 
     def parts(self) -> Iterator[ClickablePart]:
         """The parts of the line; where there is little room, the id at its end is shortened first."""
-        if self._view is None:
-            yield Content(safe_text(self._run_id)), None
+        if self.view is None:
+            yield Content(safe_text(self.run_id)), None
             return
-        run = self._view.detail.run
-        badge = run_badge(run.status, is_final=self._view.detail.is_final)
-        stuck = "  ! stuck" if self._view.stuck else ""
+        run = self.view.detail.run
+        badge = run_badge(run.status, is_final=self.view.detail.is_final)
+        stuck = "  ! stuck" if self.view.stuck else ""
         where = f"  {safe_text(run.repository.label)}  {safe_text(run.branch_name)}"
         width = self.size.width - 2
         run_id = shorten(safe_text(run.run_id), max(12, width // 3), "middle")
@@ -69,29 +65,25 @@ class RunBar(ClickableLine):
 
         step: int
 
+    current: reactive[str] = reactive("")
+    turn: reactive[int | None] = reactive(None)
+    """None: the whole run."""
+    turns: reactive[int] = reactive(0)
+
     def __init__(self, tabs: tuple[Tab, ...]) -> None:
         super().__init__(self.parts)
         self._tabs = tabs
-        self._current = ""
-        self._turn: int | None = None
-        self._turns = 0
-
-    def show(self, current: str, turn: int | None, turns: int) -> None:
-        """Show the current part and turn; None: the whole run."""
-        if (current, turn, turns) != (self._current, self._turn, self._turns):
-            self._current, self._turn, self._turns = current, turn, turns
-            self.refresh()
 
     def parts(self) -> Iterator[ClickablePart]:
         """The parts with their keys, and the turn."""
-        turn = f"turn {self._turn} of {self._turns}" if self._turn else f"all {self._turns} turns"
-        turn = turn if self._turns > 1 else ""
+        turn = f"turn {self.turn} of {self.turns}" if self.turn else f"all {self.turns} turns"
+        turn = turn if self.turns > 1 else ""
         width = self.size.width - 2
         needed = sum(len(tab.key) + len(tab.title) + 3 for tab in self._tabs) + len(turn) + 4
         yield Content(" "), None
         used = 0
         for tab in self._tabs:
-            is_here = tab.name == self._current
+            is_here = tab.name == self.current
             key, style = ("$accent bold", "bold underline") if is_here else (STYLES["quiet"], STYLES["quiet"])
             head = [(f"{tab.key} ", key)] if needed <= width else []
             content = Content.assemble(*head, (tab.title, style), "  ")

@@ -3,37 +3,295 @@
 The cursor and the visible rows stay on their runs, whatever arrives above.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
+from textual.widget import Widget
 
-from app.text import SafeText
+from app.text import SafeText, safe_text
 from storage.records import CoverageGap, RunFigures, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping, RunGroup
 from storage.records.run import NO_FIGURES
+from widgets.badges import Tone
+from widgets.cells import fit, shorten
 from widgets.cursor_view import HEADER, CursorView
-from widgets.frame.notice import Notice
+from widgets.frame.notice import Notice, above, wrapped
 from widgets.runs.columns import (
     RESTS,
     ColumnArrangement,
     ColumnChoice,
+    Layout,
+    PlacedColumn,
     RowFacts,
     RowTimes,
     TitleDrag,
     rests,
     row_times,
 )
-from widgets.runs.lines import COMPONENTS, RowState, SearchHighlight, TableRenderer, unseen_note
 
 if TYPE_CHECKING:
     from textual.timer import Timer
+
+
+MatchRange = tuple[int, int]
+"""A range of characters, without its end."""
+TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
+COMPONENTS: Final = {
+    f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
+}
+
+HEAD_NUMBERS: Final = 55
+"""Cells of the numbers of a group."""
+TAIL_MARGIN: Final = 6
+"""Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHighlight:
+    """Text to highlight: words in every searched column, patterns in one each."""
+
+    words: tuple[str, ...] = ()
+    """Case-folded."""
+    repositories: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, condition: RunFilter) -> Self:
+        """The searched text of a filter."""
+        return cls(tuple(condition.search.casefold().split()), condition.repositories, condition.branches)
+
+    def found(self, shown: str, column: str) -> Iterator[MatchRange]:
+        """The matching ranges of a cell's text, which may be padded or cut."""
+        if column not in {"repository", "branch", "run"}:
+            return
+        folded, text = shown.casefold(), shown.rstrip()
+        # None in text whose length changes with case folding.
+        for word in self.words if len(folded) == len(shown) else ():
+            yield from _everywhere(folded, word)
+        for pattern in {"repository": self.repositories, "branch": self.branches}.get(column, ()):
+            # The literal pieces of a pattern: first and last at the ends of the text, the others anywhere.
+            first, *rest = pattern.split("*")
+            if not rest:
+                yield from [(0, len(text))] if text == pattern else []
+                continue
+            if first and text.startswith(first):
+                yield 0, len(first)
+            *middle, last = rest
+            for piece in middle:
+                yield from _everywhere(text, piece)
+            if last and text.endswith(last):
+                yield len(text) - len(last), len(text)
+
+
+def _everywhere(text: str, piece: str) -> Iterator[MatchRange]:
+    start = text.find(piece)
+    while piece and start >= 0:
+        yield start, start + len(piece)
+        start = text.find(piece, start + len(piece))
+
+
+@dataclass(frozen=True, slots=True)
+class RowState:
+    """The states that change a row's look."""
+
+    at_cursor: bool
+    marked: bool
+    focused: bool
+    """Whether the table has the focus."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRenderer:
+    """Draws the table's lines; its styles are looked up once per theme."""
+
+    base: Style
+    header_style: Style
+    sorted_style: Style
+    unseen_style: Style
+    mark: Style
+    found: Style
+    tones: dict[Tone, Style]
+    cursor: Style
+    resting: Style
+    """The cursor's line while the table has no focus."""
+
+    @classmethod
+    def of(cls, widget: Widget) -> Self:
+        """Look up the widget's current styles."""
+
+        def component(name: str) -> Style:
+            return widget.get_component_rich_style(f"run-table--{name}")
+
+        def foreground(name: str) -> Style:
+            # Without its background: the cursor line's must show.
+            style = component(name)
+            return Style(color=style.color, bold=style.bold, underline=style.underline)
+
+        return cls(
+            base=widget.rich_style,
+            header_style=component("header"),
+            sorted_style=component("sorted"),
+            unseen_style=component("unseen"),
+            mark=foreground("mark"),
+            found=foreground("found"),
+            tones={tone: foreground(tone) for tone in TONES},
+            cursor=component("cursor"),
+            resting=component("cursor-resting"),
+        )
+
+    def blank(self, width: int) -> Strip:
+        """An empty line."""
+        return Strip.blank(width, self.base)
+
+    def header(self, layout: Layout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
+        """The titles, the sort arrow, and how many new runs are above the view."""
+        segments: list[Segment] = []
+        x = 0
+        for placed in layout.placed:
+            column = placed.column
+            is_sorted = column.sort == sort.column
+            title = f"{column.name} {'↓' if sort.descending else '↑'}" if is_sorted else column.name
+            segments.append(Segment(" " * (placed.x - x), self.header_style))
+            segments.append(Segment(fit(title, placed.width), self.sorted_style if is_sorted else self.header_style))
+            x = placed.end
+        strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
+        note = unseen_note(unseen)
+        more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
+        note += more
+        if not note:
+            return strip
+        tail = Segment(note, self.unseen_style if unseen else self.header_style)
+        return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
+
+    def row(
+        self, facts: RowFacts, sought: SearchHighlight, layout: Layout, width: int, scroll_x: int, state: RowState
+    ) -> Strip:
+        """A run's line of `width` cells, from the cell `scroll_x`."""
+        background = self._background(state)
+        segments = [
+            Segment("▌" if state.at_cursor else " ", background + self.mark),
+            Segment("■" if state.marked else " ", background + self.mark),
+        ]
+        x = 2
+        for placed in layout.placed:
+            segments.append(Segment(" " * (placed.x - x), background))
+            segments.extend(self._cell(placed, facts, sought, background, at_cursor=state.at_cursor))
+            x = placed.end
+        return _scrolled(segments, layout, width, scroll_x, background)
+
+    def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
+        """A line that stands for missing runs: the first of the texts that fits, between two rules."""
+        background = self._background(state)
+        text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
+        rules = max(0, width - cell_len(text) - TAIL_MARGIN)
+        segments = [
+            Segment("▌ " if state.at_cursor else "  ", background + self.mark),
+            Segment("─" * (rules // 2) + " ", background + self.tones["quiet"]),
+            Segment(text, background + self.tones["plain" if state.at_cursor else "quiet"]),
+            Segment(" " + "─" * (rules - rules // 2), background + self.tones["quiet"]),
+        ]
+        return Strip(segments).crop_extend(0, width, background)
+
+    def head(self, group: RunGroup, width: int, state: RowState) -> Strip:
+        """The line that heads a group: whether it is folded, its name, and how many of its runs need a look."""
+        background = self._background(state)
+        segments = [Segment("▌ " if state.at_cursor else "  ", background + self.mark)]
+        for text, tone in head_parts(group, width - 2):
+            style = background + self.tones[tone]
+            segments.append(Segment(text, style + Style(bold=True) if tone == "plain" else style))
+        return Strip(segments).extend_cell_length(width, background).crop(0, width)
+
+    def placeholder(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
+        """A line whose run is still being read."""
+        background = self.cursor if at_cursor else self.base
+        text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
+        return Strip([Segment(fit(text, width), background + self.tones["quiet"])], width)
+
+    def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
+        """One line of the notice that takes the place of the rows."""
+        if notice is None:
+            return self.blank(width)
+        lines = wrapped(notice, width)
+        line = y - above(height, len(lines) + 2)
+        if line == 0:
+            return self._centred(f"{notice.glyph}  {notice.title}", self.tones[notice.tone] + Style(bold=True), width)
+        if 0 <= line - 2 < len(lines):
+            return self._centred(lines[line - 2], self.tones["quiet"], width)
+        return self.blank(width)
+
+    def _background(self, state: RowState) -> Style:
+        return (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
+
+    def _centred(self, text: str, style: Style, width: int) -> Strip:
+        shown = shorten(text, max(1, width - 4))
+        strip = Strip([Segment(shown, self.base + style)])
+        left = max(0, (width - strip.cell_length) // 2)
+        right = max(0, width - left - strip.cell_length)
+        return Strip.join([Strip.blank(left, self.base), strip, Strip.blank(right, self.base)])
+
+    def _cell(
+        self, placed: PlacedColumn, facts: RowFacts, sought: SearchHighlight, background: Style, *, at_cursor: bool
+    ) -> Iterator[Segment]:
+        column = placed.column
+        text, tone = column.cell(facts)
+        shown = fit(text, placed.width, column.cut)
+        style = background + self.tones[tone]
+        if at_cursor and column.key == "repository":
+            style += Style(bold=True)
+        done = 0
+        for start, end in sorted(sought.found(shown, column.key)):
+            if start < done:
+                continue
+            yield Segment(shown[done:start], style)
+            yield Segment(shown[start:end], style + self.found)
+            done = end
+        yield Segment(shown[done:], style)
+
+
+def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
+    """The parts of a group's line; its numbers stand in columns of their own, the worst first."""
+    name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
+    glyph = " " if group.others else "▸" if group.is_folded else "▾"
+    room = max(12, min(44, width - 2 - HEAD_NUMBERS))
+    yield f"{glyph} {fit(name, room, 'middle')}", "plain"
+    if group.others:
+        yield f"  {group.runs:>7,} runs  narrow the query to see them", "quiet"
+        return
+    yield f"  {group.runs:>7,} {'run ' if group.runs == 1 else 'runs'}", "quiet"
+    numbers: tuple[tuple[int, str, int, Tone], ...] = (
+        (group.failed, f"✗ {group.failed:,} failed", 15, "bad"),
+        (group.stuck, f"! {group.stuck:,} stuck", 12, "warn"),
+        (group.active, f"● {group.active:,} active", 14, "busy"),
+    )
+    for number, text, cells, tone in numbers:
+        yield f"{text if number else '':>{cells}}", tone
+
+
+def unseen_note(unseen: int) -> str:
+    """How many new runs are above the view; empty: none."""
+    return f" {unseen:,} new ↑ " if unseen else ""
+
+
+def _scrolled(segments: list[Segment], layout: Layout, width: int, scroll_x: int, background: Style) -> Strip:
+    strip = Strip(segments).extend_cell_length(max(width, layout.width), background)
+    if not scroll_x:
+        return strip.crop(0, width)
+    frozen = layout.frozen_width
+    return Strip.join([strip.crop(0, frozen), strip.crop(frozen + scroll_x, scroll_x + width)]).crop_extend(
+        0, width, background
+    )
+
 
 DIMS_AFTER_S: Final = 0.05
 """How long the rows of the last query stay as they are, until those of the next one come: a longer wait is visible."""
@@ -107,6 +365,13 @@ class RunTable(CursorView, can_focus=True):
         Binding("shift+down,J", "stretch(1)", "mark down", show=False, id="table.mark_down"),
         Binding("shift+up,K", "stretch(-1)", "mark up", show=False, id="table.mark_up"),
     ]
+
+    sort: reactive[RunSort] = reactive(RunSort)
+    """The order that the titles show."""
+    sought: reactive[SearchHighlight] = reactive(SearchHighlight)
+    """What the search matched, which is highlighted."""
+    notice: reactive[Notice | None] = reactive(None)
+    """Stands in place of the rows while there are none."""
 
     @dataclass
     class Chosen(Message):
@@ -207,12 +472,9 @@ class RunTable(CursorView, can_focus=True):
         self.is_replacing = False
         """Whether the rows of another query are on their way; until they come, keys about rows do nothing."""
         self._dimming: Timer | None = None
-        self._notice: Notice | None = None
         self._tail: tuple[SafeText, ...] = ()
         """The text of the line below the last run; the cursor can stand on it."""
         self._columns = ColumnArrangement(choice or ColumnChoice())
-        self._sort = RunSort()
-        self._sought = SearchHighlight()
         self._stuck: frozenset[str] = frozenset()
         self._figures: Mapping[str, RunFigures] = {}
         self.marks = RunMarks()
@@ -330,13 +592,6 @@ class RunTable(CursorView, can_focus=True):
         self._count_rows()
         self._request_rows()
 
-    def explain(self, notice: Notice | None) -> None:
-        """Show a notice in place of the rows while there are none."""
-        if notice != self._notice:
-            self._notice = notice
-            if not self.count:
-                self.refresh()
-
     def end_with(self, tail: tuple[SafeText, ...]) -> None:
         """Show the first of these texts that fits on a line below the last run; without texts no such line."""
         before, self._tail = self._tail, tail
@@ -438,12 +693,6 @@ class RunTable(CursorView, can_focus=True):
             if row is not None and not (may_lag and rests(row, now)) and self._painted.get(index) != self._times(row):
                 self.repaint_row(index)
 
-    def sorted_by(self, sort: RunSort) -> None:
-        """Show the order of the rows."""
-        if sort != self._sort:
-            self._sort = sort
-            self.repaint_header()
-
     def set_columns(self, choice: ColumnChoice) -> None:
         """Change the columns, their order and widths."""
         if choice != self._columns.choice:
@@ -467,12 +716,6 @@ class RunTable(CursorView, can_focus=True):
         """Mark the runs that take far longer than usual."""
         changed, self._stuck = self._stuck ^ run_ids, run_ids
         self.repaint_runs(changed)
-
-    def highlight(self, sought: SearchHighlight) -> None:
-        """Highlight what the search matched."""
-        if sought != self._sought:
-            self._sought = sought
-            self.refresh()
 
     def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
         """Mark these runs too, or unmark them."""
@@ -626,7 +869,7 @@ class RunTable(CursorView, can_focus=True):
             # The first frame is painted before on_resize: its columns would jump with the second.
             self._columns.fit(view.width)
         if y < HEADER:
-            return renderer.header(self._columns.layout, self._sort, self._unseen, view.width, self.scroll_offset.x)
+            return renderer.header(self._columns.layout, self.sort, self._unseen, view.width, self.scroll_offset.x)
         index, layout = self.scroll_offset.y + y - HEADER, self._columns.layout
         gap, state = self._window.gap(index), RowState(index == self._cursor, marked=False, focused=self.has_focus)
         if texts := self._gap_texts(gap) if gap else self._tail if index == self._window.total else ():
@@ -634,7 +877,7 @@ class RunTable(CursorView, can_focus=True):
         if head := self._window.head(index):
             return renderer.head(head, view.width, state)
         if not self.count:
-            return renderer.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
+            return renderer.notice(self.notice, y - HEADER, view.width, view.height - HEADER)
         if index >= self.total:
             return renderer.blank(view.width)
         row = self._window.row(index)
@@ -643,7 +886,7 @@ class RunTable(CursorView, can_focus=True):
         times = self._painted[index] = self._times(row)
         facts = RowFacts(row, times, self._figures.get(row.run_id, NO_FIGURES), row.run_id in self._stuck)
         state = RowState(index == self._cursor, row.run_id in self.marks, self.has_focus)
-        return renderer.row(facts, self._sought, layout, view.width, self.scroll_offset.x, state)
+        return renderer.row(facts, self.sought, layout, view.width, self.scroll_offset.x, state)
 
     def _times(self, row: RunRow) -> RowTimes:
         return row_times(row, self._now, self._as_of, self._confirmed_for)

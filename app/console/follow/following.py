@@ -1,24 +1,39 @@
 """The runs that a console follows, and the toasts and notifications about what the watch finds in them."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import OptionList, Static
+
+from app.console.base.batch_screen import BatchScreen
+from app.console.messages import FollowRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
+from app.console.sheets import Sheet
 from app.events import ActionChanged, Event, StorageFailed
 from app.notify.channels import Channels
 from app.notify.watch import Watch
 from app.text import safe_text
 from storage.cache.following import PIN_CAP
+from storage.records.following import PinnedRun
+from widgets.after_refresh import after_refresh
+from widgets.batch import BatchView
+from widgets.follow import follow_line
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from app.engine import Engine
     from app.notify.notifications import Notification
+
 
 TOAST_S: Final = {"information": 6.0, "warning": 10.0, "error": 15.0}
 """How long a toast about a run stays; a click closes it."""
@@ -30,7 +45,7 @@ def cause_of(news: "Notification") -> tuple[str, ...]:
     """The cause that several toasts share; a followed run has its own."""
     if news.is_followed or not news.about.get("repository"):
         return (news.key,)
-    return _what(news), news.about["repository"]
+    return "stuck" if news.kind == "stuck" else news.about.get("status", ""), news.about["repository"]
 
 
 def merged_by_cause(news: "Iterable[Notification]") -> "tuple[Notification, ...]":
@@ -38,18 +53,14 @@ def merged_by_cause(news: "Iterable[Notification]") -> "tuple[Notification, ...]
     causes: dict[tuple[str, ...], list[Notification]] = {}
     for one in news:
         causes.setdefault(cause_of(one), []).append(one)
-    return tuple(same[0] if len(same) == 1 else _merged(same) for same in causes.values())
-
-
-def _merged(same: "list[Notification]") -> "Notification":
-    what, repository = cause_of(same[0])
-    title = safe_text(f"{len(same)} runs {what}: {repository}", limit=120)
-    body = safe_text("7 shows them in the inbox.") if what in IN_INBOX else same[-1].body
-    return replace(same[-1], title=title, body=body)
-
-
-def _what(news: "Notification") -> str:
-    return "stuck" if news.kind == "stuck" else news.about.get("status", "")
+    found = []
+    for (what, *about), same in causes.items():
+        one = same[-1]
+        if len(same) > 1:
+            body = safe_text("7 shows them in the inbox.") if what in IN_INBOX else one.body
+            one = replace(one, title=safe_text(f"{len(same)} runs {what}: {about[0]}", limit=120), body=body)
+        found.append(one)
+    return tuple(found)
 
 
 class RunFollower:
@@ -74,16 +85,13 @@ class RunFollower:
         self._toasted_at: dict[tuple[str, ...], datetime] = {}
         """When each cause last had a toast."""
         self._has_begun = False
-        self._looking = CoalescedTask(self._look, session.start)
+        self.look = CoalescedTask(self._look, session.start).ask
+        """Look for news now."""
 
     def engine_changed(self, event: Event) -> None:
         """Look for news and moved runs after an event."""
         if not isinstance(event, ActionChanged | StorageFailed):
-            self._looking.ask()
-
-    def look(self) -> None:
-        """Look for news now."""
-        self._looking.ask()
+            self.look()
 
     async def toggle(self, *run_ids: str) -> None:
         """Follow these runs, or unfollow them if all are followed, and confirm which.
@@ -102,16 +110,16 @@ class RunFollower:
         for run_id in wanted:
             await following.pin(run_id, at=self._engine.clock())
         await self._read_pins()
-        self._session.notify(self._followed(wanted, len(run_ids) - len(wanted)))
-
-    def _followed(self, run_ids: tuple[str, ...], others: int) -> str:
-        if len(run_ids) > 1 or others:
+        others = len(run_ids) - len(wanted)
+        row = next((pinned.row for pinned in self._session.pins if pinned.run_id in wanted), None)
+        if len(wanted) > 1 or others:
             besides = f", {others:,} are followed already or too many" if others else ""
-            return f"{len(run_ids):,} followed to their end{besides}. F lists what is followed."
-        row = next((pinned.row for pinned in self._session.pins if pinned.run_id in run_ids), None)
-        if row is not None and row.is_final:
-            return "It has ended; followed for a day, in case it is continued."
-        return "Followed to its end, also after a restart. F lists what is followed."
+            said = f"{len(wanted):,} followed to their end{besides}. F lists what is followed."
+        elif row is not None and row.is_final:
+            said = "It has ended; followed for a day, in case it is continued."
+        else:
+            said = "Followed to its end, also after a restart. F lists what is followed."
+        self._session.notify(said)
 
     async def unfollow_ended(self, batches: int = 0) -> None:
         """Unfollow the runs that have ended; confirm their number, with this number of batches.
@@ -129,21 +137,17 @@ class RunFollower:
             self._has_begun = True
         found = await self.watch.look()
         await self._read_pins()
-        for news in self._without_recent(merged_by_cause(found.screen)):
-            self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
-        if found.outward:
-            self._session.start(partial(self._deliver, found.outward))
-
-    def _without_recent(self, news: "Iterable[Notification]") -> "Iterator[Notification]":
-        """Leave out causes whose toast is still on the screen: the inbox counts them."""
         now = self._engine.clock()
-        for one in news:
-            cause = cause_of(one)
+        for news in merged_by_cause(found.screen):
+            # Not while a toast of its cause is still on the screen: the inbox counts it.
+            cause, stays_s = cause_of(news), TOAST_S[news.level]
             toasted_at = self._toasted_at.get(cause)
-            if toasted_at is None or (now - toasted_at).total_seconds() >= TOAST_S[one.level]:
+            if toasted_at is None or (now - toasted_at).total_seconds() >= stays_s:
                 if cause[0] in IN_INBOX:
                     self._toasted_at[cause] = now
-                yield one
+                self._session.notify(news.body, title=news.title, severity=news.level, timeout=stays_s)
+        if found.outward:
+            self._session.start(partial(self._deliver, found.outward))
 
     async def _read_pins(self) -> None:
         pins = await self._engine.cache.following.pins()
@@ -156,3 +160,115 @@ class RunFollower:
                 self._troubles.add(trouble)
                 said = safe_text(f"A notification was not delivered. {trouble}", limit=300)
                 self._session.notify(said, severity="warning")
+
+
+TICK_S: Final = 1.0
+HINTS: Final = "enter opens · f lets go · X lets go of the ended · esc closes"
+NOTHING: Final = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every tab."
+
+
+class FollowList(Sheet[str | None]):
+    """A sheet over the screen; closes with the run to open."""
+
+    LEAVE = "dismiss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,F", "dismiss", "close", id="follow.close"),
+        Binding("f,delete", "let_go", "let go", id="follow.let_go"),
+        Binding("X", "let_go_ended", "let go of the ended", id="follow.let_go_ended"),
+        Binding("j", "move(1)", "down", show=False, id="follow.down"),
+        Binding("k", "move(-1)", "up", show=False, id="follow.up"),
+    ]
+
+    def __init__(self, session: Session, following: RunFollower) -> None:
+        super().__init__()
+        self._session = session
+        self._following = following
+
+    def compose(self) -> ComposeResult:
+        """Compose the sheet."""
+        with Vertical() as sheet:
+            sheet.border_title = "Followed runs"
+            sheet.border_subtitle = HINTS
+            yield OptionList(markup=False)
+            yield Static(NOTHING, markup=False)
+
+    def on_mount(self) -> None:
+        """Show the followed runs, and each change."""
+        self._session.pins_changed.subscribe(self, lambda _: self._show())
+        self._session.batches.changed.subscribe(self, lambda _: self._show())
+        self._show()
+        self.set_interval(TICK_S, self._tick)
+        self._list.focus()
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        after_refresh(self, self._tick)
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        if rows > 0:
+            self._list.action_cursor_down()
+        else:
+            self._list.action_cursor_up()
+
+    def action_let_go(self) -> None:
+        """Unfollow the run under the cursor."""
+        item = self._item(self._list.highlighted)
+        if isinstance(item, BatchView):
+            self._session.batches.let_go((item.key,))
+        elif item is not None:
+            self.post_message(FollowRun((item.run_id,)))
+
+    async def action_let_go_ended(self) -> None:
+        """Unfollow all runs that have ended."""
+        batches = self._session.batches
+        ended = tuple(batch.key for batch in batches.views if batch.is_over)
+        batches.let_go(ended)
+        await self._following.unfollow_ended(len(ended))
+
+    @on(OptionList.OptionSelected)
+    def _on_selected(self, message: OptionList.OptionSelected) -> None:
+        item = self._item(message.option_index)
+        if isinstance(item, BatchView):
+
+            def opened(run_id: str | None) -> None:
+                if run_id is not None:
+                    self.dismiss(run_id)
+
+            self.app.push_screen(BatchScreen(self._session, item.key), opened)
+        elif item is not None:
+            self.dismiss(item.run_id)
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    @property
+    def _items(self) -> tuple[PinnedRun | BatchView, ...]:
+        return (*self._session.batches.views, *self._session.pins)
+
+    def _item(self, index: int | None) -> PinnedRun | BatchView | None:
+        return self._items[index] if index is not None and index < len(self._items) else None
+
+    def _show(self) -> None:
+        """Show the runs again; the cursor keeps its line, or moves to the last one."""
+        lines = [self._line(item) for item in self._items]
+        at = self._list.highlighted
+        self._list.clear_options().add_options(lines)
+        self._list.display = bool(lines)
+        self.query_one(Static).display = not lines
+        if lines:
+            self._list.highlighted = min(at or 0, len(lines) - 1)
+
+    def _tick(self) -> None:
+        for index, item in enumerate(self._items[: self._list.option_count]):
+            line = self._line(item)
+            shown = self._list.get_option_at_index(index).prompt
+            if not (isinstance(shown, Content) and line.is_same(shown)):
+                self._list.replace_option_prompt_at_index(index, line)
+
+    def _line(self, item: PinnedRun | BatchView) -> Content:
+        now, width = self._session.clock(), max(40, self._list.size.width - 4)
+        if isinstance(item, BatchView):
+            return item.line(width)
+        return follow_line(item, now, self._session.vitals.as_of or now, width)

@@ -17,8 +17,7 @@ from app.console.base.key_actions import key_actions
 from app.console.base.screen import TABS, BaseScreen
 from app.console.fuzzy import fuzzy
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
-from app.console.runs.preferences import PreferencesFile
-from app.console.runs.views import listed, views_of
+from app.console.runs.views import PreferencesFile, listed, views_of
 from app.console.session.user_preferences import UserPreferences, keep, read
 from app.console.sheets import OVER_CSS
 from app.text import safe_text

@@ -1,33 +1,149 @@
 """The changes of a run or of one turn: the files and their diffs."""
 
 import asyncio
+import os
+import re
+import shlex
+import subprocess
+import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.message import Message
 
+from app.console.forms.instructions import EditorError, editor_command
 from app.console.run.subject import SearchedPart, hidden, showing_failure, unavailable
-from app.console.run.takeover import apply_sheet, checkout_sheet, show_in_program
 from app.console.session import CURE_S
+from app.console.sheets import ConfirmSheet, NotSureError
+from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes
 from app.results.diff import Patch
 from app.results.git import GitError
 from app.text import SafeText, plural, safe_text
 from storage.records.results import Change, ChangedFile, Unavailable
+from widgets.badges import STYLES
 from widgets.cells import fit
-from widgets.diff.colours import Colours, colours
-from widgets.diff.rows import DiffRows
-from widgets.diff.view import DiffView
+from widgets.diff import Colours, DiffRows, DiffView, colours
 from widgets.line_table import LineColumn, LineTable, TableLine
-from widgets.text_search import TextSearch
+from widgets.text_view import TextSearch
 
 if TYPE_CHECKING:
     from app.console.run.subject import RunSubject, RunVersion
-    from storage.records import RunDetail
+    from app.results.source import Results
+    from storage.records import Repository, RunDetail
+
+
+MOST_REMARKS: Final = 6
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change") -> ConfirmSheet:
+    """Return a sheet that applies a change to a checkout.
+
+    Raises:
+        GitError: It must not be applied.
+    """
+    repository = detail.run.repository
+
+    async def remark(folder: Path) -> str:
+        """Compare the checkout's remotes with the repository's address; return what is unusual about them."""
+        return await check_remotes(folder, repository, results.repositories.address(repository))
+
+    async def apply_anyway(folder: Path) -> str:
+        done = await apply(change, folder)
+        return f"Applied {plural(done.files, 'file')} in {done.folder}. Look at it with git status."
+
+    async def apply_checked(folder: Path) -> str:
+        try:
+            await remark(folder)
+        except AnotherRepositoryError as error:
+            raise NotSureError(f"{error} ctrl+s applies it all the same.") from error
+        return await apply_anyway(folder)
+
+    patch = Patch(change.patch)
+    await asyncio.to_thread(patch.read)
+    remarks = check(change, patch)[:MOST_REMARKS]
+    nearest = nearest_checkout(results, repository)
+    offered: Path | str = ""
+    try:
+        remotes = await remark(nearest)
+        offered = nearest
+    except GitError as error:
+        remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
+    added, removed = lines_of(change)
+    size = f"{plural(len(change.files), 'file')}, +{added:,} -{removed:,}"
+    care = "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
+    facts = [
+        Content(f"{size}, since {safe_text(change.base_name)}."),
+        Content(care),
+        *(Content.styled(safe_text(each), STYLES["warn"]) for each in (*remarks, remotes) if each),
+    ]
+    return ConfirmSheet("Apply to a checkout", facts, offered, apply_checked, apply_anyway)
+
+
+def lines_of(change: "Change") -> tuple[int, int]:
+    """How many lines a change adds and removes."""
+    files = change.files
+    return sum(file.additions or 0 for file in files), sum(file.deletions or 0 for file in files)
+
+
+def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
+    """Return a sheet that checks a run's branch out in a new folder."""
+    run = detail.run
+    facts = [
+        Content(safe_text(f"{run.branch_name} of {run.repository.label}, in a new folder beside the checkout below.")),
+        Content("Hooks and filters of the repository are not run."),
+    ]
+
+    async def do(folder: Path) -> str:
+        done = await check_out(await results.repositories.history(detail), run.branch_name, folder)
+        shares = f" It needs {done.shares} to stay." if done.shares else ""
+        return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
+
+    return ConfirmSheet("Check the branch out", facts, nearest_checkout(results, run.repository), do)
+
+
+def nearest_checkout(results: "Results", repository: "Repository") -> Path:
+    """The configured checkout of a repository, else the working folder."""
+    try:
+        folder = Path(results.repositories.mirror(repository).address).expanduser()
+        # A bare repository has no files to apply anything to.
+        if (folder / ".git").exists():
+            return folder
+    except (GitError, RuntimeError, OSError):
+        pass
+    try:
+        return Path.cwd()
+    except OSError:  # The working folder was deleted.
+        return Path(tempfile.gettempdir())
+
+
+def show_in_program(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:
+    """Show a copy of a file in the user's pager or editor; return "" or the failure.
+
+    This blocks the event loop until the program ends: it has the terminal, on which the console must not draw.
+    """
+    try:
+        command = shlex.split(os.environ.get("PAGER") or "less") if in_pager else editor_command(os.environ)
+        with tempfile.TemporaryDirectory(prefix="runwarden-") as folder:
+            # The name is foreign: only its ending is kept, for the editor.
+            file = Path(folder) / (_UNUSUAL.sub("-", path.rsplit("/", 1)[-1])[-80:].lstrip("-.") or "file")
+            file.write_bytes(text)
+            file.chmod(0o400)
+            with app.suspend():
+                subprocess.run([*command, os.fspath(file)], check=False)
+    except SuspendNotSupported:
+        return "This terminal cannot be handed over."
+    except (OSError, ValueError, EditorError) as error:
+        return f"The program could not be started: {error}"
+    return ""
+
 
 FIRST: Final = 500
 """Lines of the patch read before the first frame."""
@@ -128,11 +244,6 @@ class ChangesPart(SearchedPart):
         self.set_class(self.size.width >= WIDE, "-wide")
 
     @property
-    def change(self) -> Change | None:
-        """The change on show."""
-        return self._change
-
-    @property
     def has_text(self) -> bool:
         """Whether a change is shown."""
         return self._change is not None and bool(self._change.files)
@@ -143,15 +254,11 @@ class ChangesPart(SearchedPart):
         if action == "check_out":
             return detail is not None and self.subject.results.repositories.is_configured(detail.run.repository)
         if action == "open_file":
-            return self.has_text and self._has_contents
+            # Only where the files themselves can be read, not only their changes.
+            return self._change is not None and any(file.new_blob or file.old_blob for file in self._change.files)
         if action in {"apply", "step_file", "copy_hunk"}:
             return self.has_text
         return super().check_action(action, parameters)
-
-    @property
-    def _has_contents(self) -> bool:
-        """Whether the files themselves can be read, not only their changes."""
-        return self._change is not None and any(file.new_blob or file.old_blob for file in self._change.files)
 
     def action_step_file(self, step: int) -> None:
         """Go to the next or the previous file."""
@@ -222,8 +329,7 @@ class ChangesPart(SearchedPart):
 
     def _about(self, change: Change) -> tuple[str, ...]:
         """The facts about the change, the most important first."""
-        added = sum(file.additions or 0 for file in change.files)
-        removed = sum(file.deletions or 0 for file in change.files)
+        added, removed = lines_of(change)
         whole = "whole run" if self.subject.turn is None else f"turn {self.subject.turn}"
         base = f"since {safe_text(change.base_name)}" if change.base_name else ""
         ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
@@ -248,34 +354,36 @@ class ChangesPart(SearchedPart):
 
     def action_open_file(self, in_pager: bool) -> None:
         """Open a copy of the file in a program."""
-        if (file := self.view.file) is not None:
-            self.start(partial(self._open_file, self.view.changed(file), in_pager), exclusive=True, group="open file")
 
-    async def _open_file(self, file: ChangedFile, in_pager: bool) -> None:
-        detail, blob = self.subject.detail, file.new_blob or file.old_blob
-        if detail is None or blob is None:
-            self.session.notify("The file itself needs its repository: name it under [repositories].")
-            return
-        text = await self.subject.results.blob(detail, blob)
-        if isinstance(text, Unavailable):
-            self.session.notify(text.reason, severity="warning")
-        elif problem := show_in_program(self.app, text, file.path, in_pager=in_pager):
-            self.session.notify(problem, severity="warning")
+        async def open_file(file: ChangedFile) -> None:
+            detail, blob = self.subject.detail, file.new_blob or file.old_blob
+            if detail is None or blob is None:
+                self.session.notify("The file itself needs its repository: name it under [repositories].")
+                return
+            text = await self.subject.results.blob(detail, blob)
+            if isinstance(text, Unavailable):
+                self.session.notify(text.reason, severity="warning")
+            elif problem := show_in_program(self.app, text, file.path, in_pager=in_pager):
+                self.session.notify(problem, severity="warning")
+
+        if (file := self.view.file) is not None:
+            self.start(partial(open_file, self.view.changed(file)), exclusive=True, group="open file")
 
     def action_apply(self) -> None:
         """Offer to apply the change to a checkout."""
-        self.start(self._offer, exclusive=True, group="pick")
 
-    async def _offer(self) -> None:
-        if (detail := self.subject.detail) is None or self._change is None:
-            self.session.notify("There is no change to apply yet.")
-            return
-        try:
-            sheet = await apply_sheet(self.subject.results, detail, self._change)
-        except GitError as error:
-            self.session.notify(str(error), severity="error")
-        else:
-            self.app.push_screen(sheet, self._taken_over)
+        async def offer() -> None:
+            if (detail := self.subject.detail) is None or self._change is None:
+                self.session.notify("There is no change to apply yet.")
+                return
+            try:
+                sheet = await apply_sheet(self.subject.results, detail, self._change)
+            except GitError as error:
+                self.session.notify(str(error), severity="error")
+            else:
+                self.app.push_screen(sheet, self._taken_over)
+
+        self.start(offer, exclusive=True, group="pick")
 
     def action_check_out(self) -> None:
         """Offer to check the branch out."""
@@ -317,14 +425,9 @@ class ChangesPart(SearchedPart):
             is_gone = shown != self._shown or file >= self.view.count
             if detail is None or is_gone or (facts := self.view.changed(file)).is_binary:
                 return
-            sides = (facts.old_blob, facts.old_path or facts.path), (facts.new_blob, facts.path)
-            old, new = [await self._side(detail, blob, path) for blob, path in sides]
+            sides: list[Colours] = []
+            for blob, path in ((facts.old_blob, facts.old_path or facts.path), (facts.new_blob, facts.path)):
+                text = None if blob is None else await self.subject.results.blob(detail, blob)
+                sides.append(await asyncio.to_thread(colours, text, path) if isinstance(text, bytes) else ())
             if shown == self._shown:
-                self.view.colour(file, old, new)
-
-    async def _side(self, detail: "RunDetail", blob: str | None, path: str) -> Colours:
-        """The highlighted lines of one side of a file; none if its text is not available."""
-        if blob is None:
-            return ()
-        text = await self.subject.results.blob(detail, blob)
-        return () if isinstance(text, Unavailable) else await asyncio.to_thread(colours, text, path)
+                self.view.colour(file, *sides)

@@ -14,9 +14,8 @@ from app.text import safe_text
 from storage.records.results import Finding, Review, Unavailable
 from widgets.after_refresh import after_refresh
 from widgets.line_table import LineColumn, LineTable
-from widgets.review import FindingItem, ReviewView
-from widgets.review_layout import review_lines
-from widgets.text_search import TextSearch
+from widgets.review import FindingItem, ReviewView, review_lines
+from widgets.text_view import TextSearch
 
 if TYPE_CHECKING:
     from app.console.run.subject import RunSubject, RunVersion
@@ -129,12 +128,8 @@ class ReviewPart(SearchedPart):
         found = f"{count:,} finding{'' if count == 1 else 's'}"
         self._view.tell(f"{several}{safe_text(review.path)}", (found, safe_text(review.note), source))
         # After a pending change of the focus.
-        after_refresh(self, self._focus_findings)
+        after_refresh(self, lambda: self.body.focus() if self._view.has_focus else None)
         self._lay_out()
-
-    def _focus_findings(self) -> None:
-        if self._view.has_focus:
-            self.body.focus()
 
     def action_turn_to(self, step: int) -> None:
         """Show the next or the previous review."""
@@ -144,12 +139,12 @@ class ReviewPart(SearchedPart):
 
     @on(ReviewView.LayoutRequested)
     def _lay_out(self) -> None:
-        if self._reviews:
-            self.start(self._lines, exclusive=True, group="review lines")
+        async def lay_out() -> None:
+            width = self._view.scrollable_content_region.width - 1
+            self._view.take(await asyncio.to_thread(review_lines, self._reviews[self._number].text, width))
 
-    async def _lines(self) -> None:
-        width = self._view.scrollable_content_region.width - 1
-        self._view.take(await asyncio.to_thread(review_lines, self._reviews[self._number].text, width))
+        if self._reviews:
+            self.start(lay_out, exclusive=True, group="review lines")
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:

@@ -26,7 +26,6 @@ from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 
 if TYPE_CHECKING:
-    from app.engine import Engine
     from storage.records import Action
 
 PARTS: Final = (
@@ -152,21 +151,17 @@ class RunScreen(RunActions):
 
     def action_continue_run(self) -> None:
         """Go to the box below the conversation, in which a reply is typed."""
-        self._show("conversation")
+        self.action_show("conversation")
         self._conversation.reply.focus()
-
-    def action_show(self, name: str) -> None:
-        """Show a part."""
-        self._show(name)
 
     def action_beside_part(self, step: int) -> None:
         """Show the next or the previous part."""
         names = list(self._parts)
-        self._show(names[(names.index(self._current) + step) % len(names)])
+        self.action_show(names[(names.index(self._current) + step) % len(names)])
 
     def action_raw(self) -> None:
         """Switch between the JSON and the conversation."""
-        self._show("conversation" if self._current == "raw" else "raw")
+        self.action_show("conversation" if self._current == "raw" else "raw")
 
     def action_back(self) -> None:
         """Go back to where the run was opened."""
@@ -192,7 +187,7 @@ class RunScreen(RunActions):
 
     @on(RunBar.Picked)
     def _part_picked(self, message: RunBar.Picked) -> None:
-        self._show(message.name)
+        self.action_show(message.name)
 
     @on(RunBar.TurnPicked)
     def _turn_picked(self, message: RunBar.TurnPicked) -> None:
@@ -200,14 +195,14 @@ class RunScreen(RunActions):
 
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
-        self._show("changes")
+        self.action_show("changes")
         self._changes.go_to(message.finding.path, message.finding.line)
 
     @on(ChangesPart.NotFound)
     def _finding_not_found(self, message: ChangesPart.NotFound) -> None:
         """Go back to the finding and explain there why it leads nowhere."""
         if self._current == "changes":
-            self._show("review")
+            self.action_show("review")
         self.session.notify(f"{message.path} is not among the changed files.")
 
     # The reply
@@ -218,17 +213,18 @@ class RunScreen(RunActions):
 
     @on(ReplyBox.Sent)
     def _reply(self, message: ReplyBox.Sent) -> None:
-        self.reply(message.text, self._replied)
+        def replied(action: "Action | None") -> None:
+            self.form_closed(action)
+            if action is not None and action.state == "confirmed":
+                self._conversation.reply.clear()
+                self._conversation.body.focus()
 
-    def _replied(self, action: "Action | None") -> None:
-        self.form_closed(action)
-        if action is not None and action.state == "confirmed":
-            self._conversation.reply.clear()
-            self._conversation.body.focus()
+        self.reply(message.text, replied)
 
     # Showing
 
-    def _show(self, name: str) -> None:
+    def action_show(self, name: str) -> None:
+        """Show a part."""
         if name != self._current:
             self._part.rest()
             self._part.display = False
@@ -241,8 +237,8 @@ class RunScreen(RunActions):
 
     def _show_place(self) -> None:
         subject = self._subject
-        self._title.show(subject.run_id, subject.view)
-        self._bar.show(self._current, subject.turn, subject.last_turn)
+        self._title.run_id, self._title.view = subject.run_id, subject.view
+        self._bar.current, self._bar.turn, self._bar.turns = self._current, subject.turn, subject.last_turn
 
     async def _read(self) -> None:
         engine, subject = self.session.engine, self._subject
@@ -251,7 +247,10 @@ class RunScreen(RunActions):
         stuck = subject.run_id in await engine.cache.stuck()
         subject.view = view = await read_run(engine, subject.run_id, stuck=stuck)
         self._branch = view.branch if view is not None else Branch(0)
-        await self._read_figures(engine)
+        label = subject.detail.run.repository.label if subject.detail is not None else ""
+        if label and (subject.figures is None or subject.figures.repository != label):
+            figures = await engine.cache.repository_figures(self.session.run_now() - FIGURES_OF)
+            subject.figures = next((each for each in figures if each.repository == label), None)
         self._show_place()
         self.refresh_bindings()
         self._conversation.paint()
@@ -260,13 +259,6 @@ class RunScreen(RunActions):
         if view is not None and self._turns_of != (state := (view.detail.run, len(view.turns))):
             self._turns_of = state
             self._turns_reader.ask()
-
-    async def _read_figures(self, engine: "Engine") -> None:
-        subject = self._subject
-        label = subject.detail.run.repository.label if subject.detail is not None else ""
-        if label and (subject.figures is None or subject.figures.repository != label):
-            figures = await engine.cache.repository_figures(self.session.run_now() - FIGURES_OF)
-            subject.figures = next((each for each in figures if each.repository == label), None)
 
     async def _read_turns(self) -> None:
         subject, detail = self._subject, self._subject.detail

@@ -14,7 +14,7 @@ from app.text import safe_text
 from storage.records.results import RunTurns
 from widgets.frame.notice import Notice
 from widgets.runs.facts import RunView
-from widgets.text_search import TextSearch
+from widgets.text_view import TextSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from app.console.session.coalesced_task import CoalescedTask, Start
 from app.query import parse
 from app.text import safe_text
 from storage.records import KNOWN_STATUSES, RunFilter, RunRow, RunWindow, WindowRequest
-from widgets.filter.extent import Extent
+from widgets.extent import Extent
 from widgets.runs.columns import FIGURES
 from widgets.runs.facts import Branch, RunView
 from widgets.runs.table import RunTable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from app.console.base.screen import BaseScreen
+    from app.console.runs.older_runs import OlderRuns
     from app.console.session import Session
     from app.engine import Engine
     from app.events import Event
@@ -92,11 +93,6 @@ class TableLoader:
             self.table.show(RunWindow(first.total, 0, first.rows), request)
         self._show_extent(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
 
-    async def begin(self) -> None:
-        """Read with the engine as soon as it is open."""
-        await self._session.opened()
-        self.runs_changed()
-
     def load(self) -> None:
         """Read the rows around the cursor, which moved."""
         self._rows.ask()
@@ -164,26 +160,23 @@ class TableLoader:
         is_new, is_stale = self._is_new, self._is_stale
         self._is_new = self._is_stale = False
         try:
-            await self._read_window(engine.cache, is_new=is_new, is_stale=is_stale)
+            cache, table, query, condition = engine.cache, self.table, self.query, self._condition
+            if is_new and condition.is_scan and query.grouping is None:
+                await self._read_page_by_page(cache, condition)
+            else:
+                request = table.request(condition, query.sort, query.grouping, is_fresh=is_new or is_stale)
+                table.show(await cache.window(request), request)
+            self._load_figures()
+            if is_new or is_stale:
+                # The rows first: showing the numbers may lay out the screen again.
+                await self._painted()
+                self._show_extent(await read_extent(cache, table.count, condition))
+            if is_stale:
+                table.mark_stuck(await cache.stuck())
         except BaseException:
             # The next reading has to make up for it.
             self._is_new, self._is_stale = self._is_new or is_new, self._is_stale or is_stale
             raise
-
-    async def _read_window(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
-        table, query, condition = self.table, self.query, self._condition
-        if is_new and condition.is_scan and query.grouping is None:
-            await self._read_page_by_page(cache, condition)
-        else:
-            request = table.request(condition, query.sort, query.grouping, is_fresh=is_new or is_stale)
-            table.show(await cache.window(request), request)
-        self._load_figures()
-        if is_new or is_stale:
-            # The rows first: showing the numbers may lay out the screen again.
-            await self._painted()
-            self._show_extent(await read_extent(cache, table.count, condition))
-        if is_stale:
-            table.mark_stuck(await cache.stuck())
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
         """Show what is found at once, then the rows around it, and how many there are once all runs were searched."""
@@ -206,14 +199,14 @@ class TableLoader:
             self._show_extent(await read_extent(cache, len(rows), condition, is_counted=False))
             table.counted(await cache.count(condition))
 
+    async def _read_extent(self) -> None:
+        if (engine := self._session.engine) is not None:
+            self._show_extent(await read_extent(engine.cache, self.table.count, self._condition))
+
     async def _painted(self) -> None:
         # A console that closes takes the table away before the reading for it has ended.
         if self.table.is_running:
             await self.table.wait_for_refresh()
-
-    async def _read_extent(self) -> None:
-        if (engine := self._session.engine) is not None:
-            self._show_extent(await read_extent(engine.cache, self.table.count, self._condition))
 
     # Figures that only the service has
 
@@ -258,19 +251,14 @@ class TableLoader:
 class PaneLoader:
     """Keeps the pane on the run under a table's cursor."""
 
-    def __init__(self, screen: "BaseScreen", pane: "RunPane", rows: TableLoader, otherwise: Callable[[], str]) -> None:
-        """Prepare; `otherwise` returns the text while the cursor is on no run."""
+    def __init__(self, screen: "BaseScreen", pane: "RunPane", rows: TableLoader, older: "OlderRuns") -> None:
+        """Prepare; `older` explains what the cursor is on instead of a run."""
         self._screen = screen
         self._pane = pane
         self._rows = rows
-        self._otherwise = otherwise
+        self._older = older
         self._timer: Timer | None = None
         self.load = CoalescedTask(self._read, screen.run_worker).ask
-
-    async def begin(self) -> None:
-        """Read with the engine as soon as it is open."""
-        await self._screen.session.opened()
-        self.load()
 
     def engine_changed(self, event: "Event") -> None:
         """Read the run again if the event may have changed it."""
@@ -282,8 +270,18 @@ class PaneLoader:
     async def _read(self) -> None:
         engine, table, turns = self._screen.session.engine, self._rows.table, self._rows.service_turns
         if engine is None or table.row is None:
-            self._pane.show(None, otherwise=self._otherwise())
+            self._pane.show(None, otherwise=self._older.explanation(table.group))
             return
+
+        from app.api.errors import ApiError
+
+        async def ask(view: RunView) -> None:
+            # A failing service is reported in the header; the next visit asks again.
+            with suppress(ApiError):
+                await turns.ask(engine.extension, view.detail.run)
+                if table.row is not None and table.row.run_id == view.detail.run.run_id:
+                    self._pane.show(self._with_service_facts(view))
+
         view = await read_run(engine, table.row.run_id, stuck=table.is_stuck(table.row.run_id))
         if view is not None and turns.holds(view.detail.run):
             view = self._with_service_facts(view)
@@ -291,20 +289,10 @@ class PaneLoader:
             # Ask once the cursor has rested on the run.
             if self._timer is not None:
                 self._timer.stop()
-            ask = partial(self._screen.run_worker, partial(self._ask, engine, view), exclusive=True, group="told")
-            self._timer = self._pane.set_timer(RESTS_S, ask)
+            self._timer = self._pane.set_timer(
+                RESTS_S, partial(self._screen.run_worker, partial(ask, view), exclusive=True, group="told")
+            )
         self._pane.show(view)
-
-    async def _ask(self, engine: "Engine", view: RunView) -> None:
-        """Ask the service for the figures that only it has."""
-        from app.api.errors import ApiError
-
-        # A failing service is reported in the header; the next visit asks again.
-        with suppress(ApiError):
-            await self._rows.service_turns.ask(engine.extension, view.detail.run)
-            row = self._rows.table.row
-            if row is not None and row.run_id == view.detail.run.run_id:
-                self._pane.show(self._with_service_facts(view))
 
     def _with_service_facts(self, view: RunView) -> RunView:
         from app.results.service import reason

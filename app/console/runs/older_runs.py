@@ -13,7 +13,7 @@ from app.text import SafeText, safe_text
 from app.times import clock_time
 from storage.records import CoverageGap, RunFilter
 from storage.records.backfill import BackfillProgress
-from widgets.filter.extent import IDLE, WAITS_FOR, Extent, ExtentLine, missing_text
+from widgets.extent import IDLE, WAITS_FOR, Extent, ExtentLine, missing_text
 from widgets.frame.notice import Notice
 from widgets.runs.table import RunTable
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from app.console.base.screen import BaseScreen
     from app.engine import Engine
+    from storage.records.query import RunGroup
 
 WAIT_S: Final = 5.0
 """After a 429 that states no wait."""
@@ -118,8 +119,20 @@ class OlderRuns:
         return True
 
     async def _fetch(self, engine: "Engine") -> None:
+        # Imported at first use: the first screen fetches nothing.
+        from app.sync.listing import FilterIgnoredError
+
+        async def fetch_until_found() -> None:
+            while True:
+                try:
+                    return await self._ask_with_filter(engine)
+                except FilterIgnoredError:
+                    return await self._walk_until_found(engine)
+                except RateLimitedError as error:
+                    await self._wait(error.retry_after_s or WAIT_S)
+
         self._is_stopped, self._began, self._came = False, engine.backfill.progress.done_runs, 0
-        self._task = asyncio.ensure_future(self._fetch_until_found(engine))
+        self._task = asyncio.ensure_future(fetch_until_found())
         self._changed()
         try:
             await self._task
@@ -129,18 +142,6 @@ class OlderRuns:
         finally:
             self._task = self._waits_until = None
             self._changed()
-
-    async def _fetch_until_found(self, engine: "Engine") -> None:
-        # Imported at first use: the first screen fetches nothing.
-        from app.sync.listing import FilterIgnoredError
-
-        while True:
-            try:
-                return await self._ask_with_filter(engine)
-            except FilterIgnoredError:
-                return await self._walk_until_found(engine)
-            except RateLimitedError as error:
-                await self._wait(error.retry_after_s or WAIT_S)
 
     async def _ask_with_filter(self, engine: "Engine") -> None:
         """Fetch runs that match the query, until some came or the service has no more.
@@ -231,48 +232,45 @@ class OlderRuns:
         """The reason for an empty table."""
         session, query = self._session, self.query
         empty, link = None if query.is_changed else query.view.empty, session.vitals.now.runs_link
-        looked, read_only = self._where_it_searched(), session.profile.read_only
+        looked: tuple[str, ...] = ()
+        if self.gap is not None and self.extent is not None:
+            runs = missing_text(self.gap, session.run_now())
+            here = f"Only the {self.extent.held:,} runs that are here were looked at; {runs} are not."
+            looked = (here, "enter asks the service.")
+            if self.is_fetching:
+                looked = (f"Fetching {runs}: {self._how_far}.", "esc stops.")
+        read_only = session.profile.read_only
         return nothing_to_show(empty, self.extent, link, session.clock(), looked=looked, read_only=read_only)
 
-    def explanation(self) -> str:
-        """What is missing and why, in sentences."""
+    def explanation(self, group: "RunGroup | None") -> str:
+        """The text beside the table while the cursor is on no run: about its group, or what is missing and why."""
+        if group is not None and group.others:
+            return f"{group.others:,} more groups with {group.runs:,} runs: a narrower query shows them."
+        if group is not None:
+            folding = "unfolds" if group.is_folded else "folds"
+            name = safe_text(group.name, limit=200) or "no branch"
+            runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
+            return f"{runs} of {name}; enter {folding} {them}, Z all groups, # groups otherwise."
         gap, engine = self.gap, self._session.engine
         if gap is None or engine is None or self.extent is None:
             return ""
         now, history = self._session.clock(), self._session.settings.history
-        gaps = self.extent.coverage.gaps or (gap,)
+        gaps, progress, why = self.extent.coverage.gaps or (gap,), self.progress, "enter fetches them."
+        if self.is_fetching:
+            why = f"They are being fetched: {self._how_far}; esc stops it."
+        elif self.is_paused:
+            why = "Fetching in the background is paused; P resumes it."
+        elif progress.phase == "waiting" and progress.until is not None:
+            reason = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=160)
+            why = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
+        elif progress.phase == "running":
+            why = "They are being fetched in the background; P pauses it."
         what = "; ".join(missing_text(gap, now) for gap in gaps)
         return (
-            f"Not here: {what}. {self._why(now)}\n\n"
+            f"Not here: {what}. {why}\n\n"
             f"In the background the console fetches {history.days:g} days, and at most {history.runs:,} runs"
             " ([history] in the configuration). Older runs are fetched when you ask for them."
         )
-
-    def _where_it_searched(self) -> tuple[str, ...]:
-        """The remark for an empty result that may be due to missing runs."""
-        gap, extent = self.gap, self.extent
-        if gap is None or extent is None:
-            return ()
-        runs = missing_text(gap, self._session.run_now())
-        if self.is_fetching:
-            return (f"Fetching {runs}: {self._how_far}.", "esc stops.")
-        return (
-            f"Only the {extent.held:,} runs that are here were looked at; {runs} are not.",
-            "enter asks the service.",
-        )
-
-    def _why(self, now: "datetime") -> str:
-        progress = self.progress
-        if self.is_fetching:
-            return f"They are being fetched: {self._how_far}; esc stops it."
-        if self.is_paused:
-            return "Fetching in the background is paused; P resumes it."
-        if progress.phase == "waiting" and progress.until is not None:
-            why = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=160)
-            return f"Fetching waits until {clock_time(progress.until, now)}: {why}."
-        if progress.phase == "running":
-            return "They are being fetched in the background; P pauses it."
-        return "enter fetches them."
 
     @property
     def _how_far(self) -> str:

@@ -112,10 +112,8 @@ class ValuePicker(PickerScreen[Picked]):
 
     @property
     def _picked(self) -> Picked:
-        return tuple(self._marked("only")), tuple(self._marked("not"))
-
-    def _marked(self, wanted: ChoiceMark) -> Iterator[str]:
-        return (value for value, mark in self._marks.items() if mark == wanted)
+        only = tuple(name for name, mark in self._marks.items() if mark == "only")
+        return only, tuple(name for name, mark in self._marks.items() if mark == "not")
 
     def action_mark(self) -> None:
         """Show the name under the cursor; then exclude it; then neither."""
@@ -214,12 +212,9 @@ class DatesPicker(PickerScreen[Limits]):
         if query.problems:
             note.say(f"{query.problems[0].message} {query.problems[0].cure}", "bad")
         else:
-            note.say(self._meaning(query.filter.since, query.filter.until))
+            limits = ("from", query.filter.since), ("until", query.filter.until)
+            note.say(" ".join(f"{word} {stamp(at)}" for word, at in limits if at) or "any time")
         return not query.problems
-
-    def _meaning(self, since: datetime | None, until: datetime | None) -> str:
-        begin = f"from {stamp(since)}" if since else ""
-        return " ".join(part for part in (begin, f"until {stamp(until)}" if until else "") if part) or "any time"
 
     def _text(self, key: str) -> str:
         return self.query_one(f"#{key}", LineInput).value.strip()
@@ -409,22 +404,22 @@ class ColumnList(Widget):
 
     def render(self) -> Content:
         """A line for each column."""
-        return Content("\n").join(self._line(index, key) for index, key in enumerate(self.choice.every_key))
-
-    def _line(self, index: int, key: str) -> Content:
-        column = next(column for column in COLUMNS if column.key == key)
-        shown = key in self.choice.shown
-        width = self.choice.width(key)
-        here = " on $block-cursor-blurred-background" if index == self.cursor else ""
-        arrow = ("↓" if self._sort.descending else "↑") if column.sort == self._sort.column else " "
-        notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{'stays in view' if column.frozen else '':<14}"
-        return Content.assemble(
-            ("▌ " if here else "  ", f"$accent{here}"),
-            ("■ " if shown else "□ ", f"{'$accent' if shown else '$foreground 70%'}{here}"),
-            (f"{column.name:<12}{arrow} ", f"$foreground{here}"),
-            (notes, f"{STYLES['quiet']}{here}"),
-            (" " * max(0, self.size.width - 18 - len(notes)), here),
-        )
+        columns, lines = {column.key: column for column in COLUMNS}, []
+        for index, key in enumerate(self.choice.every_key):
+            column, shown, width = columns[key], key in self.choice.shown, self.choice.width(key)
+            here = " on $block-cursor-blurred-background" if index == self.cursor else ""
+            arrow = ("↓" if self._sort.descending else "↑") if column.sort == self._sort.column else " "
+            stays = "stays in view" if column.frozen else ""
+            notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{stays:<14}"
+            line = (
+                ("▌ " if here else "  ", f"$accent{here}"),
+                ("■ " if shown else "□ ", f"{'$accent' if shown else '$foreground 70%'}{here}"),
+                (f"{column.name:<12}{arrow} ", f"$foreground{here}"),
+                (notes, f"{STYLES['quiet']}{here}"),
+                (" " * max(0, self.size.width - 18 - len(notes)), here),
+            )
+            lines.append(Content.assemble(*line))
+        return Content("\n").join(lines)
 
 
 class ColumnPicker(PickerScreen[ColumnChoice]):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from textual.binding import Binding
@@ -12,15 +12,13 @@ from textual.content import Content
 from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
 from app.console.runs.views import TableQuery
-from app.console.session import Session
+from app.console.session import LONGEST_COPY, Session
 from app.run_document import run_address
 from app.text import json_escaped, safe_text
 from storage.records import Run, RunFilter, RunSort, WindowRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from textual.screen import ModalScreen
 
     from app.console.sheets import ConfirmSheet
     from app.engine import Engine
@@ -61,6 +59,22 @@ def with_engine(screen: BaseScreen, work: Callable[["Engine"], Awaitable[None]],
         screen.run_worker(partial(work, engine), exclusive=True, group=group)
 
 
+def using_engine(group: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Turn a coroutine method that needs the engine, its first argument, into one that starts it with `with_engine`."""
+
+    def decorated(method: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        @wraps(method)
+        def start(screen: BaseScreen, *arguments: object) -> None:
+            async def work(engine: "Engine") -> None:
+                await method(screen, engine, *arguments)
+
+            with_engine(screen, work, group)
+
+        return start
+
+    return decorated
+
+
 class RunActions(BaseScreen):
     """A screen with a run in focus, and the actions of `RUN_BINDINGS`."""
 
@@ -72,35 +86,89 @@ class RunActions(BaseScreen):
             return None
         return super().check_action(action, parameters)
 
-    def action_new_run(self) -> None:
+    @property
+    def chosen_ids(self) -> tuple[str, ...]:
+        """The runs that keys about several act on."""
+        return () if self.focused_run_id is None else (self.focused_run_id,)
+
+    @using_engine("form")
+    async def action_new_run(self, engine: "Engine") -> None:
         """Start a run, on the repository of the run in focus."""
-        self._with_engine(self._new_run)
+        from app.console.forms import NewRunForm
 
-    def action_continue_run(self) -> None:
-        """Continue the run in focus."""
-        self._with_engine(self._continue_run)
+        run = await self._run()
+        self.app.push_screen(NewRunForm(engine, run.repository.label if run else ""), self.form_closed)
 
-    def action_start_agent(self) -> None:
-        """Start a named agent."""
-        self._with_engine(self._start_agent)
-
-    def action_new_like_this(self) -> None:
+    @using_engine("form")
+    async def action_new_like_this(self, engine: "Engine") -> None:
         """Start a run like the one in focus."""
-        self._with_engine(self._new_like_this)
+        from app.console.forms import NewRunForm
 
-    def action_cancel_run(self) -> None:
+        form = NewRunForm(engine)
+        if (run := await self._run()) is not None:
+            started = (each for each in await engine.ledger.for_run(run.run_id) if each.kind == "run.start")
+            body = json.loads(action.body_json) if (action := next(started, None)) is not None else {}
+            branch, instructions = str(body.get("branch_name") or ""), str(body.get("instructions") or "")
+            form = NewRunForm(engine, run.repository.label, branch, instructions, like=run.run_id)
+        self.app.push_screen(form, self.form_closed)
+
+    @using_engine("form")
+    async def action_continue_run(self, engine: "Engine") -> None:
+        """Continue the run in focus."""
+        from app.console.forms import ContinueRunForm
+
+        if (run := await self._run()) is None:
+            self.session.notify("No run is selected: nothing to continue.", severity="warning")
+        else:
+            form = ContinueRunForm(engine, run, final_statuses=await engine.cache.final_statuses())
+            self.app.push_screen(form, self.form_closed)
+
+    @using_engine("form")
+    async def reply(self, engine: "Engine", text: str, closed: Callable[["Action | None"], None]) -> None:
+        """Preview a reply in the form that continues the run; `closed` is called with the result."""
+        from app.console.forms import ContinueRunForm
+
+        run = await self._run()
+        if run is None or not text.strip():
+            self.session.notify("Nothing to send: type what it should do next.", severity="warning")
+            return
+        finals = await engine.cache.final_statuses()
+        self.app.push_screen(ContinueRunForm(engine, run, final_statuses=finals, said=text), closed)
+
+    @using_engine("form")
+    async def action_start_agent(self, engine: "Engine") -> None:
+        """Start a named agent."""
+        from app.console.forms import StartAgentForm
+
+        run = await self._run()
+        form = StartAgentForm(engine, repository=run.repository.label) if run else StartAgentForm(engine)
+        self.app.push_screen(form, self.form_closed)
+
+    @using_engine("form")
+    async def action_cancel_run(self, engine: "Engine") -> None:
         """Cancel the run in focus, after a confirmation."""
-        self._with_engine(self._cancel_run)
+
+        def cancelled(outcome: str | None) -> None:
+            if outcome is not None:
+                self.session.notify(outcome)
+                self.session.poll_soon()
+
+        run = await self._run()
+        if run is None or run.status in await engine.cache.final_statuses():
+            self.session.notify("This run has ended: there is nothing to cancel.")
+        else:
+            self.app.push_screen(cancel_sheet(engine, run), cancelled)
 
     def action_follow_run(self) -> None:
-        """Follow the run to its end, or no longer."""
-        if self.focused_run_id is not None:
-            self.post_message(FollowRun((self.focused_run_id,)))
+        """Follow the runs to their end, or no longer."""
+        if self.chosen_ids:
+            self.post_message(FollowRun(self.chosen_ids))
 
     def action_copy_run_id(self) -> None:
-        """Copy the run's id."""
-        if self.focused_run_id is not None:
-            self.session.copy(self.focused_run_id)
+        """Copy the run's id; of several runs, a line each."""
+        if ids := self.chosen_ids:
+            lines = "\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids)
+            self.session.copy_as_is(lines, f"Copied {len(ids):,} run ids" if len(ids) > 1 else f"Copied {lines}")
 
     async def action_copy_run_json(self) -> None:
         """Copy the run as received."""
@@ -121,80 +189,15 @@ class RunActions(BaseScreen):
         """Poll the service now."""
         self.session.poll_soon()
 
-    def reply(self, text: str, closed: Callable[["Action | None"], None]) -> None:
-        """Preview a reply in the form that continues the run; `closed` is called with the result."""
-        self._with_engine(partial(self._preview_reply, text=text, closed=closed))
-
     def form_closed(self, action: "Action | None") -> None:
         """Poll the service after a form was sent."""
         if action is not None and action.state == "confirmed":
             self.session.poll_soon()
 
-    # The forms
-
-    def _with_engine(self, work: Callable[["Engine"], Awaitable[None]]) -> None:
-        with_engine(self, work, "form")
-
-    def _show_form(self, form: "ModalScreen[Action | None]") -> None:
-        self.app.push_screen(form, self.form_closed)
-
     async def _run(self) -> Run | None:
         engine, run_id = self.session.engine, self.focused_run_id
         detail = None if engine is None or run_id is None else await engine.cache.detail(run_id)
         return detail.run if detail else None
-
-    async def _new_run(self, engine: "Engine") -> None:
-        from app.console.forms import NewRunForm
-
-        run = await self._run()
-        self._show_form(NewRunForm(engine, run.repository.label if run else ""))
-
-    async def _new_like_this(self, engine: "Engine") -> None:
-        from app.console.forms import NewRunForm
-
-        if (run := await self._run()) is None:
-            self._show_form(NewRunForm(engine))
-            return
-        started = (each for each in await engine.ledger.for_run(run.run_id) if each.kind == "run.start")
-        body = json.loads(action.body_json) if (action := next(started, None)) is not None else {}
-        branch, instructions = str(body.get("branch_name") or ""), str(body.get("instructions") or "")
-        self._show_form(NewRunForm(engine, run.repository.label, branch, instructions, like=run.run_id))
-
-    async def _continue_run(self, engine: "Engine") -> None:
-        from app.console.forms import ContinueRunForm
-
-        if (run := await self._run()) is None:
-            self.session.notify("No run is selected: nothing to continue.", severity="warning")
-        else:
-            self._show_form(ContinueRunForm(engine, run, final_statuses=await engine.cache.final_statuses()))
-
-    async def _preview_reply(self, engine: "Engine", text: str, closed: Callable[["Action | None"], None]) -> None:
-        from app.console.forms import ContinueRunForm
-
-        run = await self._run()
-        if run is None or not text.strip():
-            self.session.notify("Nothing to send: type what it should do next.", severity="warning")
-            return
-        finals = await engine.cache.final_statuses()
-        self.app.push_screen(ContinueRunForm(engine, run, final_statuses=finals, said=text), closed)
-
-    async def _start_agent(self, engine: "Engine") -> None:
-        from app.console.forms import StartAgentForm
-
-        run = await self._run()
-        self._show_form(StartAgentForm(engine, repository=run.repository.label) if run else StartAgentForm(engine))
-
-    async def _cancel_run(self, engine: "Engine") -> None:
-        def cancelled(outcome: str | None) -> None:
-            if outcome is not None:
-                self.session.notify(outcome)
-                self.session.poll_soon()
-
-        run = await self._run()
-        if run is None or run.status in await engine.cache.final_statuses():
-            self.session.notify("This run has ended: there is nothing to cancel.")
-        else:
-            self.app.push_screen(cancel_sheet(engine, run), cancelled)
 
 
 def cancel_sheet(engine: "Engine", run: Run) -> "ConfirmSheet":
@@ -259,8 +262,7 @@ async def show_many(
     sent: Callable[[tuple[str, ...]], None],
 ) -> None:
     """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
-    from app.console.runs.batch import continued, retried, started_like
-    from app.console.runs.many_form import ManyForm
+    from app.console.runs.many_form import ManyForm, continued, retried, started_like
 
     session, held = screen.session, await engine.cache.details(ids)
     runs = tuple(held[run_id].run for run_id in ids if run_id in held)

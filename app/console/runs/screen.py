@@ -1,10 +1,10 @@
 """The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events, on
 from textual.binding import Binding, BindingType
@@ -13,10 +13,9 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.config import ViewSettings
-from app.console.messages import FollowRun, OpenRun
+from app.console.messages import OpenRun
 from app.console.runs.loaders import PaneLoader, TableLoader, ViewCounts
 from app.console.runs.older_runs import OlderRuns
-from app.console.runs.preferences import PreferencesWriter
 from app.console.runs.run_actions import (
     ON_A_RUN,
     RUN_BINDINGS,
@@ -26,9 +25,11 @@ from app.console.runs.run_actions import (
     ids_between,
     ids_of,
     show_many,
+    using_engine,
     with_engine,
 )
 from app.console.runs.views import (
+    PreferencesWriter,
     TableQuery,
     View,
     chosen_order,
@@ -41,7 +42,7 @@ from app.console.runs.views import (
     settled,
     views_of,
 )
-from app.console.session import LONGEST_COPY, Session, user_preferences
+from app.console.session import Session, user_preferences
 from app.console.session.troubles import UNREADABLE
 from app.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
 from app.query.terms import KeyName, closest_name
@@ -49,20 +50,18 @@ from app.text import SafeText, safe_text
 from storage.records import STATUS_ORDER, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.after_refresh import after_refresh
-from widgets.filter.bar import FilterBar
-from widgets.filter.chips import ActionClicked, Facet, ViewBar, ViewTab
-from widgets.filter.extent import Extent
-from widgets.filter.search import SearchInput, SearchSuggestion, StyledSpan
+from widgets.extent import Extent
+from widgets.filter import ActionClicked, Facet, FilterBar, SearchInput, SearchSuggestion, ViewBar, ViewTab
 from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
-from widgets.runs.lines import SearchHighlight
 from widgets.runs.pane import WIDE, RunPane, SplitView
-from widgets.runs.table import RunTable
+from widgets.runs.table import RunTable, SearchHighlight
 
 if TYPE_CHECKING:
-    from app.console.runs.pickers import Limits
-    from app.console.runs.preferences import PreferenceChange
-    from app.console.sheets import Picked
+    from types import ModuleType
+
+    from app.console.runs.views import PreferenceChange
+    from app.console.sheets import PickerScreen
     from app.engine import Engine
     from storage.records import Action
 
@@ -79,8 +78,8 @@ class RunsScreen(RunActions):
         *RUN_BINDINGS,
         Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
         Binding("s", "pick_statuses", "status", tooltip="Show only some statuses", id="runs.statuses"),
-        hidden("R", "pick_repositories", "repository", tooltip="Show only some repositories", id="runs.repositories"),
-        hidden("B", "pick_branches", "branch", tooltip="Show only some branches", id="runs.branches"),
+        hidden("R", "pick_values('repo')", "repository", tooltip="Show only some repositories", id="runs.repositories"),
+        hidden("B", "pick_values('branch')", "branch", tooltip="Show only some branches", id="runs.branches"),
         hidden("t", "pick_dates", "when", tooltip="Show only a stretch of time", id="runs.dates"),
         hidden("b", "same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
         hidden("o", "pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
@@ -109,6 +108,8 @@ class RunsScreen(RunActions):
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)
     """What the table shows."""
+    offered: var[object] = var(None, init=False, bindings=True)
+    """What the keys depend on: they are offered again when it changes."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -116,7 +117,7 @@ class RunsScreen(RunActions):
         known = self.preferences.now
         query = first_query(session.settings, known)
         self.set_reactive(RunsScreen.table_query, query)
-        self.bar = FilterBar(self._spans)
+        self.bar = FilterBar(lambda line: parse(line, session.run_now()).spans)
         self.older_runs = OlderRuns(self, query, self._older_runs_changed)
         self.table = RunTable(
             session.run_now,
@@ -129,14 +130,12 @@ class RunsScreen(RunActions):
         self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
         self.counts = ViewCounts(session, self.run_worker, self._show_views)
         self.table_loader = TableLoader(session, self.table, query, self.run_worker, self._show_extent)
-        self.pane_loader = PaneLoader(self, self.pane, self.table_loader, self._explanation)
+        self.pane_loader = PaneLoader(self, self.pane, self.table_loader, self.older_runs)
         self._vocabulary = Vocabulary()
         self._undo: PreferenceChange | None = None
         """Brings back the view that was deleted last. None: there is none, or the query changed since."""
         self._goes_to_rows = False
         """Whether the focus goes from the search line to the table with the rows that are on their way."""
-        self._offered: object = None
-        """What the keys depended on when they were offered last."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filters, the table, and the run beside or below it."""
@@ -153,13 +152,22 @@ class RunsScreen(RunActions):
         if self.session.first is not None:
             self.table_loader.show_first(self.session.first)
         self._explain_no_rows()
-        for loader in (self.table_loader, self.pane_loader):
-            self.run_worker(loader.begin)
+        self.run_worker(self._begin)
+
+    async def _begin(self) -> None:
+        await self.session.opened()
+        self.table_loader.runs_changed()
+        self.pane_loader.load()
 
     @property
     def focused_run_id(self) -> str | None:
         """The run under the cursor."""
         return row.run_id if (row := self.table.row) else None
+
+    @property
+    def chosen_ids(self) -> tuple[str, ...]:
+        """The marked runs, or else the one under the cursor."""
+        return self.table.marks.ids or super().chosen_ids
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -263,8 +271,7 @@ class RunsScreen(RunActions):
 
     @on(RunTable.GroupToggled)
     def _group_toggled(self, message: RunTable.GroupToggled) -> None:
-        if (grouping := self.table_query.grouping) is not None:
-            self.table_query = replace(self.table_query, grouping=grouping.toggled(message.name))
+        self._toggle_group(message.name)
 
     @on(RunTable.SortRequested)
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
@@ -283,8 +290,9 @@ class RunsScreen(RunActions):
     @on(RunTable.RangeRequested)
     def _range_requested(self, message: RunTable.RangeRequested) -> None:
         async def mark(engine: "Engine") -> None:
-            ids = await ids_between(self.session, engine, self.table_query, message.first_id, message.last_id)
-            self.table.mark(ids)
+            self.table.mark(
+                await ids_between(self.session, engine, self.table_query, message.first_id, message.last_id)
+            )
 
         with_engine(self, mark, "pick")
 
@@ -304,57 +312,32 @@ class RunsScreen(RunActions):
         else:
             super().action_new_like_this()
 
-    def action_follow_run(self) -> None:
-        """Follow the marked runs, or the one under the cursor."""
-        if self.table.marks:
-            self.post_message(FollowRun(self.table.marks.ids))
-        else:
-            super().action_follow_run()
-
-    def action_copy_run_id(self) -> None:
-        """Copy the ids of the marked runs, a line each, or of the one under the cursor."""
-        if ids := self.table.marks.ids:
-            lines = "\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids)
-            self.session.copy_as_is(lines, f"Copied {len(ids):,} run ids")
-        else:
-            super().action_copy_run_id()
-
     def action_retry(self) -> None:
         """Send the instructions of the marked runs that failed once more, or of the run under the cursor."""
         self._show_many("retry")
 
-    def action_mark_all(self) -> None:
+    @using_engine("pick")
+    async def action_mark_all(self, engine: "Engine") -> None:
         """Mark all runs that match; unmark them if they are marked."""
+        ids = await ids_of(self.session, engine, self._condition, self.table_query.sort)
+        self.table.mark(ids, is_marked=not all(run_id in self.table.marks for run_id in ids))
 
-        async def mark(engine: "Engine") -> None:
-            ids = await ids_of(self.session, engine, self._condition, self.table_query.sort)
-            self.table.mark(ids, is_marked=not all(run_id in self.table.marks for run_id in ids))
-
-        with_engine(self, mark, "pick")
-
-    def action_export(self) -> None:
+    @using_engine("form")
+    async def action_export(self, engine: "Engine") -> None:
         """Write the marked runs, or else all that match, to a file."""
+        from app.console.runs.export import show_export
 
-        async def show(engine: "Engine") -> None:
-            from app.console.runs.export import show_export
+        await show_export(self, engine, self.table_query, self.table.marks.ids)
 
-            await show_export(self, engine, self.table_query, self.table.marks.ids)
-
-        with_engine(self, show, "form")
-
-    def _show_many(self, name: FormName) -> None:
+    @using_engine("form")
+    async def _show_many(self, engine: "Engine", name: FormName) -> None:
         def sent(run_ids: tuple[str, ...]) -> None:
             if run_ids:
                 # Runs that were left out stay marked, for another attempt.
                 self.table.mark(run_ids, is_marked=False)
                 self.session.poll_soon()
 
-        ids = self.table.marks.ids or ((self.table.row.run_id,) if self.table.row is not None else ())
-
-        async def show(engine: "Engine") -> None:
-            await show_many(self, engine, name, ids, sent)
-
-        with_engine(self, show, "form")
+        await show_many(self, engine, name, self.chosen_ids, sent)
 
     # The query
 
@@ -394,7 +377,11 @@ class RunsScreen(RunActions):
     def action_fold(self) -> None:
         """Fold or unfold the group under the cursor."""
         if (group := self.table.group_at) is not None:
-            self._group_toggled(RunTable.GroupToggled(group.name))
+            self._toggle_group(group.name)
+
+    def _toggle_group(self, name: str) -> None:
+        if (grouping := self.table_query.grouping) is not None:
+            self.table_query = replace(self.table_query, grouping=grouping.toggled(name))
 
     def action_fold_all(self) -> None:
         """Fold all groups, or unfold them."""
@@ -453,7 +440,10 @@ class RunsScreen(RunActions):
         if line.has_focus:
             self._goes_to_rows = False
             self.table_query = replace(self.table_query, line=line.value, cursor=line.cursor_position)
-            self.bar.offer(self._offers(line.value, line.cursor_position))
+            found = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
+            # Names that cannot be typed are not suggested.
+            typable = (each for each in found if safe_text(each.insert) == each.insert)
+            self.bar.offer(tuple(SearchSuggestion(s.start, s.end, safe_text(s.insert), s.about) for s in typable))
 
     @on(SearchInput.Left)
     def _line_left(self) -> None:
@@ -476,113 +466,76 @@ class RunsScreen(RunActions):
         self._goes_to_rows = False
         self.table.focus()
 
-    def _offers(self, line: str, cursor: int) -> tuple[SearchSuggestion, ...]:
-        """Suggest what could come next, except names that cannot be typed."""
-        found = suggestions(line, cursor, self._vocabulary) if line else ()
-        return tuple(
-            SearchSuggestion(s.start, s.end, safe_text(s.insert), s.about)
-            for s in found
-            if safe_text(s.insert) == s.insert
-        )
-
-    def _spans(self, line: str) -> tuple[StyledSpan, ...]:
-        """The parts of a line and their kinds."""
-        return tuple((span.start, span.end, span.kind) for span in parse(line, self.session.run_now()).spans)
-
     # The sheets
 
-    def action_pick_statuses(self) -> None:
+    def _pick(self, sheet: "PickerScreen[Any]", keys: set[KeyName], terms: Callable[[Any], Iterable[str]]) -> None:
+        """Let the user choose, and replace the terms with these keys by the chosen ones."""
+
+        def picked(found: object) -> None:
+            if found is not None:
+                self.set_line(replaced(self.table_query.line, keys, terms(found)))
+
+        self.app.push_screen(sheet, picked)
+
+    @using_engine("pick")
+    async def action_pick_statuses(self, engine: "Engine") -> None:
         """Choose the statuses to show."""
-        with_engine(self, self._pick_statuses, "pick")
-
-    def action_pick_repositories(self) -> None:
-        """Choose the repositories to show."""
-
-        async def pick(engine: "Engine") -> None:
-            condition, names = self._condition, await engine.cache.repositories()
-            self._pick_values("repo", "Show repository", names, (condition.repositories, condition.not_repositories))
-
-        with_engine(self, pick, "pick")
-
-    def action_pick_branches(self) -> None:
-        """Choose the branches to show."""
-
-        async def pick(engine: "Engine") -> None:
-            condition = self._condition
-            names = await engine.cache.branches(replace(condition, branches=(), not_branches=()))
-            self._pick_values("branch", "Show branch", names, (condition.branches, condition.not_branches))
-
-        with_engine(self, pick, "pick")
-
-    def action_pick_dates(self) -> None:
-        """Choose a stretch of time."""
-        from app.console.runs.pickers import DatesPicker
-
-        def picked(limits: "Limits | None") -> None:
-            if limits is not None:
-                new = [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
-                self._set_terms({"since", "until"}, new)
-
-        line = self.table_query.line
-        sheet = DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self.session.run_now())
-        self.app.push_screen(sheet, picked)
-
-    def action_pick_order(self) -> None:
-        """Choose the column to sort by."""
-        from app.console.runs.pickers import OrderPicker
-
-        self.app.push_screen(OrderPicker(self.table_query.sort), self._sort)
-
-    def action_columns(self) -> None:
-        """Choose the columns."""
-        from app.console.runs.pickers import ColumnPicker
-
-        def picked(choice: ColumnChoice | None) -> None:
-            if choice is not None:
-                self.post_message(RunTable.Arranged(choice))
-
-        table = self.table
-        sheet = ColumnPicker(table.choice, self.table_query.sort, table.width_of, table.set_columns)
-        self.app.push_screen(sheet, picked)
-
-    async def _pick_statuses(self, engine: "Engine") -> None:
         from app.console.sheets import MarkPicker
 
         condition = self._condition
         found = await engine.cache.status_counts(condition)
         others = sorted({*found, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
         counts = {status: found.get(status, 0) for status in (*STATUS_ORDER, *others)}
-
-        def picked(statuses: "Picked | None") -> None:
-            if statuses is not None:
-                self._set_terms({"status", "is"}, listed("status", *statuses))
-
         sheet = MarkPicker("Show status", counts, condition.statuses, condition.not_statuses)
+        self._pick(sheet, {"status", "is"}, lambda picked: listed("status", *picked))
+
+    @using_engine("pick")
+    async def action_pick_values(self, engine: "Engine", key: KeyName) -> None:
+        """Choose the repositories or the branches to show."""
+        cache, condition = engine.cache, self._condition
+        if key == "repo":
+            title, names = "Show repository", await cache.repositories()
+            chosen = condition.repositories, condition.not_repositories
+        else:
+            title, names = "Show branch", await cache.branches(replace(condition, branches=(), not_branches=()))
+            chosen = condition.branches, condition.not_branches
+        self._pick(pickers().ValuePicker(title, names, *chosen), {key}, lambda picked: listed(key, *picked))
+
+    def action_pick_dates(self) -> None:
+        """Choose a stretch of time."""
+
+        def terms(limits: tuple[str, str]) -> Iterable[str]:
+            return [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
+
+        line = self.table_query.line
+        sheet = pickers().DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self.session.run_now())
+        self._pick(sheet, {"since", "until"}, terms)
+
+    def action_pick_order(self) -> None:
+        """Choose the column to sort by."""
+        self.app.push_screen(pickers().OrderPicker(self.table_query.sort), self._sort)
+
+    def action_columns(self) -> None:
+        """Choose the columns."""
+
+        def picked(choice: ColumnChoice | None) -> None:
+            if choice is not None:
+                self.post_message(RunTable.Arranged(choice))
+
+        table = self.table
+        sheet = pickers().ColumnPicker(table.choice, self.table_query.sort, table.width_of, table.set_columns)
         self.app.push_screen(sheet, picked)
-
-    def _pick_values(self, key: KeyName, title: str, names: Sequence[str], before: "Picked") -> None:
-        from app.console.runs.pickers import ValuePicker
-
-        def picked(values: "Picked | None") -> None:
-            if values is not None:
-                self._set_terms({key}, listed(key, *values))
-
-        self.app.push_screen(ValuePicker(title, names, *before), picked)
-
-    def _set_terms(self, keys: set[KeyName], new: Iterable[str]) -> None:
-        self.set_line(replaced(self.table_query.line, keys, new))
 
     # The views
 
     def action_views(self) -> None:
         """Choose a view, or forget one that was saved here."""
-        from app.console.runs.pickers import ViewPicker
 
         def picked(name: str | None) -> None:
             if name is not None:
                 self.show_view(named(self.views, name))
 
-        sheet = ViewPicker(self.views, self.table_query.view, self._forget_view, self.action_undo)
+        sheet = pickers().ViewPicker(self.views, self.table_query.view, self._forget_view, self.action_undo)
         self.app.push_screen(sheet, picked)
 
     def action_undo(self) -> tuple[View, ...]:
@@ -595,7 +548,6 @@ class RunsScreen(RunActions):
 
     def action_save_view(self) -> None:
         """Keep what is shown as a view."""
-        from app.console.runs.pickers import ViewSaver
 
         def save(view: ViewSettings | None) -> None:
             if view is not None:
@@ -607,7 +559,7 @@ class RunsScreen(RunActions):
         if problems := self.table_query.query(self.session.run_now()).problems:
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
-        self.app.push_screen(ViewSaver(self.table_query, self.views), save)
+        self.app.push_screen(pickers().ViewSaver(self.table_query, self.views), save)
 
     def _forget_view(self, view: View) -> None:
         saved = self.preferences.now.views
@@ -660,22 +612,29 @@ class RunsScreen(RunActions):
 
     def _show_query(self) -> None:
         query, condition = self.table_query, self._condition
-        self.table.highlight(SearchHighlight.of(condition))
+        self.table.sought = SearchHighlight.of(condition)
         if query.cursor is None:
             self.bar.line.put(query.line, 0)
-        self.table.sorted_by(query.sort)
+        self.table.sort = query.sort
         self._show_views()
-        self.bar.facets(facets(query.line, condition))
+        self.bar.facets.facets = facets(query.line, condition)
         self._show_remark()
 
     def _show_views(self) -> None:
         """Show the views with the known counts."""
-        tabs = tuple(ViewTab(safe_text(view.name, limit=30), self.counts.of(view.query)) for view in self.views)
-        self.bar.views.show(tabs, self._view_index, is_changed=self.table_query.is_changed)
+        bar = self.bar.views
+        bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), self.counts.of(view.query)) for view in self.views)
+        bar.current, bar.is_changed = self._view_index, self.table_query.is_changed
 
     def _show_remark(self) -> None:
         """Show the problem with the line, or else the number of marked runs."""
-        problems = self.table_query.query(self.session.run_now()).problems or self._unknown_statuses()
+        query, problems = self.table_query, self.table_query.query(self.session.run_now()).problems
+        known, condition = self.counts.statuses, self._condition
+        if not problems and known is not None and query.cursor is None:
+            # An excluded status may be unknown, unless it is misspelt.
+            excluded = (status for status in condition.not_statuses if closest_name(status, known))
+            unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
+            problems = tuple(QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown)
         if problems:
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self.table.marks:
@@ -684,15 +643,6 @@ class RunsScreen(RunActions):
             self.bar.remark(marks_summary(len(self.table.marks), cap, is_wide=is_wide), tone="busy")
         else:
             self.bar.remark()
-
-    def _unknown_statuses(self) -> tuple[QueryProblem, ...]:
-        """Problems with statuses; an excluded one may be unknown, unless it is misspelt."""
-        known, condition = self.counts.statuses, self._condition
-        if known is None or self.table_query.cursor is not None:
-            return ()
-        excluded = (status for status in condition.not_statuses if closest_name(status, known))
-        unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
-        return tuple(QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown)
 
     def _show_extent(self, extent: Extent) -> None:
         """Show what the cache holds now."""
@@ -719,19 +669,7 @@ class RunsScreen(RunActions):
         extent = self.older_runs.extent
         self.split.set_class(extent is not None and not extent.held and not self.table.count, "-empty")
         unreadable = self.session.vitals.storage_trouble is not None
-        self.table.explain(UNREADABLE if unreadable else self.older_runs.nothing_here())
-
-    def _explanation(self) -> str:
-        """The text beside the table while the cursor is on no run: about its group, or what is missing."""
-        group = self.table.group
-        if group is None:
-            return self.older_runs.explanation()
-        if group.others:
-            return f"{group.others:,} more groups with {group.runs:,} runs: a narrower query shows them."
-        folding = "unfolds" if group.is_folded else "folds"
-        name = safe_text(group.name, limit=200) or "no branch"
-        runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
-        return f"{runs} of {name}; enter {folding} {them}, Z all groups, # groups otherwise."
+        self.table.notice = UNREADABLE if unreadable else self.older_runs.nothing_here()
 
     def _older_runs_changed(self) -> None:
         self._show_missing()
@@ -739,12 +677,15 @@ class RunsScreen(RunActions):
         self.pane_loader.load()
 
     def _offer_keys(self) -> None:
-        # Only after a change: a refresh looks every key up.
         older = self.older_runs
-        offered = (older.may_fetch, older.may_pause, older.is_paused, bool(self.table.count or self.table.marks))
-        if offered != self._offered:
-            self._offered = offered
-            self.refresh_bindings()
+        self.offered = older.may_fetch, older.may_pause, older.is_paused, bool(self.table.count or self.table.marks)
+
+
+def pickers() -> "ModuleType":
+    """The sheets, which are imported at first use: the first frame needs none of them."""
+    from app.console.runs import pickers
+
+    return pickers
 
 
 def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
@@ -767,7 +708,7 @@ def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
     times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
     return (
         facet("status", "pick_statuses", [*states, *condition.statuses], condition.not_statuses),
-        facet("repository", "pick_repositories", condition.repositories, condition.not_repositories),
-        facet("branch", "pick_branches", condition.branches, condition.not_branches),
+        facet("repository", "pick_values('repo')", condition.repositories, condition.not_repositories),
+        facet("branch", "pick_values('branch')", condition.branches, condition.not_branches),
         facet("started", "pick_dates", times),
     )

@@ -3,21 +3,205 @@
 Changes keep the rest of a line as it was typed.
 """
 
+import asyncio
+import json
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 
+from app.atomic_file import alone, replacing
 from app.config import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
-from app.console.runs.preferences import Preferences, PreferencesFile
-from app.query import Query, QueryProblem, parse
+from app.console.session.coalesced_task import CoalescedTask, Start
+from app.query import Query, QueryProblem, parse, read_order, written_order
 from app.query.parse import given
 from app.query.terms import KeyName, key_name, terms
 from app.query.write import value_text
 from app.text import SafeText, safe_text
+from storage.base_error import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
+from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
+
+if TYPE_CHECKING:
+    from app.console.session import Session
+    from storage.cache.first_paint import FirstPaint
+
+
+FILE: Final = "console.json"
+VERSION: Final = 1
+MOST_VIEWS: Final = 50
+
+
+class PreferencesError(RunwardenError):
+    """Preferences cannot be saved; the message names the file and the cure. The console works without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """All preferences."""
+
+    views: tuple[ViewSettings, ...] = ()
+    """Saved from the screen."""
+    view: str = ""
+    """The last view. Empty, or the name of a deleted view: the first one."""
+    sort: RunSort = field(default_factory=RunSort)
+    group: str = ""
+    """The grouping as written; empty: no groups."""
+    columns: ColumnChoice = field(default_factory=ColumnChoice)
+    detail: bool = True
+    """Whether the run under the cursor is shown beside or below the table."""
+
+    def with_view(self, view: ViewSettings, index: int = MOST_VIEWS) -> "Preferences":
+        """Insert a saved view at this index or at the end, instead of one with the same name."""
+        others = self.without_view(view.name).views
+        return replace(self, views=(*others[:index], view, *others[index:])[-MOST_VIEWS:])
+
+    def without_view(self, name: str) -> "Preferences":
+        """Remove the saved view of that name."""
+        return replace(self, views=tuple(other for other in self.views if other.name.casefold() != name.casefold()))
+
+    def document(self) -> dict[str, object]:
+        """The preferences as JSON."""
+        views = [
+            {"name": v.name, "query": v.query, "sort": written_order(v.sort) if v.sort else None, "group": v.group}
+            for v in self.views
+        ]
+        return {
+            "version": VERSION,
+            "views": views,
+            "view": self.view,
+            "sort": written_order(self.sort),
+            "group": self.group,
+            "columns": list(self.columns.shown),
+            "widths": self.columns.widths,
+            "detail": self.detail,
+        }
+
+
+PreferenceChange = Callable[[Preferences], Preferences]
+
+
+@dataclass(frozen=True, slots=True)
+class PreferencesFile:
+    """One file, readable by its owner only."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, settings: Settings, profile: Profile) -> "PreferencesFile":
+        """The file of this profile."""
+        return cls(data_folder(settings, profile) / FILE)
+
+    def read(self) -> Preferences:
+        """Read the preferences; the defaults if the file is missing, damaged, or written by a newer version."""
+        try:
+            return _parsed(self.path.read_text("utf-8"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            # A console that starts with defaults is better than one that does not start.
+            return Preferences()
+
+    def change(self, change: PreferenceChange) -> Preferences:
+        """Apply a change to the file's current content, so that another console's changes are kept.
+
+        Raises:
+            PreferencesError: The file cannot be written, or a newer version wrote it.
+        """
+        try:
+            with alone(self.path.parent):
+                with suppress(OSError, ValueError, KeyError, TypeError):
+                    version = json.loads(self.path.read_text("utf-8"))["version"]
+                    if isinstance(version, int) and version > VERSION:
+                        raise PreferencesError(f"A newer version wrote {self.path}: upgrade, or move it away.")
+                before = self.read()
+                after = change(before)
+                if after != before:
+                    with replacing(self.path) as file:
+                        json.dump(after.document(), file, indent=1)
+                return after
+        except OSError as error:
+            raise PreferencesError(
+                f"Views and columns cannot be saved ({error.strerror or error}) and last until you quit: "
+                f"see that {self.path} can be written."
+            ) from error
+
+
+class PreferencesWriter:
+    """The current preferences; changes are written in the background, one after the other."""
+
+    def __init__(self, file: PreferencesFile, start: Start, failed: Callable[[str], None]) -> None:
+        """Read the file; `failed` is called with the reason when saving fails, once until it succeeds."""
+        self.now = file.read()
+        self._file = file
+        self._failed = failed
+        self._has_failed = False
+        self._pending: list[PreferenceChange] = []
+        self._saved: list[Callable[[], object]] = []
+        self._writer = CoalescedTask(self._write, start)
+
+    @classmethod
+    def of(cls, session: "Session", start: Start) -> Self:
+        """The preferences of the session's profile."""
+        from app.console.session import CURE_S  # not for the first picture, which reads the file alone
+
+        file = PreferencesFile.of(session.settings, session.profile)
+        return cls(file, start, partial(session.notify, severity="warning", timeout=CURE_S))
+
+    def change(self, change: PreferenceChange, saved: Callable[[], object] | None = None) -> None:
+        """Change the preferences at once and save them soon; `saved` is called then."""
+        before, self.now = self.now, change(self.now)
+        if saved is not None:
+            self._saved.append(saved)
+            self._has_failed = False
+        if saved is not None or self.now != before:
+            self._pending.append(change)
+            self._writer.ask()
+
+    async def _write(self) -> None:
+        pending, self._pending, saved, self._saved = self._pending, [], self._saved, []
+
+        def apply_all(preferences: Preferences) -> Preferences:
+            for change in pending:
+                preferences = change(preferences)
+            return preferences
+
+        try:
+            await asyncio.to_thread(self._file.change, apply_all)
+        except PreferencesError as error:
+            # The next change saves these too: the file may be writable by then.
+            self._pending = pending + self._pending
+            if not self._has_failed:
+                self._has_failed = True
+                self._failed(str(error))
+        else:
+            self._has_failed = False
+            for call in saved:
+                call()
+
+
+def _parsed(text: str) -> Preferences:
+    document: dict[str, Any] = json.loads(text)
+    if document["version"] != VERSION:
+        return Preferences()
+    views = tuple(
+        ViewSettings(
+            str(view["name"]), str(view["query"]), read_order(view["sort"]) if view["sort"] else None, view.get("group")
+        )
+        for view in document["views"]
+    )
+    shown = cast("Any", tuple(dict.fromkeys(key for key in document["columns"] if key in COLUMN_KEYS)))
+    choice = ColumnChoice(shown) if shown else ColumnChoice()
+    for key, width in document["widths"].items():
+        if key in COLUMN_KEYS:
+            choice = choice.sized(key, int(width))
+    sort = read_order(str(document["sort"]))
+    group, detail = str(document.get("group", "")), bool(document["detail"])
+    return Preferences(views, str(document["view"]), sort, group, choice, detail)
+
 
 _SENTENCES: Final = r"(?<=[.?]) "
 _TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
@@ -61,35 +245,27 @@ def as_typed(line: str, cursor: int) -> str:
         return line
     if not piece.is_closed or not given(found):
         return without
-    meant = piece.text if piece.is_quoted else _meant(key, piece.text)
-    if meant is None:
-        return without
+    meant = piece.text
+    if key == "status":
+        begun = sorted(status for status in KNOWN_STATUSES if status.startswith(meant.casefold()))
+        meant = ",".join(begun) or meant
+    elif key in _TIMED:
+        if parse(f"{key}:{meant}", datetime.now(UTC)).problems and not piece.is_quoted:
+            return without
+    elif "*" not in meant:
+        meant = f"*{meant}*"
     return line if piece.is_quoted or not piece.text else line[: piece.start] + meant + line[piece.end :]
 
 
 def settled(line: str, cursor: int) -> str:
     """Complete a line after typing: write out what an unfinished value stood for; mistakes stay."""
-    now = datetime.now(UTC)
-    return line if parse(line, now).problems else " ".join(_pieces(as_typed(line, cursor)))
+    now, typed = datetime.now(UTC), as_typed(line, cursor)
+    return line if parse(line, now).problems else " ".join(typed[term.start : term.end] for term in terms(typed))
 
 
 def limit_in(line: str, key: KeyName) -> str:
     """A time limit as written in the line, or an empty one."""
     return next((term.tokens[0].text for term in terms(line) if term.key and key_name(term.key) == key), "")
-
-
-def _pieces(line: str) -> Iterator[str]:
-    return (line[term.start : term.end] for term in terms(line))
-
-
-def _meant(key: KeyName, text: str) -> str | None:
-    """The meaning of an unfinished value; None: nothing yet."""
-    if key == "status":
-        begun = sorted(status for status in KNOWN_STATUSES if status.startswith(text.casefold()))
-        return ",".join(begun) or text
-    if key in _TIMED:
-        return None if parse(f"{key}:{text}", datetime.now(UTC)).problems else text
-    return text if "*" in text else f"*{text}*"
 
 
 def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
@@ -98,9 +274,6 @@ def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)
 
-
-if TYPE_CHECKING:
-    from storage.cache.first_paint import FirstPaint
 
 ViewOrigin = Literal["built in", "configured", "saved"]
 FIRST_ROWS: Final = 120

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from app.text import safe_text
 from app.times import clock_time
 from storage.records import LinkState, PollOutcome
-from widgets.filter.extent import Extent
+from widgets.extent import Extent
 from widgets.frame.notice import Notice
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """Following runs: by key and by mouse, in every room, to their end, and after a restart."""
 
-from syrupy.assertion import SnapshotAssertion
 from textual.widgets import OptionList
 
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
@@ -100,17 +99,3 @@ async def test_what_was_followed_is_followed_after_a_restart(staged: Staged) -> 
         await followed(scene, "run_go1")
     async with staged(WIDE) as scene:
         assert "agent/topic-1" in strip(scene)[0]
-
-
-async def test_picture_of_the_strip(staged: Staged, picture: SnapshotAssertion, move: Mover) -> None:
-    """One that goes on, one past its usual time, one that has ended, and more."""
-    async with staged(SMALL) as scene:
-        await followed(scene, "run_go1", "run_go5", "run_go0", "run_go3")
-        scene.clock.move(minutes=1)
-        await move(scene, "run_go0", "failed")
-        await scene.tick(seconds=1)
-
-        for size in (SMALL, WIDE):
-            await scene.pilot.resize_terminal(*size)
-            await scene.settle()
-            assert scene.app.export_screenshot() == picture(name=f"{size[0]}x{size[1]}")

@@ -6,8 +6,7 @@ import pytest
 
 from app.api.requests import StartRun
 from app.console.forms.writes import continuation
-from app.console.runs.batch import continued, retried, started_like
-from app.console.runs.many_form import ManyForm
+from app.console.runs.many_form import ManyForm, continued, retried, started_like
 from app.engine import Engine
 from app.events import CacheChangedElsewhere
 from storage.records import FINAL_STATUSES, Repository, Run

@@ -13,7 +13,6 @@ from app.console.keys.own_commands import (
     CommandUnusableError,
     ConfirmCommandScreen,
     filled_in,
-    needs_run,
     placeholder_values,
     run_beside,
 )
@@ -23,18 +22,6 @@ from tests.waiting import until
 
 RUN = Run("run_1", "failed", "agent/flaky-retry", Repository.parse("acme/api"), None, None, "{}")
 KNOWN = placeholder_values("acme", "https://api.example.com/v1", RUN)
-
-
-def test_places_are_filled_in_within_their_argument() -> None:
-    """Blanks, quotes and semicolons of a value stay in the one argument that they were put into."""
-    known = {**KNOWN, "branch": "x; rm -rf $HOME '\""}
-
-    assert filled_in(["git", "log", "origin/{branch}", "{repository}"], known) == (
-        "git",
-        "log",
-        "origin/x; rm -rf $HOME '\"",
-        "acme/api",
-    )
 
 
 @pytest.mark.parametrize(
@@ -52,14 +39,6 @@ def test_values_that_change_the_command_are_refused(argument: str, value: str, w
     """An option, another folder, a control character: the service chose the value, not the user."""
     with pytest.raises(CommandUnusableError, match=why):
         filled_in(["less", argument], {**KNOWN, "run_id": value})
-
-
-def test_without_a_run_only_commands_about_none_can_run() -> None:
-    """A template that names a run needs one."""
-    assert needs_run(["less", "{run_id}.log"])
-    assert not needs_run(["open", "{base_url}"])
-    with pytest.raises(CommandUnusableError, match="none in focus"):
-        filled_in(["less", "{run_id}"], placeholder_values("acme", "https://api.example.com/v1", None))
 
 
 @settings(max_examples=30)

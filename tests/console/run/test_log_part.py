@@ -1,6 +1,5 @@
 """The log of a run is read from its end, as far back as is looked at, and on while it grows."""
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -10,9 +9,8 @@ from textual.pilot import Pilot
 
 from app.console.run import log
 from app.console.run.log import LogPart
-from app.console.run.log_spool import LogSpool
 from app.console.run.subject import RunSubject
-from storage.records.results import LogChunk, Unavailable
+from storage.records.results import Unavailable
 from tests.console.run.conftest import LOG, NOTHING, ScriptedResults
 from tests.console.scenes import SceneClock
 from tests.waiting import until
@@ -117,15 +115,3 @@ async def test_without_a_log_the_reason_is_shown(monkeypatch: Any) -> None:
         shown.part.subject.turn = 7
         shown.part.show()
         await shown.shows("The log is empty so far.")
-
-
-def test_a_spool_that_was_closed_holds_and_finds_nothing() -> None:
-    """The screen goes while a thread still searches, or a piece still comes."""
-    spool = LogSpool()
-    spool.put(LogChunk(0, 8, 8, ended=True, data=b"one\ntwo\n"))
-    spool.close()
-
-    assert spool.find(re.compile(b"two"), 0, 1) is None
-    assert spool.put(LogChunk(8, 12, 12, ended=True, data=b"six\n")) == 0
-    spool.clear()
-    assert spool.count == 0

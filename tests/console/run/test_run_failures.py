@@ -15,7 +15,7 @@ from tests.console.conftest import MESSAGE, Disk, Scene, Staged
 from tests.console.run.conftest import PATCH, REVIEW, OnShow, ScriptedResults, change_of
 from tests.console.test_error_boundary import bindings_of
 from tests.waiting import until
-from widgets.diff.view import DiffView
+from widgets.diff import DiffView
 
 PARTS = {"f3": "2 findings", "f4": "src/sign_in.py", "f5": "step 3", "f6": '"run_id"'}
 """The keys of the parts, and what each shows."""
@@ -100,7 +100,7 @@ async def test_a_log_that_cannot_be_kept_is_said(run_on_show: OnShow, monkeypatc
 
     async with run_on_show(ScriptedResults()) as scene:
         with monkeypatch.context() as patch:
-            patch.setattr("app.console.run.log_spool.os.pwrite", full)
+            patch.setattr("app.console.run.log.os.pwrite", full)
             await scene.press("f5")
             await scene.shows("The log cannot be kept", "No space left on device")
         await scene.press("f6", "f5")
@@ -125,16 +125,6 @@ async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> Non
         await scene.press("greater_than_sign", "f4")
         view = scene.app.screen.query_one(DiffView)
         assert view.changed(view.file or 0).path == "src/sign_in.py"
-
-
-async def test_a_working_run_has_changed_nothing_so_far(staged: Staged, monkeypatch: Any) -> None:
-    """It may yet; what has ended changed nothing."""
-    monkeypatch.setattr("app.console.run.subject.Results", lambda *_: ScriptedResults(change_=change_of(b"")))
-    async with staged((140, 40)) as scene:
-        await scene.press("j", "j", "enter", "f4")
-        await scene.shows("Nothing was changed so far.")
-        await scene.press("escape", "j", "enter", "f4")
-        await scene.shows("Nothing was changed.")
 
 
 async def test_the_end_of_the_log_is_the_end_of_the_run(run_on_show: OnShow) -> None:

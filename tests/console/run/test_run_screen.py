@@ -8,16 +8,14 @@ import pytest
 
 from app.actions import Actions
 from app.console.forms import ContinueRunForm
-from app.console.run.changes import FileItem
 from app.console.run.conversation import ReplyBox
-from app.console.sheets import ConfirmSheet
 from storage.errors import DiskFullError
-from storage.records.results import ChangedFile, ModelUsage, PostingStatus, RunTurns
+from storage.records.results import ModelUsage, PostingStatus, RunTurns
 from tests.console.conftest import SMALL, WIDE
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
 from tests.lab import Lab, Respond
 from tests.waiting import until
-from widgets.diff.view import DiffView
+from widgets.diff import DiffView
 from widgets.runs.run_bar import RunBar
 
 PARTS = {"f2": "conversation", "f3": "review", "f4": "changes", "f5": "log", "f6": "raw"}
@@ -119,21 +117,6 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
         assert results.asked[-1] == ("change", None)
 
 
-async def test_a_change_is_applied_where_a_person_says(run_on_show: OnShow, tmp_path: Path) -> None:
-    """Its facts are shown first; what keeps it from being applied is said in place."""
-    async with run_on_show(ScriptedResults(change_=change_of(PATCH.replace(b"100644", b"100755")))) as scene:
-        await scene.press("f4")
-        await scene.shows("src/sign_in.py")
-        await scene.press("A")
-        assert isinstance(scene.app.screen, ConfirmSheet), scene.toasts
-        assert "4 files, +5 -2, since merge base with main." in scene.text
-        await scene.press("ctrl+u", *str(tmp_path), "enter")
-
-        await scene.shows("clone")  # A long path breaks the sentence anywhere.
-        await scene.press("escape")
-        assert scene.app.screen.query_one(DiffView).display
-
-
 async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the ledger; a run that has ended is neither cancelled nor followed.
 
@@ -173,11 +156,3 @@ async def test_every_part_fits_every_screen(run_on_show: OnShow) -> None:
                 await scene.press(key)
                 assert "".join(scene.lines).isprintable(), key
                 assert all(len(line) <= width for line in scene.lines)
-
-
-def test_a_file_of_the_list_has_its_counts_and_a_bar() -> None:
-    """A binary file has neither."""
-    cells = [cell[0] for cell in FileItem(ChangedFile("a\nb", "modified", None, 10, 5), 0, 10).cells(None)]
-
-    assert cells == ["a␊b", "+10", " -5", "▇▇▇▇▇", "▇▇▇  "]
-    assert "bin" in FileItem(ChangedFile("x", "modified", is_binary=True), 0, 10).cells(None)[1][0]

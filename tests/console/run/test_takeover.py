@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from app.console.run.takeover import nearest_checkout
 from app.results.repository import CommitHistory, RunRepositories
 from storage.records import Repository, RunDetail
 from tests.console.run.conftest import OnShow, ScriptedResults
@@ -84,17 +83,6 @@ async def test_a_checkout_of_another_repository_is_neither_offered_nor_changed_a
         await scene.press("ctrl+s")
 
         assert git(checkout, "status", "--porcelain") == b" M code.py\n?? new.txt\n"
-
-
-def test_a_working_folder_that_is_gone_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another folder is offered; a person types theirs."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    results: Any = ScriptedResults()
-
-    assert nearest_checkout(results, RUN.run.repository).is_dir()
 
 
 async def test_a_branch_is_checked_out_beside_a_checkout(

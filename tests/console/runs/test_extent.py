@@ -7,7 +7,7 @@ import pytest
 
 from storage.records import Coverage, CoverageGap, CoverageRange, RunFilter
 from storage.records.backfill import BackfillProgress
-from widgets.filter.extent import Extent, ExtentLine
+from widgets.extent import Extent, ExtentLine
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 FRESH = NOON - timedelta(seconds=45)
@@ -26,7 +26,6 @@ WHOLE = Coverage((CoverageRange(None, before(minutes=1)),), NOON, before(days=20
 def said(
     coverage: Coverage,
     *,
-    wide: bool = True,
     progress: BackfillProgress | None = None,
     is_limited: bool = True,
     has_counts: bool = False,
@@ -35,7 +34,7 @@ def said(
     """Every way to say it, the longest first."""
     extent = replace(Extent(1_700, 1_700, coverage, is_filtered=False), **fields)  # type: ignore[arg-type]
     line = ExtentLine(extent, NOON, FRESH, progress or BackfillProgress(), is_limited=is_limited, has_counts=has_counts)
-    return [variant.plain for variant in line.variants(wide=wide)]
+    return [variant.plain for variant in line.variants()]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def said(
 def test_no_more_is_claimed_than_is_known(coverage: Coverage, wide: str, narrow: str) -> None:
     """A gap, an end and a beginning are said; only what misses nothing up to now is called complete."""
     assert said(coverage)[0] == wide
-    assert said(coverage, wide=False)[0] == narrow
+    assert narrow in said(coverage)
 
 
 def test_what_limits_no_answer_is_not_said() -> None:
@@ -100,18 +99,6 @@ def test_progress_stands_where_the_claim_would_be(progress: BackfillProgress, te
     assert said(Coverage((TODAY,), NOON), progress=progress)[: len(texts)] == texts
 
 
-def test_where_the_runs_cannot_be_counted_the_bar_shows_how_far_back_it_is() -> None:
-    """Of the days that are fetched; nothing is said beyond them, because a person decides how far that goes."""
-    coverage = Coverage((CoverageRange(before(days=6), NOON),), NOON)
-    extent, running = Extent(50, 50, coverage, is_filtered=False), BackfillProgress("running", 50)
-
-    def first(days: float) -> str:
-        return ExtentLine(extent, NOON, FRESH, running, timedelta(days=days)).variants(wide=True)[0].plain
-
-    assert first(30) == "fetching █░░░░░░░  20%"
-    assert first(3) == "fetching what is missing"
-
-
 def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
     """The shorter texts keep the pause."""
     texts = said(Coverage((TODAY,), NOON), is_paused=True)
@@ -121,16 +108,6 @@ def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
     assert said(WHOLE, is_paused=True)[0] == ""
     asked = BackfillProgress("running", 50)
     assert said(Coverage((TODAY,), NOON), is_paused=True, progress=asked)[0] == "fetching what is missing"
-
-
-def test_every_line_fits_beside_the_views_of_a_small_terminal() -> None:
-    """The shortest text of each state, in the 40 cells that are left of 80."""
-    states = [
-        BackfillProgress("running", 3_000, 10_000, seconds_left=130.0),
-        BackfillProgress("waiting", until=NOON + timedelta(days=1), why="The service is down for reasons of its own."),
-    ]
-    for progress in states:
-        assert len(said(Coverage((EARLIER,), NOON), wide=False, progress=progress, matching=12_204)[-1]) <= 40
 
 
 @pytest.mark.parametrize(
@@ -154,9 +131,3 @@ def test_only_a_gap_in_which_the_query_could_find_runs_counts(condition: RunFilt
     extent = Extent(5, 5, Coverage((TODAY, EARLIER), NOON), is_filtered=bool(condition))
 
     assert next(iter(extent.gaps(condition)), None) == gap
-
-
-def test_a_list_that_goes_on_without_readable_times_is_a_gap() -> None:
-    """It has neither end."""
-    assert Extent(5, 5, Coverage(), is_filtered=False, goes_on=True).gaps(RunFilter()) == (CoverageGap(None, None),)
-    assert Extent(5, 5, Coverage(), is_filtered=False).gaps(RunFilter()) == ()

@@ -14,7 +14,7 @@ from app.console.forms import ContinueRunForm, NewRunForm
 from app.console.runs import run_actions
 from app.console.runs.export import Export, write
 from app.console.runs.many_form import ManyForm
-from app.console.runs.screen import RunsScreen, marks_summary
+from app.console.runs.screen import RunsScreen
 from app.console.sheets import ExportScreen
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import Scene, Staged
@@ -27,16 +27,21 @@ READ: dict[str, Callable[[str], list[dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("keys", "form"),
-    [("n", NewRunForm), ("c", ContinueRunForm), (("space", "space", "space", "space", "c"), ManyForm)],
-)
-async def test_a_form_is_shown(staged: Staged, keys: tuple[str, ...], form: type) -> None:
-    """For the run under the cursor, or for all that are marked."""
+async def test_a_form_is_shown(staged: Staged) -> None:
+    """For the run under the cursor, or for all that are marked; where nothing can be done, it is said at once."""
     async with staged() as scene:
-        await scene.press(*keys)
-
-        assert type(scene.app.screen) is form
+        for keys, form in (
+            ("n", NewRunForm),
+            ("c", ContinueRunForm),
+            (("space", "space", "space", "space", "c"), ManyForm),
+        ):
+            await scene.press(*keys)
+            assert type(scene.app.screen) is form
+            await scene.press("escape")
+        for query, key, said in (("status:failed", "T", "Nothing to retry"), ("is:active", "c", "Nothing to continue")):
+            await scene.press("escape", "escape", "slash", *query, "enter", "asterisk", key)
+            assert scene.toasts[-1].startswith(said)
+            assert isinstance(scene.app.screen, RunsScreen)
 
 
 async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,15 +94,15 @@ async def range_marked(scene: Scene, first: str, last: str) -> tuple[str, ...]:
     return scene.table.marks.ids
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-async def test_a_range_is_marked_in_either_direction(staged: Staged, *, grouped: bool) -> None:
-    """A filter that hides one end leaves the other; one that hides both leaves nothing."""
+async def test_a_range_is_marked_in_either_direction(staged: Staged) -> None:
+    """A filter that hides one end leaves the other; one that hides both leaves nothing; groups are passed over."""
     async with staged() as scene:
-        await scene.press(*(("#", "Z") if grouped else ()))
-        ids = [row.run_id for row in scene.table.rows_on_show]
-        assert await range_marked(scene, ids[2], ids[0]) == tuple(ids[:3])
-        assert await range_marked(scene, ids[1], "run_unknown") == (ids[1],)
-        assert await range_marked(scene, "run_unknown", "run_other") == ()
+        for keys in ((), ("#", "Z")):
+            await scene.press(*keys)
+            ids = [row.run_id for row in scene.table.rows_on_show]
+            assert await range_marked(scene, ids[2], ids[0]) == tuple(ids[:3])
+            assert await range_marked(scene, ids[1], "run_unknown") == (ids[1],)
+            assert await range_marked(scene, "run_unknown", "run_other") == ()
 
 
 async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,56 +117,30 @@ async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pyt
         assert "That would mark 3 runs; at most 2 are marked at a time." in scene.toasts
 
 
-@pytest.mark.parametrize(
-    ("query", "key", "reason"),
-    [
-        ("status:failed", "T", "Nothing to retry: 4 not started from this machine."),
-        ("is:active", "c", "Nothing to continue: 4 still active, and a turn has to end first."),
-    ],
-)
-async def test_where_nothing_can_be_done_it_is_said_at_once(staged: Staged, query: str, key: str, reason: str) -> None:
-    """And why; no form opens."""
-    async with staged(toasts=True) as scene:
-        await scene.press("slash", *query, "enter", "asterisk", key)
-
-        assert scene.toasts[-1].startswith(reason.split(":", maxsplit=1)[0])
-        assert isinstance(scene.app.screen, RunsScreen)
-
-
-@pytest.mark.parametrize(("keys", "title"), [((), "Export 60 matching runs"), (("space",), "Export 1 marked run")])
-async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(
-    staged: Staged, keys: tuple[str, ...], title: str
-) -> None:
+async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(staged: Staged) -> None:
     """The sheet names how many; what it says in the end is said on the screen."""
     async with staged(toasts=True) as scene:
-        await scene.press(*keys, "x")
-        sheet = scene.app.screen
-        assert isinstance(sheet, ExportScreen)
-        assert title == sheet.TITLE_TEXT
+        for keys, title in (("x", "Export 60 matching runs"), (("space", "x"), "Export 1 marked run")):
+            await scene.press(*keys)
+            sheet = scene.app.screen
+            assert isinstance(sheet, ExportScreen)
+            assert title == sheet.TITLE_TEXT
 
-        sheet.dismiss("4 runs written to x.csv")
-        await scene.settle()
-        assert scene.toasts[-1] == "4 runs written to x.csv"
+            sheet.dismiss("4 runs written to x.csv")
+            await scene.settle()
+            assert scene.toasts[-1] == "4 runs written to x.csv"
 
 
-@pytest.mark.parametrize("suffix", READ)
-async def test_runs_are_exported_whole(staged: Staged, tmp_path: Path, suffix: str) -> None:
+async def test_runs_are_exported_whole(staged: Staged, tmp_path: Path) -> None:
     """All that match; the file is its owner's alone."""
-    path = tmp_path / f"out{suffix}"
     async with staged() as scene:
-        count = await write(Export(scene.engine, RunFilter(statuses=("failed",)), RunSort(), ()), path)
-    runs = READ[suffix](path.read_text())
+        for suffix, read in READ.items():
+            path = tmp_path / f"out{suffix}"
+            count = await write(Export(scene.engine, RunFilter(statuses=("failed",)), RunSort(), ()), path)
+            runs = read(path.read_text())
 
-    assert count == len(runs) > 0
-    assert {run["status"] for run in runs} == {"failed"}
-    assert path.stat().st_mode & 0o777 == 0o600
-    if suffix == ".json":
-        assert json.loads(path.read_text())["count"] == count
-        assert {"first_seen_at", "state", "stuck", "transitions"} <= set(runs[0]["observed"])
-
-
-def test_the_summary_names_the_keys_where_there_is_room() -> None:
-    """Otherwise the count alone, and how many are sent to at a time."""
-    assert marks_summary(1, 25, is_wide=False) == "■ 1 marked"
-    assert marks_summary(26, 25, is_wide=False) == "■ 26 marked · sent to 25 at a time"
-    assert marks_summary(1, 25, is_wide=True).startswith("■ 1 marked · c continues")
+            assert count == len(runs) > 0
+            assert {run["status"] for run in runs} == {"failed"}
+            assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text())["count"] == count
+    assert {"first_seen_at", "state", "stuck", "transitions"} <= set(runs[0]["observed"])

@@ -5,13 +5,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from app.api.errors import RateLimitedError
 from app.events import BackfillMoved, RunsChanged
 from storage.records import RunChanges, RunWindow, WindowRequest
 from storage.records.backfill import BackfillProgress
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.quiet import strips
 from tests.console.runs.conftest import HELD, cursor_line
 from tests.run_board import Board
@@ -226,51 +225,6 @@ async def test_a_poll_that_finds_nothing_new_keeps_what_is_complete_current(stag
 
         assert "complete" not in scene.lines[3]
         assert "until" not in scene.text
-
-
-async def at_the_end(scene: Scene) -> None:
-    await scene.press("G")
-
-
-async def running(scene: Scene) -> None:
-    await scene.ring(moved(scene, RUNNING))
-
-
-async def paused(scene: Scene) -> None:
-    await scene.engine.backfill.pause()
-    await scene.press("G")
-
-
-async def waiting(scene: Scene) -> None:
-    until = scene.clock() + timedelta(seconds=72)
-    await scene.ring(moved(scene, BackfillProgress("waiting", until=until, why="rate_limited")))
-    await scene.press("G")
-
-
-async def nothing_here(scene: Scene) -> None:
-    await scene.press("slash", *"jx0045", "enter")
-
-
-async def long_ago(scene: Scene) -> None:
-    await scene.press("G", "enter")
-    await scene.tick(days=8)
-    await scene.sync()
-    await scene.tick()
-
-
-async def test_what_is_missing_in_pictures(begun: Staged, picture: SnapshotAssertion) -> None:
-    """Each state of the line above the runs, and of the one below them."""
-    async with begun(WIDE) as scene:
-        for state in (at_the_end, nothing_here, running, waiting, paused, long_ago):
-            await state(scene)
-            for size in (WIDE, SMALL):
-                await scene.pilot.resize_terminal(*size)
-                await scene.settle()
-                assert scene.app.export_screenshot() == picture(name=f"{state.__name__}-{size[0]}x{size[1]}")
-            await scene.pilot.resize_terminal(*WIDE)
-            await scene.engine.backfill.resume()
-            await scene.ring(moved(scene, BackfillProgress()))
-            await scene.press("escape", "home")
 
 
 async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Staged) -> None:

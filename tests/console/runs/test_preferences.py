@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.config import ViewSettings
-from app.console.runs.preferences import Preferences, PreferencesError, PreferencesFile, PreferencesWriter
+from app.console.runs.views import Preferences, PreferencesError, PreferencesFile, PreferencesWriter
 from storage.records import RunSort
 from widgets.runs.columns import ColumnChoice
 
@@ -96,21 +96,6 @@ async def test_changes_are_known_at_once_and_written_together(tmp_path: Path) ->
     assert not begun
     assert writer.now == Preferences(view="x", detail=False)
     assert file.read() == Preferences(view="x", detail=False, sort=RunSort("took"))
-
-
-async def test_that_nothing_can_be_saved_is_said_once(tmp_path: Path) -> None:
-    """With the file's name; the console goes on with what it knows."""
-    (tmp_path / "file").touch()
-    begun: list[Callable[[], Coroutine[None, None, None]]] = []
-    said: list[str] = []
-    writer = PreferencesWriter(PreferencesFile(tmp_path / "file" / "console.json"), begun.append, said.append)
-    for view in ("x", "y"):
-        writer.change(lambda known, view=view: replace(known, view=view))
-        await begun.pop()()
-
-    assert writer.now.view == "y"
-    assert len(said) == 1
-    assert "console.json" in said[0]
 
 
 async def test_saved_is_said_once_it_is_so(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from textual.geometry import Size
 
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnArrangement, ColumnChoice, lay_out
-from widgets.runs.facts import RunView, fields, timeline
+from widgets.runs.facts import RunView, timeline
 from widgets.runs.pane import placement
 from widgets.runs.table import RunMarks
 
@@ -29,21 +29,6 @@ def test_a_range_grows_and_shrinks_from_where_it_began() -> None:
 
     marks.extend("a", "z")
     assert marks.ids == ("a", "z")
-
-
-def test_a_second_range_leaves_the_first_alone() -> None:
-    """Marks add up until they are taken away."""
-    marks = RunMarks()
-    marks.extend("a", "b")
-    marks.toggle("x")
-    marks.extend("m", "n")
-
-    assert marks.ids == ("a", "b", "x", "m", "n")
-    assert marks.anchor == "n"
-
-    marks.toggle("x")
-    marks.put(["a", "not there"], is_marked=False)
-    assert marks.ids == ("b", "m", "n")
 
 
 steps = st.tuples(
@@ -81,25 +66,6 @@ def test_any_choice_of_columns_can_be_drawn(moves: list[tuple[str, str, str]], w
         assert left.end < right.x
 
 
-def test_a_title_is_moved_a_gap_stretches() -> None:
-    """A press that trembles by one cell is still a click."""
-    choice = ColumnChoice()
-    columns = ColumnArrangement(choice)
-    columns.fit(140)
-    layout = columns.layout
-    branch, took = (next(p for p in layout.placed if p.column.key == key) for key in ("branch", "took"))
-
-    title, edge = columns.title_at(branch.x, 0), columns.title_at(branch.end, 0)
-    assert title is not None
-    assert edge is not None
-    assert title.dragged_to(branch.x + 1) == choice
-    assert title.dragged_to(took.x).shown == ("status", "repository", "started", "took", "branch", "run")
-    assert edge.dragged_to(branch.end + 5).width("branch") == branch.width + 5
-    assert edge.dragged_to(0).width("branch") == 4
-    assert choice.moved("took", "status") == choice
-    assert ColumnChoice().shown == DEFAULT_COLUMNS
-
-
 def view(*moves: tuple[str | None, str, float], created: float) -> RunView:
     """A run with transitions, in minutes before noon."""
 
@@ -110,18 +76,6 @@ def view(*moves: tuple[str | None, str, float], created: float) -> RunView:
     transitions = tuple(StatusTransition("run_1", old, new, at(minutes)) for old, new, minutes in moves)
     took = WorkTime(seconds=created * 60) if run.status in FINAL_STATUSES else WorkTime(since=at(created))
     return RunView(RunDetail(run, NOON, NOON, "current", transitions, took))
-
-
-def test_a_continued_run_says_in_how_many_turns_it_worked() -> None:
-    """Beside how long that took; a run of one turn says nothing of it."""
-    once = view((None, "working", 40), ("working", "failed", 0), created=40)
-    twice = view((None, "completed", 40), ("completed", "queued", 9), ("queued", "working", 8), created=9)
-
-    def took(seen: RunView) -> list[str]:
-        return [" ".join(line.plain.split()) for line in fields(seen, NOON, NOON, 80) if "took" in line.plain]
-
-    assert took(once) == ["took 40m00s"]
-    assert took(twice) == ["took 9m00s so far, in 2 turns"]
 
 
 def test_a_wider_screen_never_shows_fewer_columns() -> None:
@@ -156,13 +110,6 @@ def test_a_timeline_is_drawn_to_scale() -> None:
     assert failed.index("◆") >= working.rindex("━")
     assert "40m00s" in whole
     assert whole.startswith("in all")
-
-
-def test_what_took_no_second_is_not_said_to_have_taken_one() -> None:
-    """The scale has a least length, the number has none."""
-    seen = view((None, "queued", 0.01), ("queued", "failed", 0), created=0.01)
-
-    assert [line.plain.split()[2:3] for line in timeline(seen, NOON, NOON, 80)][-1] == ["0s"]
 
 
 @given(

@@ -5,13 +5,12 @@ import asyncio
 import pytest
 from textual.widgets import OptionList
 
-from app.config import ViewSettings
 from app.console.app import RunwardenApp
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import app_on
 from tests.run_board import Board
-from widgets.filter.search import SearchInput
+from widgets.filter import SearchInput
 
 
 def line(scene: Scene) -> str:
@@ -193,20 +192,3 @@ async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypa
 
         assert [condition.search for condition in given_up] == ["dark"]
         assert all("flaky-retry" in row for row in scene.rows)
-
-
-async def test_views_of_the_configuration_are_tabs(staged: Staged) -> None:
-    """Those that do not fit are behind a click, and the current one is always among those on show."""
-    views = tuple(ViewSettings(f"A rather long name {number}", "", None) for number in range(6))
-    async with staged(SMALL, changed={"views": views}) as scene:
-        bar = scene.lines[2]
-        assert "[All 60]" in bar
-        assert "…+" in bar
-        assert "[+]" in bar
-
-        await scene.press("left_square_bracket")
-        assert "[A rather long name 5 60]" in scene.lines[2]
-
-        await scene.pilot.click(offset=(scene.lines[2].index("…+") + 1, 2))
-        await scene.settle()
-        assert "A rather long name 3" in scene.text

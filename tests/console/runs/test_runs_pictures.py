@@ -5,30 +5,19 @@ from syrupy.assertion import SnapshotAssertion
 from app.console.runs.screen import RunsScreen
 from app.console.runs.views import TableQuery
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
-from tests.run_board import Board
 
 KEYS = {
     "runs": ("j", "j"),
-    "keys": ("question_mark",),
-    "palette": ("colon",),
     "continue": ("j", "j", "space", "space", "space", "J", "J", "c", *"Try once more, please."),
     "marked": ("space", "space", "shift+down", "shift+down"),
     "query": ("slash", *"failed", "escape", "slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"da"),
     "nothing": ("slash", *"nowhere", "enter"),
-    "statuses": ("s", "j", "space", "j", "minus"),
-    "repositories": ("R", *"ac", "tab", "down", "tab", "tab"),
-    "dates": ("t", "tab", *"2026-04-01"),
     "columns": ("C", "j", "j"),
-    "views": ("V", "j"),
-    "view": ("ctrl+s", *"Mine"),
-    "export": ("x",),
-    "raw": ("enter", "i"),
-    "sideways": ("right",),
     "groups": ("number_sign", "enter", "j", "z"),
 }
 
 
-LARGE = ("runs", "keys", "query", "marked", "raw", "groups")
+LARGE = ("runs", "query", "groups")
 THEMES = ("runwarden-light", "runwarden-colour-blind", "runwarden-contrast")
 
 
@@ -57,21 +46,3 @@ async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion) -> None:
             scene.app.theme = theme
             await scene.settle()
             assert scene.app.export_screenshot() == picture(name=theme), theme
-
-
-async def test_run_with_a_history(staged: Staged, picture: SnapshotAssertion, board: Board) -> None:
-    """A run that was seen queued, at work and failed."""
-    async with staged(SMALL) as scene:
-        await scene.press("j")
-        run_id = scene.table.row.run_id if scene.table.row else ""
-        for status, minutes in (("working", 12), ("failed", 25)):
-            scene.clock.move(minutes=minutes)
-            stamp = scene.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
-            board.runs[run_id] = {**board.runs[run_id], "status": status, "updated_at": stamp}
-            await scene.sync()
-        await scene.press("enter")
-
-        for size in (SMALL, WIDE):
-            await scene.pilot.resize_terminal(*size)
-            await scene.settle()
-            assert scene.app.export_screenshot() == picture(name=f"{size[0]}x{size[1]}")

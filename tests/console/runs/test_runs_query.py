@@ -8,17 +8,12 @@ import pytest
 
 from app.config import ViewSettings
 from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, ViewPicker, ViewSaver, limits_of
-from app.console.runs.screen import RunsScreen, facets
-from app.console.runs.views import TableQuery, problem_texts
-from app.console.session.troubles import nothing_to_show
+from app.console.runs.screen import RunsScreen
+from app.console.runs.views import TableQuery
 from app.console.sheets import MarkPicker
 from app.query import parse
-from storage.records import Coverage, RunFilter, RunSort
-from storage.records.query import Grouping
+from storage.records import RunSort
 from tests.console.conftest import Scene, Staged
-from tests.console.scenes import SceneClock
-from widgets.filter.extent import Extent
-from widgets.runs.table import RunTable
 
 
 def runs(scene: Scene) -> RunsScreen:
@@ -35,32 +30,6 @@ async def answered(scene: Scene, action: str, sheet: type, result: Any) -> Table
     scene.app.screen.dismiss(result)
     await scene.settle()
     return runs(scene).table_query
-
-
-async def test_each_change_is_remembered_but_a_typed_line(staged: Staged) -> None:
-    """The file has the view and the order."""
-    async with staged() as scene:
-        await scene.press("]", "slash", *"api", "enter")
-        runs(scene).post_message(RunTable.SortRequested("took"))
-        await scene.settle()
-
-        assert runs(scene).table_query.line.split() == ["is:active", "api"]
-        known = runs(scene).preferences.now
-        assert (known.view, known.sort) == ("Active", RunSort("took"))
-
-
-async def test_views_go_round(staged: Staged) -> None:
-    """Beyond the last one comes the first."""
-    async with staged() as scene:
-        names = []
-        for _ in runs(scene).views:
-            names.append(runs(scene).table_query.view.name)
-            await scene.press("]")
-
-        assert names == ["All", "Active", "Failed 24h", "Stuck"]
-        assert runs(scene).table_query.view.name == "All"
-        await scene.press("[")
-        assert runs(scene).table_query.view.name == "Stuck"
 
 
 async def test_clearing_undoes_the_line_first_and_then_the_view(staged: Staged) -> None:
@@ -104,26 +73,23 @@ async def test_keys_about_rows_do_nothing_while_the_rows_are_replaced(
         assert (scene.table.row, len(scene.table.marks)) == (first, 0)
 
 
-@pytest.mark.parametrize(
-    ("action", "sheet", "result", "line"),
-    [
+async def test_sheets_write_into_the_query(staged: Staged) -> None:
+    """In place of the terms that one is about, else at the end; a sheet that was left changes nothing.
+
+    A view that was saved is on show at once; an order leaves the line as it is.
+    """
+    sheets: tuple[tuple[str, type, Any, str], ...] = (
         ("pick_statuses", MarkPicker, (("failed",), ("queued",)), "status:failed -status:queued api"),
-        ("pick_repositories", ValuePicker, (("acme/web",), ()), "is:active api repo:acme/web"),
-        ("pick_branches", ValuePicker, ((), ("main",)), "is:active api -branch:main"),
+        ("pick_values('repo')", ValuePicker, (("acme/web",), ()), "is:active api repo:acme/web"),
+        ("pick_values('branch')", ValuePicker, ((), ("main",)), "is:active api -branch:main"),
         ("pick_dates", DatesPicker, ("2h", ""), "is:active api since:2h"),
-    ],
-)
-async def test_a_sheet_writes_into_the_line(staged: Staged, action: str, sheet: type, result: Any, line: str) -> None:
-    """In place of the terms that it is about, otherwise at the end; a sheet that was left changes nothing."""
+    )
     async with staged() as scene:
-        runs(scene).set_line("is:active api")
-        assert (await answered(scene, action, sheet, None)).line == "is:active api"
-        assert (await answered(scene, action, sheet, result)).line == line
+        for action, sheet, result, line in sheets:
+            runs(scene).set_line("is:active api")
+            assert (await answered(scene, action, sheet, None)).line == "is:active api"
+            assert (await answered(scene, action, sheet, result)).line == line
 
-
-async def test_a_view_and_an_order_are_picked(staged: Staged) -> None:
-    """A view that was saved is on show at once; an order leaves the line as it is."""
-    async with staged() as scene:
         query = await answered(scene, "save_view", ViewSaver, ViewSettings("Mine", "repo:acme/*"))
         assert (query.view.name, query.line) == ("Mine", "repo:acme/*")
         query = await answered(scene, "pick_order", OrderPicker, RunSort("branch"))
@@ -142,18 +108,6 @@ async def test_the_branch_of_the_run_under_the_cursor(staged: Staged) -> None:
         assert {each.branch_name for each in scene.table.rows_on_show} == {row.branch_name}
 
 
-async def test_the_head_of_a_group_folds_it(staged: Staged) -> None:
-    """By enter on it or `z` in it."""
-    async with staged() as scene:
-        await scene.press("#", "enter")
-        grouping = runs(scene).table_query.grouping
-        assert grouping is not None
-        assert grouping == Grouping("repository", others=grouping.others)
-        assert len(grouping.others) == 1
-        await scene.press("j", "z")
-        assert runs(scene).table_query.grouping == Grouping("repository")
-
-
 async def test_views_are_counted_from_indexes(staged: Staged) -> None:
     """A search of all runs is not made for a tab, until it is on show."""
     views = (ViewSettings("Words", "main"), ViewSettings("Web", "repo:acme/web"), ViewSettings("Branch", "branch:main"))
@@ -162,45 +116,6 @@ async def test_views_are_counted_from_indexes(staged: Staged) -> None:
         runs(scene).show_view(next(view for view in runs(scene).views if view.name == "Words"))
         await scene.settle()
         assert f"[Words {scene.table.count}]" in scene.text
-
-
-def test_a_search_without_a_result_is_not_a_service_without_runs() -> None:
-    """Also before it is counted again what the table shows: the numbers are those of the query before."""
-    before = Extent(4, 4, Coverage(), is_filtered=False)
-
-    assert nothing_to_show(None, before, None, SceneClock()()).title == "No run matches"
-
-
-def test_a_problem_is_said_in_less_and_less_space() -> None:
-    """The shortest text is the cure alone."""
-    problem = parse("stauts:failed", SceneClock()()).problems[0]
-    texts = list(problem_texts(problem))
-
-    assert texts[0].startswith("✗ There is no stauts:. Did you mean status:? ")
-    assert texts[-1] == "✗ Did you mean status:?"
-    assert [len(text) for text in texts] == sorted((len(text) for text in texts), reverse=True)
-
-
-def test_facets_say_each_thing_in_a_word() -> None:
-    """The first value and how many more; `any` where nothing is asked for."""
-    line = "is:stuck -status:failed repo:acme/api,acme/web since:2h"
-    found = {facet.name: facet.value for facet in facets(line, parse(line, SceneClock()()).filter)}
-
-    assert found == {"status": "stuck +1", "repository": "acme/api +1", "branch": "any", "started": "since 2h"}
-
-
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        (RunFilter(branches=("main",), statuses=("failed",)), False),
-        (RunFilter(search="main"), True),
-        (RunFilter(branches=("agent/*",)), True),
-        (RunFilter(not_repositories=("acme/api",)), True),
-    ],
-)
-def test_words_and_patterns_need_every_run(condition: RunFilter, *, expected: bool) -> None:
-    """An index leads to whole values only."""
-    assert condition.is_scan is expected
 
 
 @pytest.mark.parametrize(

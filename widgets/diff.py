@@ -1,8 +1,13 @@
-"""A diff of any size: one column of lines, or the old file beside the new one."""
+"""A diff of any size, file by file: one column of lines, or the old file beside the new one."""
 
+import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import zip_longest
 from re import Pattern
 from typing import ClassVar, Final, Literal
 
@@ -11,12 +16,38 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from app.results.diff import HEADER, HUNK, Patch
+from app.text import safe_text
 from storage.records.results import ChangedFile
-from widgets.cells import beside, joined
-from widgets.diff.colours import Colours, Spans
-from widgets.diff.rows import CONTEXT, GROUNDS, NONE, SIGNED, DiffLines, DiffRows, FileRows, NoPatch
-from widgets.text_view import LONGEST, TextPiece, TextView, safe_line
+from widgets.cells import beside, joined, shorten
+from widgets.text_view import LONGEST, TAB, TextPiece, TextView, overlay, safe_line
 
+ColourSpan = tuple[int, int, str]
+"""The beginning and the end of a span, in characters, and its tone."""
+Colours = Sequence[Sequence[ColourSpan]]
+"""The coloured spans of each line of a file."""
+Spans = tuple[tuple[int, int], ...]
+"""Parts of a line: the beginning and the end of each, in characters."""
+
+MOST_BYTES: Final = 300_000
+"""A larger file is not coloured."""
+MOST_CHARACTERS: Final = 2_000
+"""A file with a longer line is not coloured: lexers take seconds for one."""
+MOST_WORDS: Final = 300
+LEAST_ALIKE: Final = 0.35
+"""The similarity from which two lines are compared word by word."""
+_WORDS: Final = re.compile(r"\w+|\s+|[^\w\s]")
+ADDED: Final = ord("+")
+REMOVED: Final = ord("-")
+CONTEXT: Final = ord(" ")
+NONE: Final = -1
+"""Stands for a line that this side does not have."""
+GROUNDS: Final = {ADDED: "added", REMOVED: "removed"}
+SIGNED: Final = {ADDED, REMOVED, CONTEXT}
+"""The kinds of lines whose first character is a sign, not content."""
+COUNTS: Final = 24
+"""Cells left for the counts behind a file's name."""
+LEAST_NAME: Final = 10
 SPLIT_FROM: Final = 160
 """Columns of the screen from which old and new stand side by side."""
 NUMBER: Final = 5
@@ -29,6 +60,225 @@ Side = Literal[0, 1]
 OLD: Final = 0
 NEW: Final = 1
 """The indexes of the two sides in a pair."""
+
+
+def colours(blob: bytes, name: str) -> Colours:
+    """The syntax of a file, by its name; empty if it is not known or would take too long. Runs in a thread."""
+    if len(blob) > MOST_BYTES or any(len(line) > MOST_CHARACTERS for line in blob.split(b"\n")):
+        return ()
+    from pygments.lexers import get_lexer_for_filename
+    from pygments.token import Comment, Keyword, Name, Number, Operator, String
+    from pygments.util import ClassNotFound
+
+    tones = {
+        Comment: "comment",
+        Keyword: "keyword",
+        Operator.Word: "keyword",
+        String: "string",
+        Number: "number",
+        Name.Function: "function",
+        Name.Class: "function",
+        Name.Decorator: "function",
+        Name.Tag: "keyword",
+    }
+
+    try:
+        lexer = get_lexer_for_filename(name.rsplit("/", 1)[-1], stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return ()
+    lines: list[list[ColourSpan]] = [[]]
+    column = 0
+    # One character for each, so that the columns stay those of the file.
+    text = blob.decode("utf-8", "replace").replace("\r", " ").replace("\ufeff", " ")
+    for token, words in lexer.get_tokens(text):
+        tone = next((tone for kind, tone in tones.items() if token in kind), "")
+        for number, part in enumerate(words.split("\n")):
+            if number:
+                lines.append([])
+                column = 0
+            if tone and part:
+                lines[-1].append((column, column + len(part), tone))
+            column += len(part)
+    return lines
+
+
+@lru_cache(maxsize=512)
+def changed_words(old: str, new: str) -> tuple[Spans, Spans]:
+    """The parts in which an old and a new line differ; none if the lines have too little in common."""
+    before, after = _WORDS.findall(old), _WORDS.findall(new)
+    if max(len(before), len(after)) > MOST_WORDS:
+        return (), ()
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    if matcher.ratio() < LEAST_ALIKE:
+        return (), ()
+    edits = [edit for edit in matcher.get_opcodes() if edit[0] != "equal"]
+    return _spans(before, [edit[1:3] for edit in edits]), _spans(after, [edit[3:5] for edit in edits])
+
+
+def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
+    ends = [0]
+    for word in words:
+        ends.append(ends[-1] + len(word))
+    return tuple((ends[begin], ends[end]) for begin, end in ranges if begin < end)
+
+
+@dataclass(slots=True)
+class FileRows:
+    """The rows of one file, in one of the two ways to show it."""
+
+    left: "array[int]" = field(default_factory=lambda: array("i"))
+    """For each row, the number of the old line in the patch, or `NONE`."""
+    right: "array[int]" = field(default_factory=lambda: array("i"))
+    """The same of the new line; unified, both are the row's one line."""
+    hunks: "array[int]" = field(default_factory=lambda: array("i"))
+    """The rows on which hunks begin."""
+
+    def add(self, left: int, right: int) -> None:
+        """Add a row."""
+        self.left.append(left)
+        self.right.append(right)
+
+    def hunk_of(self, row: int) -> range:
+        """The rows of the hunk that holds a row; empty where there is none."""
+        index = bisect_right(self.hunks, row) - 1
+        if index < 0:
+            return range(0)
+        end = self.hunks[index + 1] if index + 1 < len(self.hunks) else len(self.left)
+        return range(self.hunks[index], end)
+
+    def row_of(self, line: int) -> int | None:
+        """The row that shows a line of the patch."""
+        return next((row for row in range(len(self.left)) if line in {self.left[row], self.right[row]}), None)
+
+
+class DiffRows:
+    """All rows, found in steps: the first screen does not wait for the last line."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.patch = patch
+        self.unified: list[FileRows] = []
+        self.split: list[FileRows] = []
+        self.is_complete = False
+        self._next = 0
+        """The first line of the patch that has no row yet."""
+        self._removed: list[int] = []
+        self._added: list[int] = []
+
+    def extend(self, lines: int) -> None:
+        """Find the rows of this many further lines."""
+        patch = self.patch
+        patch.read(self._next + lines)
+        for line in range(self._next, len(patch.kinds)):
+            kind, files = patch.kinds[line], patch.files
+            if len(self.unified) < len(files) and files[len(self.unified)].line == line:
+                self._flush()
+                self.unified.append(FileRows())
+                self.split.append(FileRows())
+            if kind == HEADER or not self.unified:
+                continue
+            unified, split = self.unified[-1], self.split[-1]
+            if kind in {REMOVED, ADDED}:
+                (self._removed if kind == REMOVED else self._added).append(line)
+            else:
+                self._flush()
+                if kind == HUNK:
+                    unified.hunks.append(len(unified.left))
+                    split.hunks.append(len(split.left))
+                split.add(line, line)
+            unified.add(line, line)
+        self._next = len(patch.kinds)
+        if patch.is_complete:
+            self._flush()
+            self.is_complete = True
+
+    def _flush(self) -> None:
+        """Put the removed lines beside the added ones."""
+        for left, right in zip_longest(self._removed, self._added, fillvalue=NONE):
+            self.split[-1].add(left, right)
+        self._removed.clear()
+        self._added.clear()
+
+
+class DiffLines:
+    """One patch, and what is known of its files."""
+
+    def __init__(self, patch: Patch, files: Sequence[ChangedFile]) -> None:
+        self._patch = patch
+        self._facts = {file.path: file for file in files}
+        self.colours: dict[int, tuple[Colours, Colours]] = {}
+        """The syntax colours of each file's old and new text."""
+
+    @property
+    def count(self) -> int:
+        """The number of files, as far as it is known."""
+        return len(self._facts)
+
+    def path(self, file: int) -> str:
+        """A file's name; not safe text."""
+        return self._patch.files[file].path
+
+    def changed(self, file: int) -> ChangedFile:
+        """The facts of a file so far."""
+        return self._facts.get(self.path(file)) or self._patch.files[file].changed()
+
+    def kind(self, line: int) -> int:
+        """The first byte of a line."""
+        kind = self._patch.kinds[line]
+        return CONTEXT if kind == ord("\n") else kind
+
+    def text(self, line: int) -> str:
+        """A whole line."""
+        return safe_line(self._raw(line))
+
+    def heading(self, file: int, width: int, *, is_folded: bool) -> list[TextPiece]:
+        """A file's name, its counts, and whether it was renamed, added or deleted."""
+        facts = self.changed(file)
+        notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
+        notes += [facts.kind] if facts.kind not in {"modified", "mode"} else []
+        notes += ["binary"] if facts.is_binary else []
+        if facts.old_mode and facts.new_mode and facts.old_mode != facts.new_mode:
+            notes.append(f"mode {safe_text(facts.old_mode)} → {safe_text(facts.new_mode)}")
+        counts = [] if facts.additions is None else [TextPiece(f"  +{facts.additions:,}", "good")]
+        counts += [] if facts.deletions is None else [TextPiece(f" -{facts.deletions:,}", "bad")]
+        name = shorten(safe_line(facts.path), max(LEAST_NAME, width - COUNTS), "middle")
+        return [
+            TextPiece("▸ " if is_folded else "▾ ", "quiet"),
+            TextPiece(name),
+            *counts,
+            TextPiece(f"  {' · '.join(notes)}", "quiet"),
+        ]
+
+    def changed_words(self, left: int, right: int) -> tuple[Spans, Spans]:
+        """The words that differ between an old line and the one beside it."""
+        if NONE in {left, right} or left == right:
+            return (), ()
+        return changed_words(self._raw(left)[1:], self._raw(right)[1:])
+
+    def pieces(self, file: int, line: int, words: Spans = ()) -> Sequence[TextPiece]:
+        """A line without its sign, with these changed words."""
+        raw = self._raw(line)[1:]
+        text, kind = safe_line(raw), self.kind(line)
+        wider = len(TAB) - 1
+        if len(text) != len(raw) + wider * raw.count("\t"):
+            return [TextPiece(text)]  # Characters were left out: the columns of the spans are not known.
+
+        def shifted(column: int) -> int:
+            return column + wider * raw.count("\t", 0, column)
+
+        pieces, done = [], 0
+        colours = self.colours[file][0 if kind == REMOVED else 1] if file in self.colours else ()
+        number = self._patch.numbers(line)[0 if kind == REMOVED else 1]
+        for begin, end, tone in colours[number - 1] if number and number <= len(colours) else ():
+            pieces += [TextPiece(text[done : shifted(begin)]), TextPiece(text[shifted(begin) : shifted(end)], tone)]
+            done = shifted(end)
+        pieces.append(TextPiece(text[done:]))
+        if words:
+            spans = [(shifted(begin), shifted(end)) for begin, end in words]
+            pieces = overlay(pieces, spans, f"{GROUNDS[kind]}-word")
+        return pieces
+
+    def _raw(self, line: int) -> str:
+        return self._patch.line(line, LONGEST + 2).decode("utf-8", "replace")
 
 
 class DiffView(TextView):
@@ -58,8 +308,8 @@ class DiffView(TextView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows = DiffRows(NoPatch())
-        self._lines = DiffLines(NoPatch(), ())
+        self._rows = DiffRows(Patch(b""))
+        self._lines = DiffLines(self._rows.patch, ())
         self._about: Sequence[str] = ()
         self._starts: list[int] = []
         """By file, the line of its name."""
@@ -253,8 +503,15 @@ class DiffView(TextView):
         rows = self._files[file]
         left, right = rows.left[row], rows.right[row]
         if self.is_split and (left != right or self._lines.kind(left) == CONTEXT):
-            return self._pair(file, (left, right), width, ground)
-        return self._unified(file, left, width, ground)
+            words, half = self._lines.changed_words(left, right), (width - 1) // 2
+            old = self._half(file, left, OLD, words[0], half, ground)
+            new = self._half(file, right, NEW, words[1], width - half - 1, ground)
+            return Strip.join([old, self.strip([TextPiece("│", "quiet")], 1, ground), new])
+        if self._lines.kind(left) not in SIGNED:
+            hunk = TextPiece(" " * (2 * NUMBER + 3)), TextPiece(self._lines.text(left), "accent")
+            return self.strip(hunk, width, ground or "code")
+        before, after = self._rows.patch.numbers(left)
+        return self._line(file, left, f"{before or '':>{NUMBER}} {after or '':>{NUMBER}} ", (), width, ground)
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """The next line that matches; in a folded file, the line of its name."""
@@ -306,33 +563,16 @@ class DiffView(TextView):
             self._folded.discard(file)
             self.grew()
 
-    def _unified(self, file: int, line: int, width: int, ground: str) -> Strip:
-        kind, room = self._lines.kind(line), 2 * NUMBER + 3
-        if kind not in SIGNED:
-            words = [TextPiece(" " * room), TextPiece(self._lines.text(line), "accent")]
-            return self.strip(words, width, ground or "code")
-        old, new = self._rows.patch.numbers(line)
-        here = ground or GROUNDS.get(kind, "")
-        gutter = [TextPiece(f"{old or '':>{NUMBER}} {new or '':>{NUMBER}} ", "quiet"), TextPiece(chr(kind))]
-        text = self.lit(self._lines.pieces(file, line))
-        return Strip.join([self.strip(gutter, room, here), self.strip(text, max(1, width - room), here, self._x)])
-
-    def _pair(self, file: int, lines: tuple[int, int], width: int, ground: str) -> Strip:
-        words = self._lines.changed_words(*lines)
-        half = (width - 1) // 2
-        return Strip.join(
-            [
-                self._half(file, lines[0], OLD, words[0], half, ground),
-                self.strip([TextPiece("│", "quiet")], 1, ground),
-                self._half(file, lines[1], NEW, words[1], width - half - 1, ground),
-            ]
-        )
-
     def _half(self, file: int, line: int, side: Side, words: Spans, width: int, ground: str) -> Strip:
         if line == NONE:
             return self.strip((), width, ground or "code")
-        kind, room = self._lines.kind(line), NUMBER + 2
+        number = self._rows.patch.numbers(line)[side]
+        return self._line(file, line, f"{number or '':>{NUMBER}} ", words, width, ground)
+
+    def _line(self, file: int, line: int, numbers: str, words: Spans, width: int, ground: str) -> Strip:
+        """A line behind its numbers and its sign."""
+        kind, room = self._lines.kind(line), len(numbers) + 1
         here = ground or GROUNDS.get(kind, "")
-        gutter = [TextPiece(f"{self._rows.patch.numbers(line)[side] or '':>{NUMBER}} ", "quiet"), TextPiece(chr(kind))]
+        gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)
         text = self.lit(self._lines.pieces(file, line, words))
-        return Strip.join([self.strip(gutter, room, here), self.strip(text, max(1, width - room), here, self._x)])
+        return Strip.join([gutter, self.strip(text, max(1, width - room), here, self._x)])

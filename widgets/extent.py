@@ -69,22 +69,18 @@ class ExtentLine:
     has_counts: bool = False
     """Whether a tab shows already how many runs match."""
 
-    def variants(self, *, wide: bool) -> tuple[Content, ...]:
+    def variants(self) -> tuple[Content, ...]:
         """The line in full, then shorter and shorter; each with the runs that could not be stored."""
         if not self.extent.held and not self.extent.coverage.ranges:
             return (Content(),)
         dropped = self.extent.coverage.dropped
         tail: Variant = ((f"{dropped:,} without an id", "quiet"),) if dropped else ()
-        said = self._progress() or tuple(map(_line, (*(self._complete() if wide else ()), *self._complete_in_brief())))
-        texts = (_joined(_line(self._of), each, tail) for each in said or ((),))
-        return tuple(sorted(texts, key=lambda text: -text.cell_length))
-
-    @property
-    def _of(self) -> str:
+        said = self._progress() or tuple(map(_line, self._complete()))
         extent, so_far = self.extent, "" if self.extent.is_counted else "+"
-        if not extent.is_filtered or self.has_counts:
-            return ""
-        return f"{extent.matching:,}{so_far} of {extent.held:,}"
+        counted = f"{extent.matching:,}{so_far} of {extent.held:,}"
+        counted = "" if not extent.is_filtered or self.has_counts else counted
+        texts = (_joined(_line(counted), each, tail) for each in said or ((),))
+        return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
     def _progress(self) -> Sequence[Variant]:
         """The progress of fetching; empty while nothing is fetched."""
@@ -114,33 +110,22 @@ class ExtentLine:
         return (newest - since) / self.history
 
     def _complete(self) -> Iterator[str]:
+        """What is complete, in full and then shorter."""
         coverage, since, until = self.extent.coverage, self._since, self._until
         if coverage.is_disordered:
             yield "this service's list is out of order: completeness unknown"
+            yield "list out of order: completeness unknown"
+            yield "completeness unknown"
         elif coverage.whole or not self.is_limited:
-            yield from (f"complete until {until}",) if until else ()
+            yield from (f"complete until {until}", f"all until {until}") if until else ()
         elif since is None:
-            yield "history not complete yet"
+            yield from ("history not complete yet", "partial")
         elif until:
-            yield f"complete from {since} to {until}"
+            yield from (f"complete from {since} to {until}", f"complete {since} to {until}", f"{since} to {until}")
         else:
             if coverage.gaps[0].after is not None:
                 yield f"gap {_between(coverage.gaps[0], self.now)}"
-            yield f"complete since {since}"
-
-    def _complete_in_brief(self) -> Iterator[str]:
-        since, until = self._since, self._until
-        if self.extent.coverage.is_disordered:
-            yield "list out of order: completeness unknown"
-            yield "completeness unknown"
-        elif self.extent.coverage.whole or not self.is_limited:
-            yield from (f"all until {until}",) if until else ()
-        elif since is None:
-            yield "partial"
-        else:
-            if until:
-                yield f"complete {since} to {until}"
-            yield f"{since} to {until}" if until else f"since {since}"
+            yield from (f"complete since {since}", f"since {since}")
 
     @property
     def _since(self) -> str | None:
@@ -161,7 +146,8 @@ def missing_text(gap: CoverageGap, now: datetime) -> str:
     if gap.before is None:
         return "further runs"
     if gap.after is None:
-        return f"runs before {_day_or_time(gap.before, now)}"
+        is_today = gap.before.astimezone().date() == now.astimezone().date()
+        return f"runs before {clock_time(gap.before, now) if is_today else day(gap.before, now)}"
     return f"runs from {_between(gap, now)}"
 
 
@@ -170,33 +156,24 @@ def _between(gap: CoverageGap, now: datetime) -> str:
     return " to ".join(ends)
 
 
-def _day_or_time(at: datetime, now: datetime) -> str:
-    is_today = at.astimezone().date() == now.astimezone().date()
-    return clock_time(at, now) if is_today else day(at, now)
-
-
 def _running(progress: BackfillProgress, share: float | None, now: datetime) -> Sequence[Variant]:
     if share is None:
         return (_line("fetching what is missing"), _line("fetching"))
     share = min(_ALMOST, share)
     full = int(share * BAR)
-    bar: Variant = (("█" * full, "busy"), ("░" * (BAR - full), "quiet"), _quiet(f" {share:>4.0%}"))
+    bar: Variant = (("█" * full, "busy"), ("░" * (BAR - full), "quiet"), (f" {share:>4.0%}", "quiet"))
     if progress.seconds_left is None:
-        return ((_quiet("fetching "), *bar), bar)
+        return ((("fetching ", "quiet"), *bar), bar)
     left = f"{age(now, now + timedelta(seconds=max(1.0, progress.seconds_left))):>{_LEFT}} left"
-    return ((_quiet("fetching "), *bar, _quiet(f" {left}")), (*bar, _quiet(f" {left}")), bar)
-
-
-def _quiet(text: str) -> ExtentPhrase:
-    return text, "quiet"
+    return ((("fetching ", "quiet"), *bar, (f" {left}", "quiet")), (*bar, (f" {left}", "quiet")), bar)
 
 
 def _line(text: str) -> Variant:
-    return (_quiet(text),)
+    return ((text, "quiet"),)
 
 
 def _joined(*groups: Variant) -> Content:
     """The sentences, one after the other."""
     filled = [group for group in groups if any(text for text, _ in group)]
-    parts = [part for number, group in enumerate(filled) for part in (*((_quiet(" · "),) if number else ()), *group)]
+    parts = [part for number, group in enumerate(filled) for part in (*(((" · ", "quiet"),) if number else ()), *group)]
     return Content.assemble(*((text, STYLES[tone]) for text, tone in parts))

@@ -1,1 +1,0 @@
-"""A change, file by file and line by line."""

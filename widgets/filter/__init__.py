@@ -1,1 +1,0 @@
-"""The filter above the run table."""
