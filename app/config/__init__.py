@@ -15,17 +15,14 @@ from app.config.paths import (
     mirrors_folder,
 )
 from app.config.settings import (
-    ENVIRONMENT_PROFILE,
     ConfigError,
     ConsoleSettings,
     HistorySettings,
     NotifyRoute,
-    NotifyRule,
     NotifySettings,
     PollSettings,
     Profile,
     RepositoryAddress,
-    ResultsSettings,
     Settings,
     Template,
     UserCommand,
@@ -34,7 +31,6 @@ from app.config.settings import (
 
 __all__ = [
     "CACHE_FILE",
-    "ENVIRONMENT_PROFILE",
     "LEDGER_FILE",
     "STATE_FILE",
     "Choice",
@@ -42,12 +38,10 @@ __all__ = [
     "ConsoleSettings",
     "HistorySettings",
     "NotifyRoute",
-    "NotifyRule",
     "NotifySettings",
     "PollSettings",
     "Profile",
     "RepositoryAddress",
-    "ResultsSettings",
     "Settings",
     "Template",
     "UserCommand",

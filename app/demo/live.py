@@ -46,6 +46,10 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
     from app.demo.history import execute
     from app.engine import Engine
 
+    async def until_ended() -> None:
+        await ended.wait()
+        raise _EndedError
+
     settings, team = load(folder / "config.toml", {}), load(folder / "team.toml", {})
     bot = Bot(settings, settings.profile(), lambda *_, **__: None)
     reload_on_hangup(lambda: load(folder / "config.toml", {}), [bot], bot.say)
@@ -56,7 +60,7 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
         try:
             await bot.open()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_until(ended))
+                tasks.create_task(until_ended())
                 tasks.create_task(bot.run())
                 tasks.create_task(_break_host(folder))
                 if lab_token:
@@ -69,11 +73,6 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
 
 class _EndedError(Exception):
     """Standard input ended."""
-
-
-async def _until(ended: asyncio.Event) -> None:
-    await ended.wait()
-    raise _EndedError
 
 
 async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:

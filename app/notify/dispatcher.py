@@ -15,7 +15,7 @@ from app.notify.delivery import send
 from app.notify.news import LATEST, RULES, NewsReader, rule_alerts
 from app.notify.plan import Situation, plan
 from storage.cache import Cache
-from storage.records.alert import Alert, Delivery, Plan
+from storage.records.alert import Alert, Delivery
 from storage.records.following import StatusChange
 from storage.state import OWN, State
 
@@ -92,14 +92,6 @@ class Dispatcher:
         if notified:
             ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in notified]
             await self.cache.following.claim([*notified, *ends], at=now)
-        self._report(found, at)
-        return bool(found.messages)
-
-    @property
-    def _tells_own(self) -> bool:
-        return bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
-
-    def _report(self, found: Plan, at: Situation) -> None:
         for message in found.messages:
             facts = {"phase": message.phase, "route": message.route, "title": message.title, "count": message.count}
             self.say("message", profile=self.profile, **facts)
@@ -111,6 +103,11 @@ class Dispatcher:
         quiet = Counter((by_key[key].group, outcome) for key, outcome in found.settled.items() if outcome != "told")
         for (group, outcome), count in quiet.items():
             self.say("not_told", profile=self.profile, group=group, outcome=outcome, count=count)
+        return bool(found.messages)
+
+    @property
+    def _tells_own(self) -> bool:
+        return bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
 
     async def deliver(self) -> None:
         """Deliver due messages; routes do not wait for each other.

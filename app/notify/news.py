@@ -8,7 +8,7 @@ from typing import Final
 from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE
 from app.notify.incidents import IncidentReader
-from app.notify.notifications import Notification, move_notifications, state_notifications
+from app.notify.notifications import move_notifications, state_notifications
 from app.notify.plan import Present
 from app.text import plural, safe_text
 from storage.cache import Cache
@@ -70,17 +70,15 @@ class NewsReader:
         link = next(each for each in links if each.subject == "runs")
         states = state_notifications(self.notify, self.profile, now, stuck=stuck, incidents=incidents, link=link)
         news = [*move_notifications(found.changes, self.notify.on, self.profile), *states]
-        alerts = [_alert(each, ahead) for each in news if not each.after]
+        alerts = []
+        for each in (one for one in news if not one.after):
+            facts = (each.group, "", DEFAULT_ROUTE, each.level, each.title, each.about)
+            # Runs are dated by the service's clock.
+            at = each.at - ahead if each.kind in {"run", "stuck"} else each.at
+            alerts.append(Alert(*facts, key=each.key, body=each.body, at=at))
         changes = found.changes if self._watermark is not None else ()
         self._watermark = found.watermark
         return News(present, tuple(each for each in alerts if each.at >= earliest), changes)
-
-
-def _alert(news: Notification, ahead: timedelta) -> Alert:
-    facts = (news.group, "", DEFAULT_ROUTE, news.level, news.title, news.about)
-    # Runs are dated by the service's clock.
-    at = news.at - ahead if news.kind in {"run", "stuck"} else news.at
-    return Alert(*facts, key=news.key, body=news.body, at=at)
 
 
 async def rule_alerts(state: State, since: datetime, command_line: str = "runwarden") -> tuple[Alert, ...]:

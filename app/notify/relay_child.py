@@ -12,7 +12,13 @@ def main() -> int:
     import requests
 
     logging.disable()  # Its debug log holds the addresses.
-    _refuse_redirects(requests)
+    # A 302 would turn the POST into an empty GET, and pass for a success.
+    send = requests.Session.send
+
+    def once(self: Any, request: Any, **options: Any) -> Any:
+        return send(self, request, **{**options, "allow_redirects": False})
+
+    requests.Session.send = once  # type: ignore[method-assign] # its own process, and nothing else runs in it
     order = json.load(sys.stdin)
     failed = 0
     for url in order["urls"]:
@@ -23,16 +29,6 @@ def main() -> int:
     if failed:
         sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not take it.")
     return 1 if failed else 0
-
-
-def _refuse_redirects(requests: Any) -> None:
-    # A 302 would turn the POST into an empty GET, and pass for a success.
-    send = requests.Session.send
-
-    def once(self: Any, request: Any, **options: Any) -> Any:
-        return send(self, request, **{**options, "allow_redirects": False})
-
-    requests.Session.send = once
 
 
 if __name__ == "__main__":

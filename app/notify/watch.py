@@ -89,7 +89,10 @@ class Watch:
             await self.begin()
         events, missed = await self._moved()
         states = await self._states(now)
-        fresh = self._fresh(states)
+        fresh = [one for one in states if one.key not in self._said and (not one.after or self._said & set(one.after))]
+        # States that have ended are forgotten.
+        known = {key for one in states for key in (one.key, *one.after)}
+        self._said = (self._said & known) | {one.key for one in fresh}
         pending = [one for one in states if one.key in self._held]
         outward = [] if self._is_quiet(now) else [*events, *fresh, *pending]
         if self._is_quiet(now):
@@ -126,13 +129,6 @@ class Watch:
         if down is not None or not link.is_failing:
             self._link_down = down
         return states
-
-    def _fresh(self, states: Sequence[Notification]) -> list[Notification]:
-        """States that were not told yet; ended ones are forgotten."""
-        fresh = [one for one in states if one.key not in self._said and (not one.after or self._said & set(one.after))]
-        known = {key for one in states for key in (one.key, *one.after)}
-        self._said = (self._said & known) | {one.key for one in fresh}
-        return fresh
 
     def _is_quiet(self, now: datetime) -> bool:
         quiet = self.notify.quiet
