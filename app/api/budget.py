@@ -25,7 +25,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.api.timestamps import clock_ahead_s, spent_for_s
+from app.api.timestamps import clock_ahead_s
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records.service_traits import BudgetState, Wait
@@ -138,10 +138,8 @@ class Budget:
         self._note(priority, None)
 
     def hear(self, headers: Mapping[str, str], sent_s: float) -> None:
-        """Learn from an answer's headers: a limit that is spent, and the service's clock."""
+        """Learn the service's clock from an answer's headers."""
         now_s = self.now_s()
-        if wait_s := spent_for_s(headers):
-            self._later(partial(_paused, now_s=now_s, wait_s=wait_s))
         ahead_s = clock_ahead_s(headers, sent_s, now_s)
         # The date of an answer that was under way for long says little.
         if ahead_s is None or now_s - sent_s > CLOCK_STEP_S:
@@ -196,14 +194,10 @@ def _is_paused(state: BudgetState, now_s: float) -> bool:
     return state.paused_at_s - CLOCK_SLACK_S <= now_s < state.paused_until_s
 
 
-def _paused(state: BudgetState, now_s: float, wait_s: float) -> BudgetState:
-    until_s = max(state.paused_until_s if _is_paused(state, now_s) else 0.0, now_s + wait_s)
-    return replace(state, paused_at_s=now_s, paused_until_s=until_s)
-
-
 def _limited(state: BudgetState, now_s: float, *, wait_s: float | None, draw: float) -> BudgetState:
     if wait_s is not None:
-        state = _paused(state, now_s, wait_s)
+        until_s = max(state.paused_until_s if _is_paused(state, now_s) else 0.0, now_s + wait_s)
+        state = replace(state, paused_at_s=now_s, paused_until_s=until_s)
     refusals = state.refusals + 1
     # Others of the organization wait for the same moment.
     rest_s = draw * min(LONGEST_REST_S, 2.0 ** min(16.0, refusals))

@@ -1,4 +1,4 @@
-"""Times and limits in answers, in any of the forms that a service may use, and times as its filters expect them."""
+"""Times and waits in answers, in any of the forms that a service may use, and times as its filters expect them."""
 
 import re
 from collections.abc import Mapping
@@ -60,9 +60,6 @@ def _from_text(text: str) -> datetime | None:
 
 _LONGEST_WAIT_S: Final = 86_400.0
 """A day: after that, asking again costs less than a mistaken header."""
-_AN_INSTANT: Final = 1e9
-"""A larger reset is an instant in seconds since 1970, not a wait."""
-_PREFIXES: Final = ("RateLimit-", "X-RateLimit-", "X-Rate-Limit-")
 
 
 def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
@@ -71,30 +68,13 @@ def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
     A date is relative to the answer's own Date if it has one: the two clocks may differ.
     """
     text = header.strip()
-    if (seconds := _number(text)) is not None:
-        return min(seconds, _LONGEST_WAIT_S)
+    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text):
+        return min(float(text), _LONGEST_WAIT_S)
     until = _http_date(text)
     if until is None:
         return None
     start = (None if sent_at is None else _http_date(sent_at)) or datetime.now(UTC)
     return min(max(0.0, (until - start).total_seconds()), _LONGEST_WAIT_S)
-
-
-def spent_for_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds until requests are allowed again, if this answer spent the limit; None: it did not.
-
-    The usual header names are known, with the reset in seconds or as an instant.
-    """
-    for prefix in _PREFIXES:
-        remaining, reset = (_number(headers.get(prefix + name, "")) for name in ("Remaining", "Reset"))
-        if remaining is None or reset is None:
-            continue
-        if remaining >= 1:
-            return None
-        sent_at = _http_date(headers.get("Date", "")) or datetime.now(UTC)
-        wait_s = reset - sent_at.timestamp() if reset > _AN_INSTANT else reset
-        return min(max(0.0, wait_s), _LONGEST_WAIT_S)
-    return None
 
 
 def clock_ahead_s(headers: Mapping[str, str], sent_s: float, received_s: float) -> float | None:
@@ -105,10 +85,6 @@ def clock_ahead_s(headers: Mapping[str, str], sent_s: float, received_s: float) 
     sent_at = _http_date(headers.get("Date", ""))
     # The header shows whole seconds: on average half a second more has passed.
     return None if sent_at is None else sent_at.timestamp() + 0.5 - (sent_s + received_s) / 2
-
-
-def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text.strip()) else None
 
 
 def _http_date(text: str) -> datetime | None:

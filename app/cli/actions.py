@@ -58,7 +58,7 @@ def filter_options(function: F) -> F:
 async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any) -> int:
     """List writes, newest first; does not contact the service."""
     async with invocation.ledger() as ledger:
-        found = await ledger.matching(ActionFilter(**filters), limit)
+        found = await ledger.actions(ActionFilter(**filters), limit)
     now = utc_now()
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
@@ -97,7 +97,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
 
 async def _pages(ledger: "Ledger", wanted: ActionFilter) -> AsyncIterator[tuple[Action, ...]]:
     last: str | None = None
-    while found := await ledger.matching(wanted, CHUNK, last):
+    while found := await ledger.actions(wanted, CHUNK, last):
         yield found
         last = found[-1].action_id
 

@@ -10,7 +10,7 @@ from app.cli.exits import ErrorDetail
 from app.cli.output import Column
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
-from storage.records import INVITATION_LIFETIME, STATUS_BY_NAME, Action, ActionKind, Run, RunDetail
+from storage.records import INVITATION_LIFETIME, STATUS_BY_NAME, Action, ActionFilter, ActionKind, Run, RunDetail
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -193,7 +193,7 @@ async def views(
 
 async def continued_from(engine: "Engine | ProfileFiles") -> dict[str, str]:
     """By run: the run whose conversation it continues, if the service gave the continuation another id."""
-    actions = await engine.ledger.actions(kinds={"run.continue"}, states={"confirmed"}, limit=10_000)
+    actions = await engine.ledger.actions(ActionFilter({"run.continue"}, {"confirmed"}), limit=10_000)
     return {
         action.result_id: action.subject
         for action in actions

@@ -12,7 +12,7 @@ from app.reconcile.candidates import FINDABLE, Candidate, Proposal, Send
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import Ledger
-from storage.records import UNUSED_STATES, Action, RunDetail, RunFilter
+from storage.records import UNUSED_STATES, Action, ActionFilter, RunDetail, RunFilter
 
 LIMIT: Final = 50
 """Candidates of one action."""
@@ -137,7 +137,7 @@ class Reconciliation:
     async def _ours(self, action: Action, run_ids: Collection[str]) -> frozenset[str | None]:
         """Those runs that another action of ours made, and the continued one."""
         made = (
-            await self.ledger.actions(kinds=["agent.start"], states=["confirmed"], limit=EXECUTIONS) if run_ids else ()
+            await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS) if run_ids else ()
         )
         for run_id in run_ids:
             made += await self.ledger.for_run(run_id)

@@ -9,7 +9,7 @@ from app.api.requests import CancelRun, OnboardProject
 from app.reconcile.candidates import FINDABLE, Send, request_sent
 from app.reconcile.reconciliation import Reconciliation
 from app.times import span
-from storage.records import Action, ActionKind, RunDetail
+from storage.records import Action, ActionFilter, ActionKind, RunDetail
 
 THINGS: Final[dict[ActionKind, str]] = {
     "run.start": "a run's id",
@@ -52,7 +52,7 @@ async def check_result_id(action: Action, result_id: str, reconciliation: Reconc
         raise DoubtfulIdError(f"{result_id!r} does not look like {THINGS[action.kind]}. {WHERE_TO_LOOK[action.kind]}")
     if is_run and action.kind == "organization.create":
         raise DoubtfulIdError(f"{result_id!r} is a run's id. {WHERE_TO_LOOK[action.kind]}")
-    for other in await reconciliation.ledger.actions(kinds=[action.kind], states=["confirmed"], limit=1_000):
+    for other in await reconciliation.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=1_000):
         if other.result_id == result_id and other.action_id != action.action_id and action.kind != "run.continue":
             raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {WHERE_TO_LOOK[action.kind]}")
     if action.kind in FINDABLE:

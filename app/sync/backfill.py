@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,8 +23,8 @@ from app.api.errors import (
 from app.config import HistorySettings
 from app.events import Announce, BackfillMoved
 from app.sync.runs import RunSync
-from app.sync.walk import TICK, Order, RunReader, StoredPage
-from app.sync.windows import LONGEST, PARALLEL, WindowFill
+from app.sync.walk import TICK, Order, RunReader
+from app.sync.windows import LONGEST, PARALLEL, Effort, WindowFill
 from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.backfill import BackfillPhase, BackfillProgress
 
@@ -46,31 +46,6 @@ SHARED_S: Final = 1.0
 Missing = Callable[[], Awaitable[Sequence[CoverageGap]]]
 """The gaps that are missing now, newest first."""
 _NOT_THE_TOKENS_FAULT: Final = (NotAuthorizedError, ForbiddenError, RateLimitedError, ServerFailedError)
-
-
-@dataclass(slots=True)
-class _Effort:
-    """The limits of one filling: the `Pace` of `app.sync.windows`."""
-
-    came: Callable[[int, float | None, Coverage | None, int], None]
-    may_go_on: Callable[[], bool]
-    room: float
-    """Runs until the limit."""
-    parallel: float = PARALLEL
-    _left: float | None = None
-
-    def goes_on(self, coming: int = 0) -> bool:
-        """Whether to ask for more while this many runs are on their way."""
-        return self.room > coming and self.may_go_on()
-
-    def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
-        """Count the runs of a page; take the coverage if it changed."""
-        self.room -= len(stored.changes.new)
-        self.came(len(stored.changes.new), self._left, coverage, stored.page.dropped)
-
-    def estimate(self, runs_left: float | None) -> None:
-        """Estimate how many runs are left; None: not known."""
-        self._left = None if runs_left is None else min(runs_left, self.room)
 
 
 class Backfill:
@@ -219,7 +194,7 @@ class Backfill:
             if gap.before is not None and gap.before > floor
         ]
 
-    async def _fill(self, reader: RunReader, missing: Missing, effort: _Effort, longest: float) -> None:
+    async def _fill(self, reader: RunReader, missing: Missing, effort: Effort, longest: float) -> None:
         gaps = await missing()
         if not gaps or not effort.goes_on():
             return
@@ -237,7 +212,7 @@ class Backfill:
                 self._odd += await missing()
                 return
 
-    async def _walk(self, reader: RunReader, before: datetime | None, missing: Missing, effort: _Effort) -> bool:
+    async def _walk(self, reader: RunReader, before: datetime | None, missing: Missing, effort: Effort) -> bool:
         """Fill gaps by a walk down the list, from the place that an earlier one left; return whether it came further.
 
         A walk without such a place begins at the newest run. A list out of order is read to its end all the same.
@@ -275,7 +250,7 @@ class Backfill:
             return before is not None
         return True
 
-    async def _walk_from_top(self, reader: RunReader, missing: Missing, effort: _Effort) -> bool:
+    async def _walk_from_top(self, reader: RunReader, missing: Missing, effort: Effort) -> bool:
         walk = replace(await self._runs.begin_walk(), known=None)
         before = await missing()
         try:
@@ -292,9 +267,9 @@ class Backfill:
 
     # Progress
 
-    def _effort(self, room: float, may_go_on: Callable[[], bool]) -> _Effort:
+    def _effort(self, room: float, may_go_on: Callable[[], bool]) -> Effort:
         self._began = (time.monotonic(), self.progress.done_runs)
-        return _Effort(self._came, may_go_on, room, self._parallel)
+        return Effort(self._came, may_go_on, room, self._parallel)
 
     def _came(self, runs: int, left: float | None, coverage: Coverage | None, dropped: int) -> None:
         """Report new runs, about how many are left, the coverage if it changed, and entries left out."""

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from app.api.client import Client
-from app.api.paging import pages
+from app.api.errors import EndlessListError
 from app.api.timestamps import names_offset
 from app.events import Announce, RunsChanged
 from storage.cache import Cache
@@ -18,6 +18,10 @@ SECOND: Final = timedelta(seconds=1)
 """A service may show whole seconds of finer times, and list a run a moment after it was created."""
 IN_A_ROW: Final = 3
 """After this many known and unchanged runs in a row, the following ones are known as well."""
+BARREN: Final = 2
+"""Pages in a row without a new run. One is normal: runs move while a list is read."""
+NAMELESS: Final = 20
+"""As `BARREN`, if the last page has only entries without a usable id: whether these are new is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +82,32 @@ class RunReader:
     async def read(
         self, query: RunQuery | None = None, *, size: int | None = None, token: str | None = None
     ) -> AsyncGenerator[StoredPage, None]:
-        """Yield each page of a list, from the token on, after storing it.
+        """Yield each page of a list, from the token on, after storing it, with the runs marked that came before.
 
         Raises:
-            EndlessListError: The list goes on for ever.
+            EndlessListError: A token came twice, an empty page promises another, or two pages brought only known runs.
             ApiError: A request failed; pages before it are stored.
         """
-        changes = RunChanges()
-
-        async def fetch(following: str | None) -> RunPage:
-            nonlocal changes
-            stored = await self.page(query or RunQuery(), following or token, size)
-            changes = stored.changes
-            return stored.page
-
-        async for page in pages(fetch):
-            yield StoredPage(page, changes)
+        tokens: set[str] = set()
+        known: set[str] = set()
+        barren = 0
+        while True:
+            stored = await self.page(query or RunQuery(), token, size)
+            page, ids = stored.page, {run.run_id for run in stored.page.runs}
+            new = ids - known
+            known |= new
+            yield replace(stored, page=replace(page, repeated=frozenset(ids - new)))
+            token = page.next_token
+            if token is None:
+                return
+            if token in tokens:
+                raise EndlessListError("The service repeated a page token; the list would never end.")
+            if not page.runs and not page.dropped:
+                raise EndlessListError("The service sent an empty page and promised another; the list would never end.")
+            barren = 0 if new else barren + 1
+            if barren >= (BARREN if page.runs else NAMELESS):
+                raise EndlessListError(f"The service sent {barren} pages of no new run; the list would never end.")
+            tokens.add(token)
 
 
 def dates_are_creations(runs: Sequence[Run], since: datetime, until: datetime) -> bool:

@@ -1,10 +1,10 @@
 """Filling gaps by windows of creation times, side by side: for a service that filters by creation."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from app.api.errors import ApiError, RateLimitedError
 from app.sync.walk import SECOND, TICK, Order, RunQuery, RunReader, StoredPage, are_within
@@ -20,20 +20,30 @@ WIDEST: Final = timedelta(days=1)
 """The largest spacing of runs that is reckoned with."""
 
 
-class Pace(Protocol):
-    """Decides how far a filling goes, and is told of its progress."""
+@dataclass(slots=True)
+class Effort:
+    """Decides how far a filling goes, and tells of its progress."""
 
-    parallel: float
+    came: Callable[[int, float | None, Coverage | None, int], None]
+    may_go_on: Callable[[], bool]
+    room: float
+    """Runs until the limit."""
+    parallel: float = PARALLEL
     """Requests at a time; halved after a refusal, and slowly raised again."""
+    _left: float | None = None
 
     def goes_on(self, coming: int = 0) -> bool:
         """Whether to ask for more while this many runs are on their way."""
+        return self.room > coming and self.may_go_on()
 
     def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
         """Count the runs of a page; take the coverage if it changed."""
+        self.room -= len(stored.changes.new)
+        self.came(len(stored.changes.new), self._left, coverage, stored.page.dropped)
 
     def estimate(self, runs_left: float | None) -> None:
         """Estimate how many runs are left; None: not known."""
+        self._left = None if runs_left is None else min(runs_left, self.room)
 
 
 @dataclass(slots=True, eq=False)
@@ -60,9 +70,9 @@ class Window:
 class WindowFill:
     """Fills gaps; after every page is stored, its completed range is recorded."""
 
-    def __init__(self, reader: RunReader, pace: Pace, longest: float = LONGEST) -> None:
+    def __init__(self, reader: RunReader, effort: Effort, longest: float = LONGEST) -> None:
         self._reader = reader
-        self._pace = pace
+        self._effort = effort
         self._longest = longest * reader.page_size
         """Runs of a window."""
         self._spacing: timedelta | None = None
@@ -75,7 +85,7 @@ class WindowFill:
         """Whether some answer was out of order, or not about the dates asked for: it completed nothing."""
 
     async def fill(self, gaps: Iterable[CoverageGap]) -> None:
-        """Fetch until nothing is missing, the pace stops it or a request fails.
+        """Fetch until nothing is missing, the effort ends or a request fails.
 
         Raises:
             ApiError: The first failure.
@@ -102,8 +112,8 @@ class WindowFill:
             raise self._failure
 
     def _may_ask(self) -> bool:
-        has_turn = len(self._asked) < int(self._pace.parallel)
-        return self._failure is None and has_turn and self._pace.goes_on(self._reader.page_size * len(self._asked))
+        has_turn = len(self._asked) < int(self._effort.parallel)
+        return self._failure is None and has_turn and self._effort.goes_on(self._reader.page_size * len(self._asked))
 
     def _next(self) -> Window | None:
         """The newest window, or as much of it as one should be long."""
@@ -133,12 +143,12 @@ class WindowFill:
             is_new_try = window.left < window.end
             self.is_odd = self.is_odd or not is_new_try
             self._windows[:0] = [window.rest()] if is_new_try else []
-            self._pace.moved(stored, None)
+            self._effort.moved(stored, None)
             return
         coverage = None
         if page.next_token is None or (floor is not None and floor <= window.left):
             coverage = await self._reader.cache.extend_coverage(floor, window.left)
-        self._pace.moved(stored, coverage)
+        self._effort.moved(stored, coverage)
         if page.next_token is None:
             # Below the very first run, windows of one length would never end: the next one asks for all the rest.
             self._spacing = self._spacing if page.runs else None
@@ -155,15 +165,15 @@ class WindowFill:
             task.result()
         except RateLimitedError as error:
             # Of many parallel requests some get no turn before they give up; a single one fails with the stated wait.
-            if self._pace.parallel <= 1:
+            if self._effort.parallel <= 1:
                 self._failure = self._failure or error
-            self._pace.parallel = max(1.0, self._pace.parallel / 2)
+            self._effort.parallel = max(1.0, self._effort.parallel / 2)
             self._windows.insert(0, window)
         except ApiError as error:
             self._failure = self._failure or error
         else:
-            self._pace.parallel = min(float(PARALLEL), self._pace.parallel + 1 / PARALLEL)
-            self._pace.estimate(self._runs_left())
+            self._effort.parallel = min(float(PARALLEL), self._effort.parallel + 1 / PARALLEL)
+            self._effort.estimate(self._runs_left())
 
     def _runs_left(self) -> float | None:
         spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]

@@ -191,7 +191,6 @@ class Ledger:
     check = reads(transitions.check)
     action = reads(queries.action)
     actions = reads(queries.actions)
-    matching = reads(queries.matching)
     unresolved = reads(queries.unresolved)
     state_counts = reads(queries.state_counts)
     for_run = reads(queries.for_run)

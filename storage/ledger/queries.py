@@ -12,8 +12,6 @@ from storage.records import (
     Action,
     ActionError,
     ActionFilter,
-    ActionKind,
-    ActionState,
     AuditEntry,
     Author,
 )
@@ -29,6 +27,7 @@ COLUMNS: Final = (
 PREFIX: Final = "act_"
 """How every id begins."""
 _TWO: Final = 2
+_ANY: Final = ActionFilter()
 _UNKNOWN_FROM: Final = frozenset({"unknown", "resolution_undone", "reopened"})
 _UNKNOWN_UNTIL: Final = frozenset({"resolved_created", "resolved_not_created", "sent_again"})
 _TEXT = (
@@ -52,37 +51,16 @@ def by_id(connection: sqlite3.Connection, action_id: str) -> Action | None:
 
 
 def _action(row: dict[str, Any]) -> Action:
-    return Action(
-        action_id=row["action_id"],
-        kind=row["kind"],
-        subject=row["subject"],
-        key=row["key"],
-        path=row["path"],
-        body_json=row["body_json"],
-        actor=row["actor"],
-        state=row["state"],
-        created_at=from_us(row["created_us"]),
-        sending_at=from_us_or_none(row["sending_us"]),
-        settled_at=from_us_or_none(row["settled_us"]),
-        error=_error(row),
-        response_json=row["response_json"],
-        result_id=row["result_id"],
-        resolution=row["resolution"],
-        superseded_by=row["superseded_by"],
-        base_url=row["base_url"],
-        author=Author(row["user"], row["host"], row["surface"]),
-    )
-
-
-def _error(row: dict[str, Any]) -> ActionError | None:
+    kind, message, status, code = (row.pop(f"error_{name}") for name in ("kind", "message", "status", "code"))
     # A confirmed action keeps the error from before it was resolved, which no longer matters.
-    if row["error_kind"] is None or row["state"] == "confirmed":
-        return None
-    return ActionError(
-        kind=row["error_kind"],
-        message=row["error_message"],
-        http_status=row["error_status"],
-        error_code=row["error_code"],
+    has_failed = kind is not None and row["state"] != "confirmed"
+    return Action(
+        created_at=from_us(row.pop("created_us")),
+        sending_at=from_us_or_none(row.pop("sending_us")),
+        settled_at=from_us_or_none(row.pop("settled_us")),
+        error=ActionError(kind, message, status, code) if has_failed else None,
+        author=Author(row.pop("user"), row.pop("host"), row.pop("surface")),
+        **row,
     )
 
 
@@ -102,21 +80,7 @@ def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
 
 
 def actions(
-    connection: sqlite3.Connection,
-    kinds: Collection[ActionKind] | None = None,
-    states: Collection[ActionState] | None = None,
-    limit: int = 100,
-) -> tuple[Action, ...]:
-    """Actions, newest first; None: of every kind, in every state."""
-    where = _Where()
-    for column, values in (("kind", kinds), ("state", states)):
-        if values is not None:
-            where.is_in(column, values)
-    return where.newest(connection, limit)
-
-
-def matching(
-    connection: sqlite3.Connection, wanted: ActionFilter, limit: int, before: str | None = None
+    connection: sqlite3.Connection, wanted: ActionFilter = _ANY, limit: int = 100, before: str | None = None
 ) -> tuple[Action, ...]:
     """The newest matching actions older than the action `before`."""
     where = _Where()
@@ -202,8 +166,7 @@ def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) 
     with snapshot(connection):
         newest = where.newest(connection, limit)
         (count,) = connection.execute(f"SELECT count(*) FROM actions WHERE {where}", where.parameters).fetchone()
-        tally = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY 1, 2").fetchall()
-    return ActivityPage(newest, int(count), {(kind, state): number for kind, state, number in tally})
+        return ActivityPage(newest, int(count), state_counts(connection))
 
 
 def steps(connection: sqlite3.Connection, action_id: str) -> tuple[AuditEntry, ...]:

@@ -48,70 +48,13 @@ if TYPE_CHECKING:
     )
     from storage.records.service_traits import RunClock
 
-__all__ = [
-    "ACTIVE_STATUSES",
-    "CLOCK_STEP",
-    "ENDING_STATUSES",
-    "FIELD_BY_NAME",
-    "FINAL_STATUSES",
-    "INVITATION_LIFETIME",
-    "KNOWN_STATUSES",
-    "OPEN_STATES",
-    "RUN_FIELDS",
-    "RUN_STATUSES",
-    "SORTABLE",
-    "STATUS_BY_NAME",
-    "STATUS_ORDER",
-    "UNUSED_STATES",
-    "Action",
-    "ActionError",
-    "ActionFilter",
-    "ActionKind",
-    "ActionState",
-    "AuditEntry",
-    "Author",
-    "Coverage",
-    "CoverageGap",
-    "CoverageRange",
-    "Execution",
-    "HealthChange",
-    "HealthReport",
-    "HealthSample",
-    "HealthSpan",
-    "LinkState",
-    "Organization",
-    "PlatformHealth",
-    "PollOutcome",
-    "Presence",
-    "Project",
-    "Repository",
-    "Resolution",
-    "Run",
-    "RunChanges",
-    "RunClock",
-    "RunDetail",
-    "RunField",
-    "RunFigures",
-    "RunFilter",
-    "RunPage",
-    "RunRow",
-    "RunSort",
-    "RunStatus",
-    "RunWindow",
-    "StatusTransition",
-    "Surface",
-    "Tone",
-    "WindowRequest",
-    "WorkTime",
-]
-
 _LATER: Final = ("action", "service_traits")
 """Modules imported at first use: the first screen needs none of them."""
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        for module in _LATER if name in __all__ else ():
+        for module in () if name.startswith("_") else _LATER:
             found = import_module(f"{__name__}.{module}")
             if hasattr(found, name):
                 return getattr(found, name)

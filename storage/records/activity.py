@@ -11,7 +11,7 @@ ANSWERED = "answered"
 """A poll's outcome: the service gave what was asked for."""
 FAILED = "failed"
 """A poll's outcome: it did not, for any reason."""
-Tally = Mapping[tuple[str, str], int]
+Tally = Mapping[tuple[str, ...], int]
 """How many there are of each kind and outcome."""
 
 

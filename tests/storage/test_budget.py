@@ -5,7 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from app.api.budget import Budget, Priority
+from app.api.errors import RateLimitedError
 from storage.cache import Cache
 from storage.records.service_traits import BudgetState
 
@@ -44,9 +47,11 @@ def test_processes_that_change_it_at_once_lose_nothing(race: Callable[..., list[
 async def test_a_cache_that_cannot_be_used_leaves_each_process_its_own(cache_path: Path) -> None:
     """A write to the service must not fail because of our own files."""
     cache = await Cache.open(cache_path)
-    budget = Budget(cache)
+    budget, refused = Budget(cache), RateLimitedError("slow down", retry_after_s=60.0)
     await cache.close()
-    budget.hear({"RateLimit-Remaining": "0", "RateLimit-Reset": "60"}, budget.now_s())
+    with pytest.raises(RateLimitedError):
+        async with budget.turn(Priority.WRITE):
+            raise refused
 
     wait = await budget.wait(Priority.ASKED)
     assert wait is not None

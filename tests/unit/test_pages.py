@@ -1,9 +1,9 @@
 """Walking a list that the service might never end."""
 
 import pytest
+from app.api.paging import pages
 
 from app.api.errors import UnusableAnswerError
-from app.api.paging import pages
 from storage.records import Repository, Run, RunPage
 
 

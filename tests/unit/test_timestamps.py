@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.timestamps import as_filter, clock_ahead_s, names_offset, spent_for_s, timestamp
+from app.api.timestamps import as_filter, clock_ahead_s, names_offset, timestamp
 
 MOMENT = datetime(2026, 5, 1, 10, 0, 0, tzinfo=UTC)
 
@@ -74,24 +74,6 @@ def test_a_local_time_without_an_offset_may_be_any(received: object, *, expected
 
 NOON = "Wed, 21 Oct 2026 12:00:00 GMT"
 NOON_S = 1_792_584_000
-
-
-@pytest.mark.parametrize(
-    ("headers", "wait_s"),
-    [
-        ({"RateLimit-Remaining": "0", "RateLimit-Reset": "17"}, 17.0),
-        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(NOON_S + 40), "Date": NOON}, 40.0),
-        ({"X-Rate-Limit-Remaining": "0", "X-Rate-Limit-Reset": str(NOON_S - 40), "Date": NOON}, 0.0),
-        ({"RateLimit-Remaining": "0", "RateLimit-Reset": "999999"}, 86_400.0),
-        ({"RateLimit-Remaining": "1", "RateLimit-Reset": "17"}, None),
-        ({"RateLimit-Remaining": "0"}, None),
-        ({"RateLimit-Remaining": "none", "RateLimit-Reset": "soon"}, None),
-        ({}, None),
-    ],
-)
-def test_a_limit_that_is_spent_says_for_how_long(headers: dict[str, str], wait_s: float | None) -> None:
-    """In seconds or as an instant by the service's own clock; at most a day, and nothing is made up."""
-    assert spent_for_s(headers) == wait_s
 
 
 @pytest.mark.parametrize(
